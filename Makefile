@@ -1,0 +1,101 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+# Everything happens in this directory: a virtual environment in .venv, and
+# servers for tests in temporary directories. Packages of the system are
+# installed only where one is missing, and none of their services is started.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+REQUIREMENTS := pyproject.toml setup.cfg requirements.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
+    core strategies protocol sim))))
+
+# Without git's history (an unpacked archive, or a checkout that belongs to
+# another user) pbr cannot tell the version; it does not matter here.
+ifeq ($(shell git rev-parse --verify --quiet HEAD 2>/dev/null),)
+export PBR_VERSION ?= 0.0.0
+endif
+
+# The same examples at every run; 'make test HYPOTHESIS_PROFILE=dev' explores.
+export HYPOTHESIS_PROFILE ?= ci
+
+.PHONY: help
+help: ## say what can be made
+	@echo "usage: make TARGET"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \
+	    $(firstword $(MAKEFILE_LIST))
+
+$(BIN)/python:
+	@tools/create-venv $(VENV)
+
+# Stamps: what was asked for has been installed. Installed again on a change.
+$(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
+	@echo "== installing fpgapool and what it needs into $(VENV)"
+	@$(PIP) --editable '.[demo,mysql]'
+	@touch $@
+
+$(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
+	@echo "== installing what the tests need into $(VENV)"
+	@$(PIP) --requirement test-requirements.txt
+	@touch $@
+
+.PHONY: venv
+venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
+
+.PHONY: demo
+demo: $(VENV)/.installed ## show a small cluster at work, with pictures
+	@echo "== running the demo"
+	@$(BIN)/python -m fpgapool.cmd.demo
+
+.PHONY: services
+services: ## install RabbitMQ and MariaDB if missing; starts neither
+	@tools/install-services
+
+.PHONY: test
+test: $(VENV)/.installed-test services ## run all tests, on servers of their own
+	@echo "== running the tests"
+	@$(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/functional)
+
+.PHONY: lint
+lint: $(VENV)/.installed-test ## check style, format and types
+	@echo "== ruff check"
+	@$(BIN)/ruff check .
+	@echo "== ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "== mypy $(STRICT)"
+	@$(BIN)/mypy $(STRICT)
+
+.PHONY: format
+format: $(VENV)/.installed-test ## format the sources and sort imports
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: sample-config
+sample-config: $(VENV)/.installed ## write etc/fpgapool/fpgapool.conf.sample
+	@$(BIN)/oslo-config-generator \
+	    --config-file tools/config/fpgapool-config-generator.conf
+	@echo "wrote etc/fpgapool/fpgapool.conf.sample"
+
+.PHONY: clean
+clean: ## remove .venv and everything else that was made
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache \
+	    .ruff_cache .hypothesis .tox doc/build
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "removed $(VENV), caches and build results"

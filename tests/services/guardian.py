@@ -1,0 +1,55 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Cleans up after a test run, however it ended.
+
+Run as a script. It reads commands, one a line, until its standard input
+ends, which happens when the test run is over, interrupted or killed. Then it
+kills the process groups that are still watched and removes the directories.
+
+* ``watch PGID``: a process group to kill at the end
+* ``forget PGID``: it has ended already, and its number may be used again
+* ``remove PATH``: a directory to remove at the end
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterable
+
+
+def clean_up_after(commands: Iterable[str]) -> None:
+    """Follow the commands to their end, then kill and remove.
+
+    :param commands: lines as described above.
+    """
+    groups: set[int] = set()
+    directories: list[str] = []
+    for line in commands:
+        verb, _, argument = line.rstrip("\n").partition(" ")
+        if verb == "watch":
+            groups.add(int(argument))
+        elif verb == "forget":
+            groups.discard(int(argument))
+        elif verb == "remove":
+            directories.append(argument)
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    clean_up_after(sys.stdin)

@@ -1,0 +1,166 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A private MariaDB server."""
+
+import contextlib
+import itertools
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator
+
+import pymysql
+
+from tests.services import process
+
+_PACKAGE = "mariadb-server"
+_CONNECT_LIMIT_S = 10
+_INSTALL_LIMIT_S = 120
+
+
+class MariaDB(process.Service):
+    """A database server with its own data directory, port and account.
+
+    :param workspace: where it lives.
+    """
+
+    user = password = "fpgapool"
+
+    def __init__(self, workspace: process.Workspace) -> None:
+        super().__init__("mariadb", workspace)
+        self._server = process.find_program("mariadbd", _PACKAGE)
+        self._installer = process.find_program("mariadb-install-db", _PACKAGE)
+        self.port = process.free_port()
+        self._data = self.directory / "data"
+        self._database_numbers = itertools.count(1)
+
+    def _user_options(self) -> list[str]:
+        # The server refuses to run as root.
+        return ["--user=mysql"] if os.geteuid() == 0 else []
+
+    def _install(self) -> None:
+        self._data.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("mysql")
+            os.chown(self._data, account.pw_uid, account.pw_gid)
+        (self.directory / "init.sql").write_text(
+            f"CREATE USER IF NOT EXISTS {self.user}@'{process.LOOPBACK}'"
+            f" IDENTIFIED BY '{self.password}';\n"
+            f"GRANT ALL ON *.* TO {self.user}@'{process.LOOPBACK}';\n"
+        )
+        with self.log_path.open("ab") as log:
+            result = subprocess.run(
+                [
+                    self._installer,
+                    "--no-defaults",
+                    *self._user_options(),
+                    f"--datadir={self._data}",
+                    "--skip-test-db",
+                    "--auth-root-authentication-method=normal",
+                ],
+                env=self.environment(),
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=_INSTALL_LIMIT_S,
+                check=False,
+            )
+        if result.returncode != 0:
+            self._fail("could not make its data directory")
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [
+            self._server,
+            "--no-defaults",
+            *self._user_options(),
+            f"--datadir={self._data}",
+            f"--socket={self._data / 'server.sock'}",
+            f"--pid-file={self._data / 'server.pid'}",
+            f"--init-file={self.directory / 'init.sql'}",
+            f"--bind-address={process.LOOPBACK}",
+            f"--port={self.port}",
+            "--max-connections=600",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--innodb-buffer-pool-size=64M",
+            # Survives the death of the server, not that of the machine,
+            # and saves a disk flush for each transaction.
+            "--innodb-flush-log-at-trx-commit=2",
+            "--character-set-server=utf8mb4",
+        ]
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that the server listens on."""
+        return (self.port,)
+
+    def start(self) -> None:
+        """Start the server, with an empty data directory at first.
+
+        :raises ServiceError: if it fails to.
+        """
+        if not self._data.exists():
+            self._install()
+        super().start()
+
+    def is_ready(self) -> bool:
+        """Tell whether the account can log in."""
+        try:
+            with self._connection():
+                return True
+        except pymysql.err.OperationalError:
+            return False
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[pymysql.connections.Connection]:
+        connection = pymysql.connect(
+            host=process.LOOPBACK,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            autocommit=True,
+            connect_timeout=_CONNECT_LIMIT_S,
+        )
+        with contextlib.closing(connection):
+            yield connection
+
+    def _execute(self, statement: str) -> None:
+        with self._connection() as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def create_database(self) -> str:
+        """Make an empty database.
+
+        :returns: its name.
+        """
+        name = f"test_{next(self._database_numbers)}"
+        self._execute(f"CREATE DATABASE {name}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database.
+
+        :param name: what :meth:`create_database` returned.
+        """
+        self._execute(f"DROP DATABASE IF EXISTS {name}")
+
+    def database_url(self, name: str) -> str:
+        """Return the ``[database] connection`` option for a database.
+
+        :param name: its name.
+        """
+        return (
+            f"mysql+pymysql://{self.user}:{self.password}@"
+            f"{process.LOOPBACK}:{self.port}/{name}?charset=utf8mb4"
+        )

@@ -1,0 +1,205 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A private RabbitMQ broker."""
+
+import base64
+import http.client
+import itertools
+import json
+import socket
+import urllib.parse
+
+from tests.services import process
+
+# The script itself, not the wrapper on the path: that one insists on the
+# system's own user and directories.
+_SERVER_SCRIPT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+_AMQP_HEADER = b"AMQP\x00\x00\x09\x01"
+_METHOD_FRAME = b"\x01"
+_PROBE_LIMIT_S = 2.0
+_HTTP_LIMIT_S = 30.0
+
+
+class PortMapper(process.Service):
+    """Erlang's port mapper, which else would start as a daemon and stay.
+
+    :param workspace: where it lives.
+    """
+
+    def __init__(self, workspace: process.Workspace) -> None:
+        super().__init__("epmd", workspace)
+        self.port = process.free_port()
+        self._program = process.find_program("epmd", "erlang-base")
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [
+            self._program,
+            "-port",
+            str(self.port),
+            "-address",
+            process.LOOPBACK,
+        ]
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that the server listens on."""
+        return (self.port,)
+
+    def is_ready(self) -> bool:
+        """Tell whether it accepts connections."""
+        return not process.port_is_free(self.port)
+
+
+class RabbitMQ(process.Service):
+    """A broker with its own node name, port mapper, ports and data.
+
+    :param workspace: where it lives.
+    """
+
+    user = password = "guest"
+
+    def __init__(self, workspace: process.Workspace) -> None:
+        super().__init__("rabbitmq", workspace)
+        self._script = process.find_program(
+            "rabbitmq-server", "rabbitmq-server", _SERVER_SCRIPT
+        )
+        self.port = process.free_port()
+        self._management_port = process.free_port()
+        self._distribution_port = process.free_port()
+        self._port_mapper = PortMapper(workspace)
+        self._vhost_numbers = itertools.count(1)
+        self._write_configuration()
+
+    def _write_configuration(self) -> None:
+        files = {
+            # Virtual hosts are made over HTTP in milliseconds; rabbitmqctl
+            # would need seconds for each.
+            "enabled_plugins": "[rabbitmq_management].\n",
+            "rabbitmq-env.conf": "",
+            "rabbitmq.conf": (
+                f"listeners.tcp.1 = {process.LOOPBACK}:{self.port}\n"
+                f"management.tcp.ip = {process.LOOPBACK}\n"
+                f"management.tcp.port = {self._management_port}\n"
+                # A nearly full disk must not block publishers here.
+                "disk_free_limit.absolute = 1MB\n"
+            ),
+        }
+        for name, text in files.items():
+            (self.directory / name).write_text(text)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [self._script]
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment.
+
+        RabbitMQ also honours variables without its prefix, so that nothing
+        may be inherited.
+        """
+        path = self.directory
+        return {
+            **super().environment(),
+            "HOME": str(path),
+            "ERL_EPMD_ADDRESS": process.LOOPBACK,
+            "ERL_EPMD_PORT": str(self._port_mapper.port),
+            "RABBITMQ_NODENAME": f"fpgapool-test-{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": process.LOOPBACK,
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(path / "data"),
+            "RABBITMQ_LOG_BASE": str(path / "log"),
+            "RABBITMQ_CONFIG_FILE": str(path / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(path / "rabbitmq-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(path / "enabled_plugins"),
+            # Two schedulers that do not spin: the machine has other work.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1}"
+                " +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+            ),
+        }
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that the server listens on."""
+        return (self.port, self._management_port, self._distribution_port)
+
+    def start(self) -> None:
+        """Start the port mapper and the broker; wait until it answers.
+
+        :raises ServiceError: if one of them fails to.
+        """
+        self._port_mapper.start()
+        super().start()
+
+    def is_ready(self) -> bool:
+        """Tell whether the broker greets an AMQP client."""
+        try:
+            with socket.create_connection(
+                (process.LOOPBACK, self.port), _PROBE_LIMIT_S
+            ) as probe:
+                probe.sendall(_AMQP_HEADER)
+                return probe.recv(1) == _METHOD_FRAME
+        except OSError:
+            return False
+
+    def _request(self, method: str, path: str, body: object = None) -> None:
+        connection = http.client.HTTPConnection(
+            process.LOOPBACK, self._management_port, timeout=_HTTP_LIMIT_S
+        )
+        credentials = f"{self.user}:{self.password}".encode()
+        headers = {
+            "Authorization": b"Basic " + base64.b64encode(credentials),
+            "Content-Type": "application/json",
+        }
+        try:
+            connection.request(method, path, json.dumps(body), headers)
+            response = connection.getresponse()
+            answer = response.read().decode(errors="replace")
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise process.ServiceError(
+                f"RabbitMQ answered {response.status} to {method} {path}:"
+                f" {answer}"
+            )
+
+    def create_vhost(self) -> str:
+        """Make a virtual host, which shares no queue with any other.
+
+        :returns: its name.
+        """
+        name = f"test-{next(self._vhost_numbers)}"
+        self._request("PUT", f"/api/vhosts/{name}", {})
+        self._request(
+            "PUT",
+            f"/api/permissions/{name}/{self.user}",
+            {"configure": ".*", "write": ".*", "read": ".*"},
+        )
+        return name
+
+    def delete_vhost(self, name: str) -> None:
+        """Remove a virtual host with its queues; closes its connections.
+
+        :param name: what :meth:`create_vhost` returned.
+        """
+        self._request("DELETE", f"/api/vhosts/{name}")
+
+    def transport_url(self, vhost: str) -> str:
+        """Return the ``transport_url`` option for a virtual host.
+
+        :param vhost: its name.
+        """
+        return (
+            f"rabbit://{self.user}:{self.password}@{process.LOOPBACK}:"
+            f"{self.port}/{urllib.parse.quote(vhost, safe='')}"
+        )

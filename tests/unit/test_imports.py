@@ -1,0 +1,432 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who may import whom. Reads the sources, so that nothing escapes by being
+imported inside a function or under a condition."""
+
+import ast
+import dataclasses
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGES = ("fpgapool", "fpgapool_nova_filters")
+
+#: Package of fpgapool -> the packages, or single modules, that it may import
+#: besides itself. None: anything. A package without a row is an error, so
+#: that a new one is thought about.
+ALLOWED: dict[str, frozenset[str] | None] = {
+    package: None if names is None else frozenset(names.split())
+    for package, names in {
+        "accelerators": "core.codes",
+        "agent": "core drivers objects protocol rpcapi conf common version",
+        "agent.worker": "core drivers protocol common.channel version",
+        "api": "core objects db rpcapi conf common policies version",
+        "client": "protocol accelerators common.channel core.codes version",
+        "clients": "conf common version",
+        "cmd": None,
+        "common": "conf core protocol version",
+        "conductor": "core strategies objects db clients rpcapi conf common"
+        " version",
+        "conf": "",
+        "core": "",
+        "db": "core conf common version",
+        "drivers": "core conf accelerators",
+        "objects": "core",
+        "osc": "version",
+        "policies": "",
+        "protocol": "",
+        "rpcapi": "objects common version",
+        "sim": "core strategies version",
+        "strategies": "core",
+        "version": "",
+        "wsgi": "api conf common version",
+    }.items()
+}
+
+#: What reads a clock, chance, files or the network, or starts anything.
+IMPURE = frozenset(
+    "asyncio concurrent contextvars ctypes datetime fcntl getpass glob http"
+    " io logging mmap multiprocessing os pathlib platform queue random"
+    " sched secrets select selectors shutil signal socket socketserver"
+    " sqlite3 ssl subprocess sys tempfile threading time urllib uuid"
+    " warnings zoneinfo".split()
+)
+PURE = ("core", "strategies")
+#: The frames and messages are bytes; whoever uses them does the I/O.
+BYTES_ONLY = ("protocol",)
+OSLO_PREFIX = "oslo_"
+#: Top-level names outside the standard library, for those that are limited.
+THIRD_PARTY: dict[str, frozenset[str]] = {
+    "accelerators": frozenset({"cryptography", "jsonschema", "numpy", "yaml"}),
+    "client": frozenset({"cryptography", "jsonschema"}),
+    "core": frozenset({"numpy"}),
+    "objects": frozenset(),
+    "protocol": frozenset(),
+    "strategies": frozenset({"numpy"}),
+    "version": frozenset(),
+}
+NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
+#: Concurrency in this project is threads.
+BANNED = frozenset({"asyncio", "eventlet"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One imported module, as one module names it."""
+
+    importer: str
+    target: str
+    line: int
+    at_import: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.target}"
+
+
+class Tree:
+    """The modules below a directory and what each of them imports.
+
+    :param root: holds the packages.
+    """
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.paths = {
+            self._name(path.relative_to(root)): path
+            for package in PACKAGES
+            for path in sorted((root / package).rglob("*.py"))
+        }
+        self.imports = {
+            module: list(self._imports_of(module)) for module in self.paths
+        }
+
+    @staticmethod
+    def _name(path: pathlib.Path) -> str:
+        parts = path.with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        return ".".join(parts)
+
+    def _imports_of(self, module: str) -> Iterator[Import]:
+        tree = ast.parse(self.paths[module].read_text())
+        at_import = set(_statements_run_at_import(tree))
+        for node in ast.walk(tree):
+            for target in self._targets(module, node):
+                yield Import(module, target, node.lineno, node in at_import)
+
+    def _targets(self, module: str, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = self._base(module, node)
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                # from PACKAGE import MODULE, or an object of PACKAGE
+                yield name if self._is_module(name) else base
+
+    def _is_module(self, name: str) -> bool:
+        # What is missing counts, too, as long as it can only be a module.
+        return name in self.paths or name.count(".") == 1
+
+    def _base(self, module: str, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        is_package = self.paths[module].name == "__init__.py"
+        keep = len(module.split(".")) - node.level + is_package
+        parts = module.split(".")[:keep]
+        return ".".join([*parts, node.module] if node.module else parts)
+
+    def loaded_with(self, module: str) -> set[Import]:
+        """Return every import that runs when a module is imported.
+
+        :param module: its dotted name.
+        """
+        done: set[str] = set()
+        pending = [module]
+        found: set[Import] = set()
+        while pending:
+            name = pending.pop()
+            if name in done:
+                continue
+            done.add(name)
+            # Importing a.b.c runs a and a.b first.
+            pending.extend(_parents(name))
+            for item in self.imports.get(name, []):
+                if item.at_import:
+                    found.add(item)
+                    pending.append(item.target)
+        return found
+
+
+def _statements_run_at_import(tree: ast.Module) -> Iterator[ast.AST]:
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and _is_type_checking(node.test):
+            pending.extend(node.orelse)
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def _parents(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _layer(module: str) -> str:
+    """Return the row of ALLOWED that a module of fpgapool falls under."""
+    path = module.removeprefix("fpgapool.")
+    if _within(path, frozenset({"agent.worker"})):
+        return "agent.worker"
+    return path.split(".")[0]
+
+
+def _within(path: str, names: frozenset[str]) -> bool:
+    return path in names or any(parent in names for parent in _parents(path))
+
+
+def _direction_is_allowed(layer: str, target: str) -> bool:
+    allowed = ALLOWED[layer]
+    if allowed is None or target == "fpgapool":
+        return True
+    path = target.removeprefix("fpgapool.")
+    # The worker is a part of the agent, but a process of its own.
+    same = _layer(target) == layer or (layer == "agent" == path.split(".")[0])
+    return same or _within(path, allowed)
+
+
+def _problem_in_fpgapool(item: Import) -> str | None:
+    layer = _layer(item.importer)
+    root = item.target.split(".")[0]
+    if item.importer == "fpgapool":
+        return "the root package stays empty"
+    if layer not in ALLOWED:
+        return f"package {layer} has no row in ALLOWED"
+    if root == "fpgapool":
+        if not _direction_is_allowed(layer, item.target):
+            return f"{layer} may not import it"
+    elif layer in PURE + BYTES_ONLY and root in IMPURE:
+        return f"{layer} does no I/O and reads no clock"
+    elif layer == "agent.worker" and root.startswith(OSLO_PREFIX):
+        return "the worker process does without oslo"
+    elif (
+        layer in THIRD_PARTY
+        and root not in sys.stdlib_module_names
+        and root not in THIRD_PARTY[layer]
+    ):
+        return f"{layer} does without this library"
+    return None
+
+
+def _problem_in_nova_filters(item: Import) -> str | None:
+    root = item.target.split(".")[0]
+    known = NOVA_SIDE | sys.stdlib_module_names | {"fpgapool_nova_filters"}
+    return None if root in known else "nova, keystoneauth1 and itself only"
+
+
+def _problem(item: Import) -> str | None:
+    root = item.target.split(".")[0]
+    if root == "tests":
+        return "tests are not a part of the product"
+    if root in BANNED:
+        return "concurrency is threads"
+    if item.importer.split(".")[0] == "fpgapool_nova_filters":
+        return _problem_in_nova_filters(item)
+    return _problem_in_fpgapool(item)
+
+
+def _is_heavy(item: Import) -> bool:
+    root = item.target.split(".")[0]
+    return root != "fpgapool" and root not in sys.stdlib_module_names
+
+
+def violations(root: pathlib.Path) -> list[str]:
+    """Return what is wrong with the imports below a directory.
+
+    :param root: holds the packages.
+    """
+    tree = Tree(root)
+    found = [
+        f"{item}: {problem}"
+        for items in tree.imports.values()
+        for item in items
+        if (problem := _problem(item))
+    ]
+    found += [
+        f"{item}, and that when the client library is imported"
+        for item in tree.loaded_with("fpgapool.client")
+        if _is_heavy(item)
+    ]
+    found += [
+        f"{item}, which a worker process imports"
+        for module in tree.paths
+        if _layer(module) == "agent.worker"
+        for item in tree.loaded_with(module)
+        if item.target.startswith(OSLO_PREFIX)
+    ]
+    return sorted(set(found))
+
+
+def test_imports_follow_the_layers() -> None:
+    assert violations(ROOT) == []
+
+
+def test_every_module_is_looked_at() -> None:
+    found = set(Tree(ROOT).paths)
+    assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
+    assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
+
+
+PLANTED = {
+    "core to the clock": ("core/a.py", "import time"),
+    "core to files": ("core/a.py", "from os import path"),
+    "core to a library": ("core/a.py", "import yaml"),
+    "core upwards": ("core/a.py", "from fpgapool.strategies import fifo"),
+    "core upwards, from the root": (
+        "core/a.py",
+        "from fpgapool import conductor",
+    ),
+    "core upwards, relative": ("core/a.py", "from ..db import api"),
+    "core, relative, from a package": (
+        "core/__init__.py",
+        "from ..db import api",
+    ),
+    "inside a function": ("core/a.py", "def f():\n    import random"),
+    "in a condition": ("core/a.py", "if f():\n    import threading"),
+    "for types only": (
+        "core/a.py",
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import fpgapool.db",
+    ),
+    "strategies to logging": ("strategies/a.py", "import logging"),
+    "protocol to sockets": ("protocol/a.py", "import socket"),
+    "protocol to another": ("protocol/a.py", "import fpgapool.core.codes"),
+    "agent to the database": ("agent/a.py", "from fpgapool.db import api"),
+    "agent to cores": ("agent/a.py", "import fpgapool.accelerators.aes"),
+    "worker to oslo": ("agent/worker/a.py", "from oslo_log import log"),
+    "worker to conf": ("agent/worker/a.py", "import fpgapool.conf"),
+    "worker to the agent": (
+        "agent/worker/a.py",
+        "import fpgapool.agent.workers",
+    ),
+    "worker to oslo, through another": (
+        "agent/worker/a.py",
+        "import fpgapool.common.channel",
+    ),
+    "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
+    "conductor to sim": ("conductor/a.py", "import fpgapool.sim"),
+    "client to the agent": ("client/a.py", "import fpgapool.agent"),
+    "client to common": ("client/a.py", "import fpgapool.common.rpc"),
+    "client to oslo, late": (
+        "client/a.py",
+        "def f():\n    from oslo_config import cfg",
+    ),
+    "client heavy": ("client/__init__.py", "import jsonschema"),
+    "client heavy, through another": (
+        "client/__init__.py",
+        "from fpgapool.accelerators import heavy",
+    ),
+    "eventlet": ("cmd/a.py", "import eventlet.green"),
+    "asyncio": ("agent/a.py", "import asyncio"),
+    "tests": ("cmd/a.py", "from tests import fluid"),
+    "a package without a row": ("novelty/a.py", "import json"),
+    "root package": ("__init__.py", "from fpgapool import version"),
+    "filters to fpgapool": (
+        "../fpgapool_nova_filters/a.py",
+        "from fpgapool import version",
+    ),
+    "filters to oslo": (
+        "../fpgapool_nova_filters/a.py",
+        "import oslo_messaging",
+    ),
+}
+
+INNOCENT = {
+    "core/b.py": "import math\n\nimport numpy\n\nfrom fpgapool.core import b",
+    "common/__init__.py": "",
+    "common/channel.py": "import socket\n\nfrom oslo_utils import units",
+    "accelerators/heavy.py": "import numpy",
+    "client/b.py": "def f():\n    import jsonschema",
+    "cmd/b.py": "import fpgapool.agent.table\nimport fpgapool.db.api",
+    "agent/b.py": "from fpgapool.agent import worker\nimport oslo_log",
+    "agent/workers.py": "from fpgapool.agent import b\nimport oslo_log",
+    "db/b.py": "from fpgapool.core import model\nimport sqlalchemy",
+    "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters",
+}
+
+
+def _plant(root: pathlib.Path, path: str, source: str) -> None:
+    target = (root / "fpgapool" / path).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(source + "\n")
+
+
+@pytest.fixture
+def innocent_tree(tmp_path: pathlib.Path) -> pathlib.Path:
+    for path, source in INNOCENT.items():
+        _plant(tmp_path, path, source)
+    return tmp_path
+
+
+def test_innocent_tree_passes(innocent_tree: pathlib.Path) -> None:
+    assert violations(innocent_tree) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"), PLANTED.values(), ids=PLANTED.keys()
+)
+def test_planted_violation_is_found(
+    innocent_tree: pathlib.Path, path: str, source: str
+) -> None:
+    _plant(innocent_tree, path, source)
+    assert violations(innocent_tree)
+
+
+@pytest.mark.parametrize(
+    ("module", "beforehand", "absent"),
+    [
+        ("fpgapool.client", "sys", "numpy oslo_config jsonschema yaml"),
+        ("fpgapool.agent.worker", "sys", "oslo_config oslo_log eventlet"),
+        # What numpy itself loads does not count.
+        ("fpgapool.core.state", "numpy", "oslo_config logging threading"),
+    ],
+)
+def test_interpreter_does_not_load(
+    module: str, beforehand: str, absent: str
+) -> None:
+    program = (
+        f"import sys, {beforehand}\n"
+        "before = set(sys.modules)\n"
+        f"import {module}\n"
+        "print(*(set(sys.modules) - before))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    loaded = set(result.stdout.split())
+    assert module in loaded
+    assert loaded.isdisjoint(absent.split())

@@ -1,0 +1,86 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The sample configuration is what the options' definitions say."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+GENERATOR_CONFIG = "tools/config/fpgapool-config-generator.conf"
+SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+
+# A machine with another name: no default may be taken from this one.
+GENERATE = """
+import socket, sys
+socket.gethostname = socket.getfqdn = lambda *_: "some-other-machine"
+from oslo_config import generator
+generator.main(sys.argv[1:])
+"""
+
+
+def _own_options(text: str) -> dict[str, str]:
+    """Return the part of each section that fpgapool itself defines.
+
+    The libraries' options, which stand in the sample, too, change with the
+    libraries' releases.
+    """
+    parts = {}
+    for section in re.split(r"(?m)^(?=\[)", text):
+        title = section.partition("\n")[0]
+        for block in re.split(r"(?m)^#\n# From ", section)[1:]:
+            namespace, _, options = block.partition("\n")
+            if namespace == "fpgapool":
+                parts[title] = options
+    return parts
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Give what the generator writes on some other machine."""
+    home = tmp_path_factory.mktemp("home")
+    output = home / "generated.conf"
+    subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            GENERATE,
+            f"--config-file={GENERATOR_CONFIG}",
+            f"--output-file={output}",
+        ],
+        cwd=ROOT,
+        env={"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "USER": "any"},
+        check=True,
+    )
+    return output.read_text()
+
+
+def test_sample_is_up_to_date(generated: str) -> None:
+    # If it is not: make sample-config
+    assert _own_options(SAMPLE.read_text()) == _own_options(generated)
+
+
+def test_sample_has_every_group_of_options(generated: str) -> None:
+    own = _own_options(generated)
+    assert {"[DEFAULT]", "[agent]", "[conductor]", "[scheduler]"} <= set(own)
+
+
+def test_sample_has_the_options_that_every_installation_sets() -> None:
+    text = SAMPLE.read_text()
+    for option in ("transport_url", "connection", "host_uuid", "driver"):
+        assert re.search(rf"(?m)^#{option} = ", text), option
