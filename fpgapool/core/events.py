@@ -1,0 +1,194 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What can happen to the pool.
+
+Events about an assignment carry its generation; one that is not the slot's
+current generation is stale and changes nothing.
+
+Reserved names, not used yet: ``DrainRequested``, ``ClaimExceeded``,
+``GoalChanged``, ``QueueDepth``, ``TaskStats``, ``CacheReport``,
+``PowerReport``.
+"""
+
+import dataclasses
+import typing
+
+from fpgapool.core import model
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AcceleratorsChanged:
+    """The whole library as it is now."""
+
+    accelerators: tuple[model.Accelerator, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostUp:
+    """A host with all its devices and slots, new or changed.
+
+    Idempotent; brings its slots up, except those that are faulty.
+    """
+
+    host: model.HostSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostLost:
+    """Nothing is heard of a host any more."""
+
+    host_id: model.HostId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceFailed:
+    """A board is out of use until :class:`DeviceRestored`."""
+
+    device_id: model.DeviceId
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceRestored:
+    """A board may be used again; its count of failures starts anew."""
+
+    device_id: model.DeviceId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotFaulty:
+    """A slot is out of use until :class:`SlotRestored`."""
+
+    slot_id: model.SlotId
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotRestored:
+    """A slot may be used again.
+
+    :param keep_failures: it was only away, as while its worker process was
+        started anew; else its count of failures starts anew.
+    """
+
+    slot_id: model.SlotId
+    keep_failures: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job came; one whose id is known already changes nothing."""
+
+    job: model.Job
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A job is wanted no more, whether it waits or has a slot."""
+
+    job_id: model.JobId
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AssignmentRestored:
+    """An assignment that was made before a restart.
+
+    The slot's host counts as down until its :class:`HostUp`.
+
+    :param host_id: the slot's host, so that its :class:`HostLost` can be
+        understood before the host was ever up; None: not known.
+    """
+
+    job: model.Job
+    slot_id: model.SlotId
+    generation: int
+    phase: model.Phase
+    host_id: model.HostId | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotReady:
+    """The slot is programmed and waits for its holder."""
+
+    slot_id: model.SlotId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HolderAttached:
+    """The holder's client is connected."""
+
+    slot_id: model.SlotId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HolderDetached:
+    """The holder's connection is lost; the slot is kept for it."""
+
+    slot_id: model.SlotId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a holder is; never causes a scheduling pass."""
+
+    slot_id: model.SlotId
+    generation: int
+    bytes: int
+    bytes_per_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotReleased:
+    """The holder has given the slot back, or lost it."""
+
+    slot_id: model.SlotId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrepareFailed:
+    """The slot could not be made ready; its job goes back to its place."""
+
+    slot_id: model.SlotId
+    generation: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wake:
+    """The time of a :class:`~fpgapool.core.instructions.WakeAt` has come."""
+
+
+Event: typing.TypeAlias = (
+    AcceleratorsChanged
+    | HostUp
+    | HostLost
+    | DeviceFailed
+    | DeviceRestored
+    | SlotFaulty
+    | SlotRestored
+    | JobSubmitted
+    | JobCancelled
+    | AssignmentRestored
+    | SlotReady
+    | HolderAttached
+    | HolderDetached
+    | Progress
+    | SlotReleased
+    | PrepareFailed
+    | Wake
+)

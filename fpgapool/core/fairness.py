@@ -1,0 +1,152 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Max-min fair rates: no flow can get more without a poorer one losing.
+
+Imports nothing heavy: workers use it too.
+"""
+
+import heapq
+import math
+from collections import abc
+
+
+def share_one_link(
+    capacity_bytes_per_s: float, caps_bytes_per_s: abc.Sequence[float]
+) -> list[float]:
+    """Max-min fair rates of flows that share one link.
+
+    :param capacity_bytes_per_s: what the link carries.
+    :param caps_bytes_per_s: what each flow takes at most.
+    :returns: the rate of each flow in bytes/s.
+    :raises ValueError: if the capacity or a cap is negative or not a number.
+    """
+    _check_amounts("capacity", [capacity_bytes_per_s])
+    _check_amounts("cap", caps_bytes_per_s)
+    rates = [0.0] * len(caps_bytes_per_s)
+    left = capacity_bytes_per_s
+    order = sorted(range(len(rates)), key=caps_bytes_per_s.__getitem__)
+    for place, flow in enumerate(order):
+        rates[flow] = min(caps_bytes_per_s[flow], left / (len(order) - place))
+        # The last subtraction of an unlimited link would not be a number.
+        left = left - rates[flow] if left < math.inf else left
+    return rates
+
+
+def max_min_rates(
+    caps_bytes_per_s: abc.Sequence[float],
+    memberships: abc.Sequence[abc.Sequence[tuple[int, float]]],
+    capacities_bytes_per_s: abc.Sequence[float],
+) -> list[float]:
+    """Max-min fair rates of flows over several resources at once.
+
+    Progressive filling: all rates grow together; a flow stops at its cap or
+    when a resource that it uses is full.
+
+    :param caps_bytes_per_s: what each flow takes at most.
+    :param memberships: for each flow, the resources that it uses, each with
+        the bytes that one byte of the flow costs there.
+    :param capacities_bytes_per_s: what each resource carries.
+    :returns: the rate of each flow in bytes/s.
+    :raises ValueError: if an amount is negative or not a number, or if a
+        flow names no resource that exists or one of them twice.
+    """
+    if len(caps_bytes_per_s) != len(memberships):
+        raise ValueError("each flow needs one cap and one membership")
+    _check_amounts("cap", caps_bytes_per_s)
+    _check_amounts("capacity", capacities_bytes_per_s)
+    filling = _Filling(memberships, capacities_bytes_per_s)
+    order = sorted(range(len(memberships)), key=caps_bytes_per_s.__getitem__)
+    for flow in order:
+        filling.fill_up_to(caps_bytes_per_s[flow])
+        filling.stop(flow, caps_bytes_per_s[flow])
+    return filling.rates
+
+
+def _check_amounts(what: str, amounts: abc.Iterable[float]) -> None:
+    for amount in amounts:
+        if not amount >= 0:
+            raise ValueError(f"a {what} must not be negative, not {amount}")
+
+
+class _Filling:
+    """The state of progressive filling.
+
+    :ivar rates: of the flows that stopped; -1: still growing.
+    """
+
+    def __init__(
+        self,
+        memberships: abc.Sequence[abc.Sequence[tuple[int, float]]],
+        capacities: abc.Sequence[float],
+    ) -> None:
+        self.rates = [-1.0] * len(memberships)
+        # Per flow and per resource, without what costs nothing.
+        self._uses: list[list[tuple[int, float]]] = []
+        self._users: list[list[int]] = [[] for _ in capacities]
+        self._left = list(capacities)
+        self._weights = [0.0] * len(capacities)
+        for flow, uses in enumerate(memberships):
+            self._uses.append(self._add_uses(flow, uses))
+        self._growing = [len(users) for users in self._users]
+        # (the rate at which it would be full, resource), may be too low
+        self._heap = [
+            (self._full_at(resource), resource)
+            for resource, users in enumerate(self._users)
+            if users
+        ]
+        heapq.heapify(self._heap)
+
+    def _add_uses(
+        self, flow: int, uses: abc.Sequence[tuple[int, float]]
+    ) -> list[tuple[int, float]]:
+        _check_amounts("coefficient", (cost for _, cost in uses))
+        resources = [resource for resource, _ in uses]
+        if len(set(resources)) != len(resources) or not all(
+            0 <= resource < len(self._users) for resource in resources
+        ):
+            raise ValueError(f"flow {flow} uses no such set of resources")
+        used = [(resource, cost) for resource, cost in uses if cost > 0]
+        for resource, cost in used:
+            self._users[resource].append(flow)
+            self._weights[resource] += cost
+        return used
+
+    def _full_at(self, resource: int) -> float:
+        return max(self._left[resource], 0.0) / self._weights[resource]
+
+    def fill_up_to(self, rate: float) -> None:
+        """Let all rates grow to this, except where a resource is full."""
+        heap = self._heap
+        while heap and heap[0][0] < rate:
+            resource = heap[0][1]
+            if not self._growing[resource]:
+                heapq.heappop(heap)
+                continue
+            full_at = self._full_at(resource)
+            if full_at > heap[0][0]:
+                # Flows that stopped elsewhere have left room.
+                heapq.heapreplace(heap, (full_at, resource))
+                continue
+            heapq.heappop(heap)
+            for flow in self._users[resource]:
+                self.stop(flow, full_at)
+
+    def stop(self, flow: int, rate: float) -> None:
+        """Give a flow this rate for good, unless it has one."""
+        if self.rates[flow] >= 0:
+            return
+        self.rates[flow] = rate
+        for resource, cost in self._uses[flow]:
+            self._left[resource] -= cost * rate
+            self._weights[resource] -= cost
+            self._growing[resource] -= 1

@@ -1,0 +1,103 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the core wants done.
+
+Reserved names, not used yet: ``Resize``, ``Migrate``, ``Preload``,
+``Evict``, ``Lock``, ``Unlock``, ``Yield``.
+"""
+
+import dataclasses
+import typing
+
+from fpgapool.core import model
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Program:
+    """Give a slot to a job: make it ready with the job's accelerator."""
+
+    slot_id: model.SlotId
+    job_id: model.JobId
+    accelerator: str
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grant:
+    """The slot is ready: tell the job's client where it is."""
+
+    slot_id: model.SlotId
+    job_id: model.JobId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reject:
+    """The job leaves the queue without a slot.
+
+    :param code: of :mod:`fpgapool.core.codes`.
+    :param message: the same for people.
+    """
+
+    job_id: model.JobId
+    code: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Requeue:
+    """The job lost its slot before it was used, and waits again."""
+
+    job_id: model.JobId
+    generation_lost: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Revoke:
+    """Take the slot from its cancelled holder.
+
+    The slot stays taken until its release is reported or its host is lost.
+    """
+
+    slot_id: model.SlotId
+    job_id: model.JobId
+    generation: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TakeOut:
+    """A slot or a whole device failed too often and is out of use.
+
+    Exactly one of the two ids is set.
+    """
+
+    reason: str
+    slot_id: model.SlotId | None = None
+    device_id: model.DeviceId | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send :class:`~fpgapool.core.events.Wake` at this time or later.
+
+    A later one replaces an earlier one.
+    """
+
+    time_s: float
+
+
+Instruction: typing.TypeAlias = (
+    Program | Grant | Reject | Requeue | Revoke | TakeOut | WakeAt
+)

@@ -1,0 +1,191 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What always holds, stated in code.
+
+Everything that is kept up to date step by step is counted anew here and
+compared. Slow; for tests.
+"""
+
+import collections
+import typing
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import slots
+from fpgapool.core import view as pool_view
+from fpgapool.core import waiting
+
+
+class InvariantError(AssertionError):
+    """Something that always holds does not."""
+
+
+def check(view: pool_view.PoolView, wait_limits: ordered.Timers) -> None:
+    """Check a pool.
+
+    :raises InvariantError: if anything is wrong.
+    """
+    _check_assignments(view)
+    for host in view.slots.hosts.values():
+        _check_host(view.slots, host)
+    _check_table(view.slots)
+    _check_jobs(view)
+    for group in view.jobs.groups():
+        _check_group(view, group)
+    for record in view.jobs.records.values():
+        timed = record.group is not None
+        limited = record.job.wait_timeout_s is not None
+        _equal(
+            "wait limit",
+            wait_limits.get(record.job.id) is not None,
+            timed and limited,
+        )
+
+
+def _equal(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise InvariantError(f"{what}: {found!r} is not {expected!r}")
+
+
+def _check_assignments(view: pool_view.PoolView) -> None:
+    holders = {
+        record.slot_id: job_id
+        for job_id, record in view.jobs.records.items()
+        if record.slot_id is not None
+    }
+    assignments = view.slots.assignments
+    _equal("holders", holders, {s: a.job_id for s, a in assignments.items()})
+    generations = [a.generation for a in assignments.values()]
+    _equal("generations", len(set(generations)), len(generations))
+    for slot_id, assignment in assignments.items():
+        _equal("slot id", assignment.slot_id, slot_id)
+        if assignment.generation >= view.next_generation:
+            raise InvariantError("a generation may be used twice")
+
+
+def _check_host(table: slots.SlotTable, host: slots.Host) -> None:
+    held = [
+        table.assignments[slot.id]
+        for slot in host.slots
+        if slot.id in table.assignments
+    ]
+    _equal("busy", host.busy_count, len(held))
+    remote_count = sum(not assignment.local for assignment in held)
+    _equal("remote", host.remote_count, remote_count)
+    up_shapes = collections.Counter(s.shape for s in host.slots if s.up)
+    _equal("up shapes", +host.up_shapes, up_shapes)
+    idle: dict[str, list[tuple[int, model.SlotId]]] = {}
+    for slot in host.slots:
+        _check_slot(table, slot)
+        if slot.up and slot.id not in table.assignments:
+            idle.setdefault(slot.shape, []).append((slot.number, slot.id))
+    _equal("idle", host.idle, idle)
+
+
+def _check_slot(table: slots.SlotTable, slot: slots.Slot) -> None:
+    _equal("known slot", table.slots.get(slot.id), slot)
+    device_id = slot.spec.device_id
+    device = next(d for d in slot.host.spec.devices if d.id == device_id)
+    up = (
+        slot.host.up
+        and device.healthy
+        and device.enabled
+        and device_id not in table.failed_devices
+        and slot.id not in table.faulty_slots
+    )
+    _equal("slot up", slot.up, up)
+
+
+def _check_table(table: slots.SlotTable) -> None:
+    known = [slot for host in table.hosts.values() for slot in host.slots]
+    _equal("known slots", set(table.slots), {slot.id for slot in known})
+    up = collections.Counter(slot.shape for slot in known if slot.up)
+    _equal("up by shape", +table.up_by_shape, up)
+    idle = collections.Counter(
+        slot.shape for slot in known if table.is_idle(slot.id)
+    )
+    _equal("idle by shape", +table.idle_by_shape, idle)
+    _equal("idle slots", len(list(table.idle_slots())), idle.total())
+    for host in table.hosts.values():
+        for bucket in (
+            (shape, is_open)
+            for shape in table.up_by_shape
+            for is_open in (False, True)
+        ):
+            ranks = table.hosts_in(bucket)
+            listed = ranks is not None and host.rank in ranks
+            shape, is_open = bucket
+            expected = shape in host.idle and host.is_open == is_open
+            _equal(f"host {host.id} in {bucket}", listed, expected)
+
+
+def _check_jobs(view: pool_view.PoolView) -> None:
+    jobs = view.jobs
+    keys = {r.key for r in jobs.records.values() if r.group is not None}
+    queued = list(jobs)
+    _equal("waiting", {jobs.records[job.id].key for job in queued}, keys)
+    _equal("waiting count", len(jobs), len(keys))
+    in_groups = [key for group in jobs.groups() for key in _keys(group)]
+    _equal("in groups", sorted(in_groups), sorted(keys))
+    for record in jobs.records.values():
+        waits, has_slot = record.group is not None, record.slot_id is not None
+        _equal("in one place", waits, not has_slot)
+        if waits:
+            queue = typing.cast(ordered.SortedKeys, record.queue)
+            _equal("in its queue", record.key in queue, True)
+
+
+def _keys(group: waiting.JobGroup) -> list[ordered.Key]:
+    return [*group.rootless, *group.homed, *group.released]
+
+
+def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
+    by_host: dict[model.HostId, list[ordered.Key]] = {}
+    for key in sorted(_keys(group)):
+        record = view.record(key[-1])
+        _check_place(view, group, record)
+        if record.job.host_id is not None:
+            by_host.setdefault(record.job.host_id, []).append(key)
+    listed = {host_id: list(keys) for host_id, keys in group.by_host.items()}
+    _equal("by host", listed, by_host)
+
+
+def _check_place(
+    view: pool_view.PoolView,
+    group: waiting.JobGroup,
+    record: waiting.JobRecord,
+) -> None:
+    _equal("group", record.group, group)
+    accelerator = view.accelerators[record.job.accelerator]
+    _equal("shapes", group.shapes, accelerator.shapes)
+    _equal("avoided", group.avoided, record.avoided)
+    host_id = record.job.host_id
+    slot_table = view.slots.slots
+    others_up = any(
+        slot.up
+        and accelerator.fits(slot.shape)
+        and slot.id not in record.avoided
+        for slot in slot_table.values()
+    )
+    avoided = record.avoided if others_up else frozenset()
+    has_home = any(
+        slot.up
+        and slot.host.id == host_id
+        and accelerator.fits(slot.shape)
+        and slot.id not in avoided
+        for slot in slot_table.values()
+    )
+    _equal("rootless", record.queue is group.rootless, not has_home)
+    if record.queue is not group.homed:
+        timer = view.jobs.patience.get(record.job.id)
+        _equal("timer of a job that may leave", timer, None)

@@ -1,0 +1,212 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the scheduling core knows: accelerators, hosts, slots and jobs.
+
+Everything here is a value. The state that changes is kept by
+:class:`fpgapool.core.state.PoolState`.
+"""
+
+import dataclasses
+import enum
+import math
+import typing
+
+HostId: typing.TypeAlias = int
+DeviceId: typing.TypeAlias = int
+SlotId: typing.TypeAlias = int
+JobId: typing.TypeAlias = int
+
+#: Shapes that a bitstream of an accelerator exists for; empty: any shape.
+Shapes: typing.TypeAlias = frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A function in the library.
+
+    :param name: its name, unique in the library.
+    :param peak_bytes_per_s: the input rate of one slot at most.
+    :param return_ratio: bytes sent back per byte of input.
+    :param stateless: whether a session can be continued on another slot.
+    :param shapes: the slot shapes that it fits; empty means any shape.
+    """
+
+    name: str
+    peak_bytes_per_s: float
+    return_ratio: float = 0.0
+    stateless: bool = False
+    shapes: Shapes = frozenset()
+
+    def fits(self, shape: str) -> bool:
+        """Whether a slot of this shape can be programmed with it."""
+        return not self.shapes or shape in self.shapes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """One reconfigurable region.
+
+    :param number: position over all slots of its host; ``index`` order is
+        (host id, number).
+    :param programmed: the accelerator that it holds now, if known.
+    :param programming_time_s: how long programming another one takes.
+    """
+
+    id: SlotId
+    device_id: DeviceId
+    host_id: HostId
+    number: int
+    shape: str
+    programmed: str | None = None
+    programming_time_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One board.
+
+    :param dma_bytes_per_s: total rate that its slots share.
+    :param healthy: what the board's driver says.
+    :param enabled: what the operator says.
+    """
+
+    id: DeviceId
+    host_id: HostId
+    name: str
+    dma_bytes_per_s: float
+    slots: tuple[SlotSpec, ...]
+    healthy: bool = True
+    enabled: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostSpec:
+    """A compute node and its boards.
+
+    :param nic_bytes_per_s: rate of its NIC in each direction.
+    :raises ValueError: if a device or slot names another host or device, or
+        if a slot number or an id is there twice.
+    """
+
+    id: HostId
+    name: str
+    nic_bytes_per_s: float
+    devices: tuple[DeviceSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for device in self.devices:
+            _require(device.host_id == self.id, "device of another host", self)
+            for slot in device.slots:
+                _require(
+                    slot.host_id == self.id and slot.device_id == device.id,
+                    f"slot {slot.id} of another host or device",
+                    self,
+                )
+        slots = self.slots()
+        _require(
+            len({slot.id for slot in slots}) == len(slots)
+            and len({slot.number for slot in slots}) == len(slots)
+            and len({device.id for device in self.devices})
+            == len(self.devices),
+            "an id or a slot number twice",
+            self,
+        )
+
+    def slots(self) -> list[SlotSpec]:
+        """All slots of all its devices."""
+        return [slot for device in self.devices for slot in device.slots]
+
+
+def _require(condition: bool, what: str, host: HostSpec) -> None:
+    if not condition:
+        raise ValueError(f"host {host.id} ({host.name}): {what}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """The scheduler's view of a session that waits.
+
+    Reserved names, not used yet: ``deadline_s``, ``minimum_bytes_per_s``,
+    ``min_slots``, ``max_slots``, ``preemptible``, ``affinity_key``,
+    ``input_block_ids``.
+
+    :param host_id: where its data comes from; None: from outside the pool.
+    :param claimed_bytes: how much input it says it has.
+    :param arrival_s: when it first came; it keeps its place after a requeue.
+    :param skips: how often slots of other hosts passed it over.
+    :param wait_timeout_s: after waiting so long since its arrival it is
+        rejected; None: never.
+    """
+
+    id: JobId
+    host_id: HostId | None
+    accelerator: str
+    claimed_bytes: float
+    arrival_s: float
+    priority: int = 0
+    project: str = ""
+    skips: int = 0
+    wait_timeout_s: float | None = None
+
+    def has_valid_size(self) -> bool:
+        """Whether the claim is a positive, finite number of bytes."""
+        return 0 < self.claimed_bytes < math.inf
+
+
+class Phase(enum.Enum):
+    """How far an assignment has come."""
+
+    PREPARING = "PREPARING"
+    READY = "READY"
+    ACTIVE = "ACTIVE"
+    DETACHED = "DETACHED"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assignment:
+    """The record of who has a slot.
+
+    :param job_id: the holder (holders other than jobs are reserved).
+    :param local: whether the data stays on the holder's own host.
+    :param started_s: when the slot was assigned.
+    :param revoked: the job was cancelled; the slot is still taken until it
+        is released.
+    """
+
+    slot_id: SlotId
+    job_id: JobId
+    accelerator: str
+    generation: int
+    phase: Phase
+    local: bool
+    started_s: float
+    revoked: bool = False
+
+
+class Verdict(enum.Enum):
+    """Whether a job has its slot, may get one later, or never will."""
+
+    OK = "OK"
+    NOT_NOW = "NOT_NOW"
+    NEVER = "NEVER"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """Where a job stands.
+
+    :param reasons: codes of :mod:`fpgapool.core.codes`; empty if it is OK.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()

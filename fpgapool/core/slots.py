@@ -1,0 +1,446 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Hosts, their slots, who has them, and which are idle.
+
+Slot faults and assignments are kept by id, apart from the topology: they
+outlive a host that is not known yet or any more.
+"""
+
+import bisect
+import collections
+import dataclasses
+import typing
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import strategy as strategy_api
+
+#: Stands for "can hold any accelerator at once" where slots are kept apart
+#: by what is programmed; no accelerator has this name.
+INSTANT = ""
+
+#: (shape, whether the host takes another remote job)
+OpenBucket = tuple[str, bool]
+#: (shape, accelerator or INSTANT)
+ProgrammedBucket = tuple[str, str]
+_Bucket = OpenBucket | ProgrammedBucket
+
+
+class Slot:
+    """A slot of a host that is known.
+
+    :ivar up: whether it can be used: its host is up, its device healthy and
+        enabled, and neither it nor its device was taken out.
+    :ivar programmed: the accelerator that it holds, as far as known.
+    """
+
+    __slots__ = ("host", "id", "number", "programmed", "shape", "spec", "up")
+
+    def __init__(self, host: "Host", spec: model.SlotSpec) -> None:
+        self.host = host
+        self.spec = spec
+        self.id = spec.id
+        self.number = spec.number
+        self.shape = spec.shape
+        self.programmed = spec.programmed
+        self.up = False
+
+    @property
+    def position(self) -> ordered.Key:
+        """Its place in ``index`` order."""
+        return (self.host.id, self.number, self.id)
+
+    def program_tag(self) -> str:
+        """What it can hold without being programmed, for the indexes."""
+        if self.spec.programming_time_s <= 0:
+            return INSTANT
+        # A slot of unknown contents gets a tag that no accelerator has.
+        return self.programmed or "\0"
+
+    def starts_at_once(self, accelerator: str) -> bool:
+        """Whether it needs no time to be programmed with it."""
+        return (
+            self.spec.programming_time_s <= 0 or self.programmed == accelerator
+        )
+
+
+class Host:
+    """A host that is known.
+
+    :ivar idle: by shape, (number, slot id) of its idle slots, sorted.
+    :ivar up_shapes: how many of its slots are up, by shape.
+    :ivar busy_count: its slots that are taken.
+    :ivar remote_count: its slots that jobs of elsewhere have.
+    :ivar remote_limit: how many of those it may have; None: any number.
+    """
+
+    __slots__ = (
+        "busy_count",
+        "entries",
+        "id",
+        "idle",
+        "rank",
+        "remote_count",
+        "remote_limit",
+        "slots",
+        "spec",
+        "up",
+        "up_shapes",
+    )
+
+    def __init__(self, spec: model.HostSpec) -> None:
+        self.id = spec.id
+        self.spec = spec
+        self.up = False
+        self.slots: list[Slot] = []
+        self.idle: dict[str, list[tuple[int, model.SlotId]]] = {}
+        self.up_shapes: collections.Counter[str] = collections.Counter()
+        self.busy_count = 0
+        self.remote_count = 0
+        self.remote_limit: int | None = None
+        #: Its place among the hosts, as the indexes have it.
+        self.rank: ordered.Key = (0, spec.id)
+        #: The index buckets that it is in, with its key in each.
+        self.entries: dict[_Bucket, ordered.Key] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes another remote job."""
+        limit = self.remote_limit
+        return limit is None or self.remote_count < limit
+
+
+class SlotTable:
+    """The topology, the assignments and the indexes over idle slots.
+
+    :ivar hosts: the hosts that are known, up or not.
+    :ivar slots: their slots.
+    :ivar assignments: who has which slot; slots may be unknown.
+    """
+
+    def __init__(self, strategy: strategy_api.Strategy) -> None:
+        self._indexes = strategy.idle_indexes
+        self._remote_limit = strategy.remote_limit
+        self.hosts: dict[model.HostId, Host] = {}
+        self.slots: dict[model.SlotId, Slot] = {}
+        self.assignments: dict[model.SlotId, model.Assignment] = {}
+        self.faulty_slots: set[model.SlotId] = set()
+        self.failed_devices: set[model.DeviceId] = set()
+        self.idle_by_shape: collections.Counter[str] = collections.Counter()
+        self.up_by_shape: collections.Counter[str] = collections.Counter()
+        self._known_by_shape: collections.Counter[str] = collections.Counter()
+        # Hosts of held slots that are not in the topology.
+        self._host_hints: dict[model.SlotId, model.HostId] = {}
+        self._device_hosts: dict[model.DeviceId, model.HostId] = {}
+        self._hosts_by_bucket: dict[_Bucket, ordered.SortedKeys] = {}
+        self._slots_by_bucket: dict[
+            str | ProgrammedBucket, ordered.SortedKeys
+        ] = {}
+
+    # -- topology --------------------------------------------------------
+
+    def put_host(self, spec: model.HostSpec) -> bool:
+        """Bring a host up as it is described.
+
+        :returns: whether other slots can be used than before.
+        :raises ValueError: if one of its slots or devices is known as
+            another host's.
+        """
+        host = self.hosts.get(spec.id)
+        if host is not None and host.up and host.spec == spec:
+            return False
+        self._check_ids(spec)
+        if host is None:
+            host = self.hosts[spec.id] = Host(spec)
+        before = _usable(host)
+        self._clear(host)
+        self._set_slots(host, spec)
+        host.up = True
+        self._fill(host)
+        return _usable(host) != before
+
+    def _check_ids(self, spec: model.HostSpec) -> None:
+        for device in spec.devices:
+            owner = self._device_hosts.get(device.id, spec.id)
+            if owner != spec.id:
+                raise ValueError(f"device {device.id} is of host {owner}")
+            for slot in device.slots:
+                known = self.slots.get(slot.id)
+                if known is not None and known.host.id != spec.id:
+                    raise ValueError(
+                        f"slot {slot.id} is of host {known.host.id}"
+                    )
+
+    def _set_slots(self, host: Host, spec: model.HostSpec) -> None:
+        old = {slot.id: slot for slot in host.slots}
+        for slot in host.slots:
+            del self.slots[slot.id]
+            self._known_by_shape[slot.shape] -= 1
+        for device in host.spec.devices:
+            self._device_hosts.pop(device.id, None)
+        host.spec = spec
+        host.slots = sorted(
+            (Slot(host, slot_spec) for slot_spec in spec.slots()),
+            key=lambda slot: slot.number,
+        )
+        for device in spec.devices:
+            self._device_hosts[device.id] = host.id
+        for slot in host.slots:
+            self._adopt(slot, old.pop(slot.id, None))
+        for gone in old.values():
+            if gone.id in self.assignments:
+                self._host_hints[gone.id] = host.id
+        host.remote_limit = self._remote_limit(len(host.slots))
+
+    def _adopt(self, slot: Slot, old: Slot | None) -> None:
+        self.slots[slot.id] = slot
+        self._known_by_shape[slot.shape] += 1
+        self._host_hints.pop(slot.id, None)
+        if slot.id not in self.assignments:
+            return
+        if old is not None:
+            # What is said of a slot in use may be older than what is known.
+            slot.programmed = old.programmed
+
+    def drop_host(self, host_id: model.HostId) -> bool:
+        """Take a host down. It stays known.
+
+        :returns: whether it was up.
+        """
+        host = self.hosts.get(host_id)
+        if host is None or not host.up:
+            return False
+        self._clear(host)
+        host.up = False
+        self._fill(host)
+        return True
+
+    def refresh_host(self, host_id: model.HostId) -> None:
+        """See again which of its slots are up, after a fault or a repair."""
+        host = self.hosts[host_id]
+        self._clear(host)
+        self._fill(host)
+
+    def host_of_device(self, device_id: model.DeviceId) -> model.HostId | None:
+        """The host of a device that is known."""
+        return self._device_hosts.get(device_id)
+
+    def held_slots(self, host_id: model.HostId) -> list[model.SlotId]:
+        """The host's slots that are taken, also if it was never up."""
+        host = self.hosts.get(host_id)
+        slots = host.slots if host is not None else []
+        held = [slot.id for slot in slots if slot.id in self.assignments]
+        held.extend(
+            slot_id
+            for slot_id, hint in self._host_hints.items()
+            if hint == host_id
+        )
+        return sorted(held)
+
+    def is_known(self, shapes: model.Shapes) -> bool:
+        """Whether the pool has a slot of one of these shapes, up or not."""
+        return self._count(self._known_by_shape, shapes) > 0
+
+    def up_count(self, shapes: model.Shapes) -> int:
+        """How many slots of these shapes are up."""
+        return self._count(self.up_by_shape, shapes)
+
+    def idle_count(self, shapes: model.Shapes) -> int:
+        """How many slots of these shapes are idle."""
+        return self._count(self.idle_by_shape, shapes)
+
+    @staticmethod
+    def _count(counter: collections.Counter[str], shapes: model.Shapes) -> int:
+        if not shapes:
+            return sum(counter.values())
+        return sum(counter[shape] for shape in shapes)
+
+    def _clear(self, host: Host) -> None:
+        """Take a host out of all counts and indexes."""
+        for slots in host.idle.values():
+            for _, slot_id in slots:
+                self._index_slot(self.slots[slot_id], False)
+        self.up_by_shape.subtract(host.up_shapes)
+        host.idle = {}
+        host.up_shapes = collections.Counter()
+        host.busy_count = host.remote_count = 0
+        self._relist(host)
+
+    def _fill(self, host: Host) -> None:
+        """Count and index a host's slots as they are now."""
+        usable = {
+            device.id
+            for device in host.spec.devices
+            if device.healthy
+            and device.enabled
+            and device.id not in self.failed_devices
+        }
+        for slot in host.slots:
+            slot.up = (
+                host.up
+                and slot.spec.device_id in usable
+                and slot.id not in self.faulty_slots
+            )
+            host.up_shapes[slot.shape] += slot.up
+            assignment = self.assignments.get(slot.id)
+            if assignment is not None:
+                host.busy_count += 1
+                host.remote_count += not assignment.local
+            elif slot.up:
+                self._set_idle(slot)
+        self.up_by_shape.update(host.up_shapes)
+        self._relist(host)
+
+    # -- assignments -----------------------------------------------------
+
+    def hold(
+        self,
+        assignment: model.Assignment,
+        host_hint: model.HostId | None = None,
+    ) -> None:
+        """Give a slot that nobody has to a holder."""
+        self.assignments[assignment.slot_id] = assignment
+        slot = self.slots.get(assignment.slot_id)
+        if slot is None:
+            if host_hint is not None:
+                self._host_hints[assignment.slot_id] = host_hint
+            return
+        if slot.up:
+            self._unset_idle(slot)
+        slot.host.busy_count += 1
+        slot.host.remote_count += not assignment.local
+        self._relist(slot.host)
+
+    def release(self, slot_id: model.SlotId) -> model.Assignment:
+        """Take a slot from its holder."""
+        assignment = self.assignments.pop(slot_id)
+        self._host_hints.pop(slot_id, None)
+        slot = self.slots.get(slot_id)
+        if slot is not None:
+            slot.host.busy_count -= 1
+            slot.host.remote_count -= not assignment.local
+            if slot.up:
+                self._set_idle(slot)
+            self._relist(slot.host)
+        return assignment
+
+    def update(self, slot_id: model.SlotId, **changes: object) -> None:
+        """Change members of an assignment that no index depends on."""
+        assignment = self.assignments[slot_id]
+        self.assignments[slot_id] = dataclasses.replace(
+            assignment,
+            **changes,  # type: ignore[arg-type]
+        )
+
+    def set_local(self, slot_id: model.SlotId, local: bool) -> None:
+        """Correct whether a holder is local, once its host is known."""
+        host = self.slots[slot_id].host
+        host.remote_count += self.assignments[slot_id].local - local
+        self.update(slot_id, local=local)
+        self._relist(host)
+
+    # -- idle slots ------------------------------------------------------
+
+    def hosts_in(self, bucket: _Bucket) -> ordered.SortedKeys | None:
+        """Ranks of the hosts that have idle slots of this kind."""
+        return self._hosts_by_bucket.get(bucket)
+
+    def slots_in(
+        self, bucket: str | ProgrammedBucket
+    ) -> ordered.SortedKeys | None:
+        """Positions of the idle slots of a shape, or of one programmed."""
+        return self._slots_by_bucket.get(bucket)
+
+    def is_idle(self, slot_id: model.SlotId) -> bool:
+        """Whether a slot is known, up and free."""
+        slot = self.slots.get(slot_id)
+        return slot is not None and slot.up and slot_id not in self.assignments
+
+    def idle_slots(self) -> abc.Iterator[Slot]:
+        """All idle slots in ``index`` order."""
+        host_ids: set[model.HostId] = {
+            rank[-1]
+            for keys in self._hosts_by_bucket.values()
+            for rank in keys
+        }
+        for host_id in sorted(host_ids):
+            for slot in self.hosts[host_id].slots:
+                if self.is_idle(slot.id):
+                    yield slot
+
+    def _set_idle(self, slot: Slot) -> None:
+        idle = slot.host.idle.setdefault(slot.shape, [])
+        bisect.insort(idle, (slot.number, slot.id))
+        self._index_slot(slot, True)
+
+    def _unset_idle(self, slot: Slot) -> None:
+        idle = slot.host.idle[slot.shape]
+        idle.remove((slot.number, slot.id))
+        if not idle:
+            del slot.host.idle[slot.shape]
+        self._index_slot(slot, False)
+
+    def _index_slot(self, slot: Slot, idle: bool) -> None:
+        self.idle_by_shape[slot.shape] += 1 if idle else -1
+        if not self._indexes.by_slot:
+            return
+        buckets: list[str | ProgrammedBucket] = [slot.shape]
+        if self._indexes.by_programmed:
+            buckets.append((slot.shape, slot.program_tag()))
+        for bucket in buckets:
+            _change(self._slots_by_bucket, bucket, slot.position, idle)
+
+    def _relist(self, host: Host) -> None:
+        """Bring the host's entries in the indexes up to date."""
+        host.rank = (host.busy_count if self._indexes.by_busy else 0, host.id)
+        rank, is_open = host.rank, host.is_open
+        wanted: dict[_Bucket, ordered.Key] = {
+            (shape, is_open): rank for shape in host.idle
+        }
+        if self._indexes.by_programmed:
+            for shape, idle in host.idle.items():
+                for _, slot_id in idle:
+                    tag = self.slots[slot_id].program_tag()
+                    wanted[shape, tag] = rank
+        entries = host.entries
+        if wanted == entries:
+            return
+        for bucket, key in entries.items():
+            if wanted.get(bucket) != key:
+                _change(self._hosts_by_bucket, bucket, key, False)
+        for bucket, key in wanted.items():
+            if entries.get(bucket) != key:
+                _change(self._hosts_by_bucket, bucket, key, True)
+        host.entries = wanted
+
+
+def _usable(host: Host) -> set[tuple[model.SlotId, str]]:
+    return {(slot.id, slot.shape) for slot in host.slots if slot.up}
+
+
+def _change(
+    index: dict[typing.Any, ordered.SortedKeys],
+    bucket: abc.Hashable,
+    key: ordered.Key,
+    present: bool,
+) -> None:
+    keys = index.get(bucket)
+    if keys is None:
+        keys = index[bucket] = ordered.SortedKeys()
+    if present:
+        keys.add(key)
+        return
+    keys.remove(key)
+    if not keys:
+        del index[bucket]

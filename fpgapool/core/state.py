@@ -1,0 +1,578 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool's state: events in, instructions out.
+
+Deterministic: the same events at the same times give the same instructions.
+There is no clock, no I/O and no thread in here.
+"""
+
+import typing
+from collections import abc
+
+from fpgapool.core import codes
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import invariants
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import strategy as strategy_api
+from fpgapool.core import view as pool_view
+from fpgapool.core import waiting as queues
+
+InvariantError = invariants.InvariantError
+
+
+class PoolState:
+    """All hosts, slots, jobs and assignments, and the rules that change them.
+
+    To be changed through :meth:`step` only.
+
+    :param strategy: decides who gets which slot; it serves this pool only.
+    :param first_generation: the generation of the first assignment; each
+        further one has a higher generation.
+    :param slot_fault_limit: a slot that fails so often in a row is taken
+        out.
+    :param device_fault_limit: the same for a device, over all its slots.
+    :param wakeups: whether a job that has waited for its own host for long
+        enough causes a pass by itself.
+    """
+
+    def __init__(
+        self,
+        strategy: strategy_api.Strategy,
+        *,
+        first_generation: int = 1,
+        slot_fault_limit: int = 3,
+        device_fault_limit: int = 6,
+        wakeups: bool = True,
+    ) -> None:
+        if slot_fault_limit < 1 or device_fault_limit < 1:
+            raise ValueError("fault limits must be at least 1")
+        self._strategy = strategy
+        self._slot_fault_limit = slot_fault_limit
+        self._device_fault_limit = device_fault_limit
+        self._wakeups = wakeups
+        self._view = pool_view.PoolView(strategy, first_generation)
+        self._slots = self._view.slots
+        self._jobs = self._view.jobs
+        self._wait_limits = ordered.Timers()
+        self._slot_failures: dict[model.SlotId, int] = {}
+        self._device_failures: dict[model.DeviceId, int] = {}
+        self._taken_out: set[model.SlotId] = set()
+        self._started = False
+        self._pass_due = False
+        self._wake_s: float | None = None
+        self._output: list[instructions.Instruction] = []
+
+    # -- reading ---------------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        """How many jobs wait."""
+        return len(self._jobs)
+
+    @property
+    def idle_count(self) -> int:
+        """How many slots are idle."""
+        return self._slots.idle_count(frozenset())
+
+    @property
+    def view(self) -> pool_view.PoolView:
+        """The pool as strategies see it; for reading only."""
+        return self._view
+
+    def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
+        """Who has which slot."""
+        return self._slots.assignments.copy()
+
+    def waiting(self) -> list[model.Job]:
+        """The waiting jobs, first in the queue first."""
+        return list(self._jobs)
+
+    def skips(self, job_id: model.JobId) -> int:
+        """How often slots of other hosts passed a job over.
+
+        :raises KeyError: if the job is not known.
+        """
+        return self._jobs.records[job_id].skips
+
+    def queue_position(self, job_id: model.JobId) -> int:
+        """How many waiting jobs come before this one.
+
+        :raises KeyError: if the job does not wait.
+        """
+        record = self._jobs.records[job_id]
+        if record.group is None:
+            raise KeyError(job_id)
+        return self._jobs.position(record)
+
+    def status(self, job_id: model.JobId) -> model.Status:
+        """Where a job stands, and what it waits for."""
+        record = self._jobs.records.get(job_id)
+        if record is None:
+            return model.Status(model.Verdict.NEVER, (codes.UNKNOWN_JOB,))
+        if record.group is None:
+            return model.Status(model.Verdict.OK)
+        return model.Status(
+            model.Verdict.NOT_NOW, self._reasons(job_id, record.group)
+        )
+
+    def _reasons(
+        self, job_id: model.JobId, group: queues.JobGroup
+    ) -> tuple[str, ...]:
+        if not any(host.up for host in self._slots.hosts.values()):
+            return (codes.NO_HOST_UP,)
+        if not self._slots.is_known(group.shapes):
+            return (codes.NO_COMPATIBLE_SLOT,)
+        if not self._slots.up_count(group.shapes):
+            return (codes.NO_HEALTHY_SLOT,)
+        if not self._view.has_idle(group):
+            return (codes.NO_IDLE_SLOT,)
+        return self._strategy.reasons(self._view, job_id)
+
+    def check_invariants(self) -> None:
+        """Check everything that always holds.
+
+        :raises InvariantError: if something does not.
+        """
+        invariants.check(self._view, self._wait_limits)
+
+    # -- stepping --------------------------------------------------------
+
+    def step(
+        self, batch: abc.Sequence[events.Event], now: float
+    ) -> list[instructions.Instruction]:
+        """Take in the events of one instant and decide.
+
+        Whatever their order in the batch, topology and completions count
+        first, then arrivals, then cancellations. One pass follows if
+        anything happened that may let a waiting job have a slot.
+
+        :param now: the time in seconds; never below that of an earlier
+            step.
+        :raises ValueError: if it is, or if an event contradicts what is
+            known of the topology or of the assignments.
+        """
+        if self._started and not now >= self._view.now:
+            raise ValueError(f"time went back from {self._view.now} to {now}")
+        self._started = True
+        self._view.now = now
+        self._output = []
+        for event in sorted(batch, key=_batch_order):
+            self._HANDLERS[type(event)](self, event)
+        self._reject_overdue()
+        if self._jobs.release_due(now) and self._wakeups:
+            self._pass_due = True
+        self._run_pass()
+        self._set_wake()
+        return self._output
+
+    def _run_pass(self) -> None:
+        if self._pass_due and self._jobs:
+            for choice in self._strategy.assign(self._view, self._view.now):
+                self._program(choice)
+        self._pass_due = False
+        self._view.arrived.clear()
+        self._view.touched.clear()
+
+    def _program(self, choice: strategy_api.Choice) -> None:
+        assignment = self._slots.assignments[choice.slot_id]
+        self._wait_limits.discard(choice.job_id)
+        self._output.append(
+            instructions.Program(
+                slot_id=choice.slot_id,
+                job_id=choice.job_id,
+                accelerator=assignment.accelerator,
+                generation=assignment.generation,
+            )
+        )
+
+    def _set_wake(self) -> None:
+        """Ask to be woken, if not sooner already."""
+        times_s = [self._wait_limits.earliest_s()]
+        if self._wakeups:
+            times_s.append(self._jobs.patience.earliest_s())
+        wake_s = min((t for t in times_s if t is not None), default=None)
+        if self._wake_s is not None and self._wake_s <= self._view.now:
+            self._wake_s = None
+        if wake_s is None:
+            return
+        if self._wake_s is None or wake_s < self._wake_s:
+            self._wake_s = wake_s
+            self._output.append(instructions.WakeAt(wake_s))
+
+    # -- jobs ------------------------------------------------------------
+
+    def _on_submitted(self, event: events.JobSubmitted) -> None:
+        job = event.job
+        if job.id in self._jobs.records:
+            return
+        if not job.has_valid_size():
+            self._reject(
+                job.id,
+                codes.INVALID_SIZE,
+                f"claimed_bytes must be positive, not {job.claimed_bytes}",
+            )
+            return
+        record = self._new_record(job)
+        if self._enqueue(record):
+            self._view.arrived.add(job.id)
+
+    def _new_record(self, job: model.Job) -> queues.JobRecord:
+        record = queues.JobRecord(job, self._strategy.key(job))
+        self._jobs.records[job.id] = record
+        return record
+
+    def _enqueue(self, record: queues.JobRecord) -> bool:
+        """Let a job wait, or reject it if it never could be served."""
+        job = record.job
+        if not self._view.enqueue(record):
+            self._reject(
+                job.id,
+                codes.UNKNOWN_ACCELERATOR,
+                f"there is no accelerator {job.accelerator!r}",
+            )
+            return False
+        if job.wait_timeout_s is not None:
+            limit_s = job.arrival_s + job.wait_timeout_s
+            self._wait_limits.set(job.id, limit_s)
+        self._pass_due = True
+        return True
+
+    def _reject(self, job_id: model.JobId, code: str, message: str) -> None:
+        self._jobs.records.pop(job_id, None)
+        self._output.append(instructions.Reject(job_id, code, message))
+
+    def _reject_overdue(self) -> None:
+        for job_id in self._wait_limits.pop_due(self._view.now):
+            record = self._jobs.records[job_id]
+            self._withdraw(record)
+            self._reject(
+                job_id,
+                codes.WAIT_TIMEOUT,
+                f"no slot within {record.job.wait_timeout_s} s",
+            )
+
+    def _withdraw(self, record: queues.JobRecord) -> None:
+        """Take a waiting job out of the queue."""
+        self._jobs.remove(record)
+        self._wait_limits.discard(record.job.id)
+        self._view.arrived.discard(record.job.id)
+
+    def _on_cancelled(self, event: events.JobCancelled) -> None:
+        record = self._jobs.records.get(event.job_id)
+        if record is None:
+            return
+        if record.slot_id is None:
+            self._withdraw(record)
+            del self._jobs.records[event.job_id]
+            return
+        assignment = self._slots.assignments[record.slot_id]
+        if assignment.revoked:
+            return
+        self._slots.update(record.slot_id, revoked=True)
+        self._output.append(
+            instructions.Revoke(
+                slot_id=record.slot_id,
+                job_id=event.job_id,
+                generation=assignment.generation,
+                reason=event.reason,
+            )
+        )
+
+    # -- assignments -----------------------------------------------------
+
+    def _current(
+        self, slot_id: model.SlotId, generation: int
+    ) -> model.Assignment | None:
+        """The slot's assignment, unless an event about it is stale."""
+        assignment = self._slots.assignments.get(slot_id)
+        if assignment is None or assignment.generation != generation:
+            return None
+        return assignment
+
+    def _on_restored(self, event: events.AssignmentRestored) -> None:
+        job, slot_id = event.job, event.slot_id
+        held = self._slots.assignments.get(slot_id)
+        if held is not None and held.job_id == job.id:
+            return
+        if held is not None or job.id in self._jobs.records:
+            raise ValueError(
+                f"job {job.id} cannot have slot {slot_id}: one of them is "
+                "assigned or waits already"
+            )
+        slot = self._slots.slots.get(slot_id)
+        host_id = slot.host.id if slot is not None else event.host_id
+        self._new_record(job).slot_id = slot_id
+        self._slots.hold(
+            model.Assignment(
+                slot_id=slot_id,
+                job_id=job.id,
+                accelerator=job.accelerator,
+                generation=event.generation,
+                phase=event.phase,
+                local=host_id is not None and job.host_id == host_id,
+                started_s=self._view.now,
+            ),
+            event.host_id,
+        )
+        self._view.next_generation = max(
+            self._view.next_generation, event.generation + 1
+        )
+
+    def _on_ready(self, event: events.SlotReady) -> None:
+        assignment = self._current(event.slot_id, event.generation)
+        if assignment is None or assignment.phase != model.Phase.PREPARING:
+            return
+        self._prepared(assignment)
+        self._slots.update(event.slot_id, phase=model.Phase.READY)
+        if not assignment.revoked:
+            self._output.append(
+                instructions.Grant(
+                    slot_id=event.slot_id,
+                    job_id=assignment.job_id,
+                    generation=event.generation,
+                )
+            )
+
+    def _prepared(self, assignment: model.Assignment) -> None:
+        """Note that a slot was made ready with its accelerator."""
+        self._slot_failures.pop(assignment.slot_id, None)
+        slot = self._slots.slots.get(assignment.slot_id)
+        if slot is not None:
+            slot.programmed = assignment.accelerator
+            self._device_failures.pop(slot.spec.device_id, None)
+
+    def _on_attached(self, event: events.HolderAttached) -> None:
+        self._set_phase(event, model.Phase.ACTIVE)
+
+    def _on_detached(self, event: events.HolderDetached) -> None:
+        self._set_phase(event, model.Phase.DETACHED)
+
+    def _set_phase(
+        self,
+        event: events.HolderAttached | events.HolderDetached,
+        phase: model.Phase,
+    ) -> None:
+        assignment = self._current(event.slot_id, event.generation)
+        if assignment is None:
+            return
+        # Word that the slot is ready may be late or lost.
+        if assignment.phase is model.Phase.PREPARING:
+            self._prepared(assignment)
+        self._slots.update(event.slot_id, phase=phase)
+
+    def _on_released(self, event: events.SlotReleased) -> None:
+        assignment = self._current(event.slot_id, event.generation)
+        if assignment is not None:
+            self._release(assignment)
+            del self._jobs.records[assignment.job_id]
+
+    def _release(self, assignment: model.Assignment) -> None:
+        slot = self._slots.slots.get(assignment.slot_id)
+        if slot is not None:
+            if assignment.phase is model.Phase.PREPARING:
+                slot.programmed = None
+            self._view.touched.add(slot.host.id)
+        self._slots.release(assignment.slot_id)
+        self._pass_due = True
+
+    def _on_prepare_failed(self, event: events.PrepareFailed) -> None:
+        assignment = self._current(event.slot_id, event.generation)
+        if assignment is None or assignment.phase not in (
+            model.Phase.PREPARING,
+            model.Phase.READY,
+        ):
+            return
+        self._release(assignment)
+        slot = self._slots.slots.get(event.slot_id)
+        if slot is not None:
+            slot.programmed = None
+        if assignment.revoked:
+            # Its failure may well come from being revoked.
+            del self._jobs.records[assignment.job_id]
+            return
+        self._count_failure(event.slot_id, event.reason)
+        record = self._jobs.records[assignment.job_id]
+        record.avoided |= {event.slot_id}
+        self._requeue(assignment, event.reason)
+
+    def _requeue(self, assignment: model.Assignment, reason: str) -> None:
+        record = self._jobs.records[assignment.job_id]
+        if self._enqueue(record):
+            self._output.append(
+                instructions.Requeue(
+                    job_id=assignment.job_id,
+                    generation_lost=assignment.generation,
+                    reason=reason,
+                )
+            )
+
+    # -- faults ----------------------------------------------------------
+
+    def _count_failure(self, slot_id: model.SlotId, reason: str) -> None:
+        slot = self._slots.slots.get(slot_id)
+        if slot is None:
+            return
+        device_id = slot.spec.device_id
+        slot_failures = self._slot_failures.get(slot_id, 0) + 1
+        device_failures = self._device_failures.get(device_id, 0) + 1
+        self._slot_failures[slot_id] = slot_failures
+        self._device_failures[device_id] = device_failures
+        faulty, failed = self._slots.faulty_slots, self._slots.failed_devices
+        if (
+            slot_failures >= self._slot_fault_limit
+            and slot_id not in self._taken_out
+        ):
+            self._taken_out.add(slot_id)
+            faulty.add(slot_id)
+            self._output.append(
+                instructions.TakeOut(reason=reason, slot_id=slot_id)
+            )
+        if (
+            device_failures >= self._device_fault_limit
+            and device_id not in failed
+        ):
+            failed.add(device_id)
+            self._output.append(
+                instructions.TakeOut(reason=reason, device_id=device_id)
+            )
+        self._refresh_host(slot.host.id)
+
+    def _on_slot_faulty(self, event: events.SlotFaulty) -> None:
+        if event.slot_id not in self._slots.faulty_slots:
+            self._slots.faulty_slots.add(event.slot_id)
+            self._refresh_host_of_slot(event.slot_id)
+
+    def _on_slot_restored(self, event: events.SlotRestored) -> None:
+        if not event.keep_failures:
+            self._slot_failures.pop(event.slot_id, None)
+            self._taken_out.discard(event.slot_id)
+        if event.slot_id in self._taken_out:
+            return
+        if event.slot_id in self._slots.faulty_slots:
+            self._slots.faulty_slots.remove(event.slot_id)
+            self._refresh_host_of_slot(event.slot_id)
+
+    def _refresh_host_of_slot(self, slot_id: model.SlotId) -> None:
+        slot = self._slots.slots.get(slot_id)
+        self._refresh_host(slot.host.id if slot is not None else None)
+
+    def _on_device_failed(self, event: events.DeviceFailed) -> None:
+        if event.device_id not in self._slots.failed_devices:
+            self._slots.failed_devices.add(event.device_id)
+            self._refresh_host(self._slots.host_of_device(event.device_id))
+
+    def _on_device_restored(self, event: events.DeviceRestored) -> None:
+        self._device_failures.pop(event.device_id, None)
+        if event.device_id in self._slots.failed_devices:
+            self._slots.failed_devices.remove(event.device_id)
+            self._refresh_host(self._slots.host_of_device(event.device_id))
+
+    def _refresh_host(self, host_id: model.HostId | None) -> None:
+        if host_id is not None:
+            self._slots.refresh_host(host_id)
+            self._topology_changed(host_id)
+
+    def _topology_changed(self, host_id: model.HostId) -> None:
+        self._view.topology_changed(host_id)
+        self._pass_due = True
+
+    # -- hosts and the library -------------------------------------------
+
+    def _on_host_up(self, event: events.HostUp) -> None:
+        host = event.host
+        usable_changed = self._slots.put_host(host)
+        for slot_id in self._slots.held_slots(host.id):
+            if slot_id in self._slots.slots:
+                job_id = self._slots.assignments[slot_id].job_id
+                job = self._jobs.records[job_id].job
+                self._slots.set_local(slot_id, job.host_id == host.id)
+        if usable_changed:
+            self._topology_changed(host.id)
+
+    def _on_host_lost(self, event: events.HostLost) -> None:
+        host_id = event.host_id
+        if self._slots.drop_host(host_id):
+            self._topology_changed(host_id)
+        for slot_id in self._slots.held_slots(host_id):
+            self._lose(self._slots.assignments[slot_id])
+
+    def _lose(self, assignment: model.Assignment) -> None:
+        """Deal with an assignment whose host is lost."""
+        if assignment.revoked:
+            self._release(assignment)
+            del self._jobs.records[assignment.job_id]
+        elif assignment.phase in (model.Phase.PREPARING, model.Phase.READY):
+            self._release(assignment)
+            self._requeue(assignment, codes.HOST_LOST)
+
+    def _on_accelerators(self, event: events.AcceleratorsChanged) -> None:
+        old = self._view.accelerators
+        new = {
+            accelerator.name: accelerator for accelerator in event.accelerators
+        }
+        self._view.accelerators = new
+        changed = {
+            name
+            for name, accelerator in old.items()
+            if name not in new or new[name].shapes != accelerator.shapes
+        }
+        if not changed:
+            return
+        for job in self.waiting():
+            if job.accelerator in changed:
+                record = self._jobs.records[job.id]
+                self._jobs.remove(record)
+                self._wait_limits.discard(job.id)
+                self._enqueue(record)
+
+    def _on_progress(self, event: events.Progress) -> None:
+        """Reports change nothing."""
+
+    def _on_wake(self, event: events.Wake) -> None:
+        # What has fallen due is found in every step. Being woken too early
+        # must not lose the rest of the time.
+        self._wake_s = None
+
+    _HANDLERS: typing.ClassVar[
+        dict[type, abc.Callable[["PoolState", typing.Any], None]]
+    ] = {
+        events.AcceleratorsChanged: _on_accelerators,
+        events.HostUp: _on_host_up,
+        events.HostLost: _on_host_lost,
+        events.DeviceFailed: _on_device_failed,
+        events.DeviceRestored: _on_device_restored,
+        events.SlotFaulty: _on_slot_faulty,
+        events.SlotRestored: _on_slot_restored,
+        events.AssignmentRestored: _on_restored,
+        events.SlotReady: _on_ready,
+        events.HolderAttached: _on_attached,
+        events.HolderDetached: _on_detached,
+        events.Progress: _on_progress,
+        events.SlotReleased: _on_released,
+        events.PrepareFailed: _on_prepare_failed,
+        events.JobCancelled: _on_cancelled,
+        events.JobSubmitted: _on_submitted,
+        events.Wake: _on_wake,
+    }
+
+
+def _batch_order(event: events.Event) -> int:
+    """Where an event comes within its instant.
+
+    A job may be submitted and cancelled in one instant.
+    """
+    if isinstance(event, events.JobSubmitted):
+        return 1
+    return 2 if isinstance(event, events.JobCancelled) else 0

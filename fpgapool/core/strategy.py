@@ -1,0 +1,94 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the pool asks of a scheduling strategy."""
+
+import abc
+import dataclasses
+import typing
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+
+if typing.TYPE_CHECKING:
+    from fpgapool.core import view as pool_view
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision of a pass: this job gets this slot."""
+
+    job_id: model.JobId
+    slot_id: model.SlotId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdleIndexes:
+    """Which indexes over idle slots a strategy needs.
+
+    :param by_busy: hosts with the fewest busy slots come first, else the
+        hosts come in the order of their ids.
+    :param by_programmed: apart by what is programmed.
+    :param by_slot: slots can be counted off, as a random choice needs.
+    """
+
+    by_busy: bool = False
+    by_programmed: bool = False
+    by_slot: bool = False
+
+
+class Strategy(abc.ABC):
+    """Decides which waiting job gets which idle slot.
+
+    A strategy may keep a random generator, but no state about jobs and
+    slots: that is what the view is for. One object serves one pool.
+    """
+
+    #: The indexes that the view keeps for it.
+    idle_indexes: IdleIndexes = IdleIndexes()
+    #: A job passed over so often may leave its host; None: not by skips.
+    skip_limit: int | None = None
+
+    @abc.abstractmethod
+    def key(self, job: model.Job) -> ordered.Key:
+        """The job's place in the queue: smaller keys come first.
+
+        The same for the same job always; its last member is the job's id.
+        """
+
+    def patience_s(self, job: model.Job) -> float | None:
+        """How long a job waits for its own host; None: for ever."""
+        return None
+
+    def remote_limit(self, slot_count: int) -> int | None:
+        """How many remote jobs a host with so many slots may have.
+
+        None: any number.
+        """
+        return None
+
+    @abc.abstractmethod
+    def assign(self, view: "pool_view.PoolView", now: float) -> list[Choice]:
+        """Do one pass.
+
+        :param view: the pool; every choice is made through its
+            :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
+            sees it.
+        :param now: the time in seconds.
+        :returns: the choices in the order in which they were made.
+        """
+
+    @abc.abstractmethod
+    def reasons(
+        self, view: "pool_view.PoolView", job_id: model.JobId
+    ) -> tuple[str, ...]:
+        """Why a job still waits although an idle slot fits it."""

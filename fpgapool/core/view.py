@@ -1,0 +1,174 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool as a scheduling strategy sees it during a pass."""
+
+from fpgapool.core import model
+from fpgapool.core import slots
+from fpgapool.core import strategy as strategy_api
+from fpgapool.core import waiting
+
+
+class PoolView:
+    """Waiting jobs and idle slots, and the one way to bring them together.
+
+    Strategies read it and call :meth:`take` and :meth:`skip`; everything
+    else changes it only between passes.
+
+    :ivar slots: topology, assignments and indexes over idle slots.
+    :ivar jobs: the waiting jobs and their queues.
+    :ivar arrived: ids of the jobs that were submitted at this event.
+    :ivar touched: hosts where an idle slot or a waiting job is new since
+        the last pass: elsewhere no idle slot can have become interesting
+        for a job of its own host.
+    """
+
+    def __init__(
+        self, strategy: strategy_api.Strategy, first_generation: int
+    ) -> None:
+        self.slots = slots.SlotTable(strategy)
+        self.jobs = waiting.WaitingJobs(strategy, self.is_home)
+        self.accelerators: dict[str, model.Accelerator] = {}
+        self.arrived: set[model.JobId] = set()
+        self.touched: set[model.HostId] = set()
+        self.now = 0.0
+        self.next_generation = first_generation
+
+    # -- for strategies --------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        """How many jobs wait."""
+        return len(self.jobs)
+
+    def record(self, job_id: model.JobId) -> waiting.JobRecord:
+        """A job that waits or has a slot."""
+        return self.jobs.records[job_id]
+
+    def take(
+        self, job_id: model.JobId, slot_id: model.SlotId
+    ) -> strategy_api.Choice:
+        """Give an idle slot to a waiting job, at once.
+
+        :raises ValueError: if the slot is not idle or the job does not wait.
+        """
+        record = self.jobs.records[job_id]
+        slot = self.slots.slots[slot_id]
+        if record.group is None or not self.slots.is_idle(slot_id):
+            raise ValueError(f"job {job_id} cannot take slot {slot_id}")
+        self.jobs.remove(record)
+        record.slot_id = slot_id
+        job = record.job
+        self.slots.hold(
+            model.Assignment(
+                slot_id=slot_id,
+                job_id=job_id,
+                accelerator=job.accelerator,
+                generation=self.next_generation,
+                phase=model.Phase.PREPARING,
+                local=job.host_id == slot.host.id,
+                started_s=self.now,
+            )
+        )
+        self.next_generation += 1
+        return strategy_api.Choice(job_id, slot_id)
+
+    def skip(self, job_id: model.JobId) -> None:
+        """Count that a slot of another host passed a homed job over."""
+        self.jobs.skip(self.jobs.records[job_id])
+
+    def fitting_idle(
+        self, group: waiting.JobGroup, host: slots.Host
+    ) -> list[slots.Slot]:
+        """A host's idle slots that fit a group's jobs, lowest first."""
+        found = [
+            number_and_id
+            for shape, idle in host.idle.items()
+            if group.fits_shape(shape)
+            for number_and_id in idle
+            if number_and_id[1] not in group.avoiding
+        ]
+        found.sort()
+        return [self.slots.slots[slot_id] for _, slot_id in found]
+
+    def has_idle(self, group: waiting.JobGroup) -> bool:
+        """Whether an idle slot fits a group's jobs."""
+        count = self.slots.idle_count(group.shapes)
+        if count and group.avoiding:
+            count -= sum(
+                self.slots.is_idle(slot_id)
+                and group.fits_shape(self.slots.slots[slot_id].shape)
+                for slot_id in group.avoiding
+            )
+        return count > 0
+
+    # -- for the pool ----------------------------------------------------
+
+    def enqueue(self, record: waiting.JobRecord) -> bool:
+        """Let a job wait.
+
+        :returns: False, and nothing changes, if its accelerator is unknown.
+        """
+        accelerator = self.accelerators.get(record.job.accelerator)
+        if accelerator is None:
+            return False
+        record.slot_id = None
+        group, is_new = self.jobs.new_group(accelerator.shapes, record.avoided)
+        if is_new and group.avoided:
+            group.avoiding = self._avoiding(group)
+        self.jobs.add(record, group, self.now)
+        if record.job.host_id is not None:
+            self.touched.add(record.job.host_id)
+        return True
+
+    def is_home(self, group: waiting.JobGroup, host_id: model.HostId) -> bool:
+        """Whether a host has a usable slot for a group's jobs."""
+        host = self.slots.hosts.get(host_id)
+        if host is None:
+            return False
+        if group.avoiding:
+            return any(
+                slot.up and group.fits(slot.id, slot.shape)
+                for slot in host.slots
+            )
+        return any(
+            count > 0 and group.fits_shape(shape)
+            for shape, count in host.up_shapes.items()
+        )
+
+    def topology_changed(self, host_id: model.HostId) -> None:
+        """Bring the queues up to date with a host whose slots changed."""
+        self.touched.add(host_id)
+        for group in list(self.jobs.groups()):
+            if group.avoided:
+                self._reconsider(group)
+            self.jobs.rehome(group, host_id, self.now)
+
+    def _reconsider(self, group: waiting.JobGroup) -> None:
+        avoiding = self._avoiding(group)
+        if avoiding == group.avoiding:
+            return
+        group.avoiding = avoiding
+        for host_id in list(group.by_host):
+            self.touched.add(host_id)
+            self.jobs.rehome(group, host_id, self.now)
+
+    def _avoiding(self, group: waiting.JobGroup) -> frozenset[model.SlotId]:
+        """The slots to avoid, as long as another usable slot is left."""
+        avoided_up = sum(
+            slot.up and group.fits_shape(slot.shape)
+            for slot in map(self.slots.slots.get, group.avoided)
+            if slot is not None
+        )
+        if self.slots.up_count(group.shapes) > avoided_up:
+            return group.avoided
+        return frozenset()

@@ -1,0 +1,321 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The jobs that wait, in the orders in which passes need them."""
+
+import math
+import typing
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import strategy as strategy_api
+
+# A timeout has fallen due a little before its time, so that a wake-up set
+# for exactly that time is never too early by a rounding error.
+_TIMEOUT_SLACK_S = 1e-12
+
+
+def first_due_s(arrival_s: float, patience_s: float) -> float:
+    """The first time at which a job has waited for long enough.
+
+    It is the smallest number ``now`` for which ``now - arrival_s`` is at
+    least ``patience_s`` less the slack, all in floating point: comparing
+    with it is the same as waiting for so long.
+    """
+    if math.isinf(patience_s):
+        return math.inf
+
+    def is_due(now: float) -> bool:
+        return now - arrival_s >= patience_s - _TIMEOUT_SLACK_S
+
+    time_s = arrival_s + (patience_s - _TIMEOUT_SLACK_S)
+    if is_due(time_s) and not is_due(math.nextafter(time_s, -math.inf)):
+        return time_s
+    step_s = math.ulp(max(abs(arrival_s), abs(time_s), patience_s))
+    early_s, late_s = time_s - step_s, time_s + step_s
+    while is_due(early_s):
+        early_s -= step_s
+    while not is_due(late_s):
+        late_s += step_s
+    while early_s < (middle_s := (early_s + late_s) / 2) < late_s:
+        early_s, late_s = (
+            (early_s, middle_s) if is_due(middle_s) else (middle_s, late_s)
+        )
+    return late_s
+
+
+class JobRecord:
+    """A job that waits or has a slot.
+
+    :ivar key: its place in the queue.
+    :ivar skips: how often slots of other hosts passed it over.
+    :ivar avoided: the slots on which it failed to start.
+    :ivar group: the group that it waits in; None: it has a slot.
+    :ivar queue: the queue of its group that it is in.
+    :ivar slot_id: the slot that it has.
+    """
+
+    __slots__ = ("avoided", "group", "job", "key", "queue", "skips", "slot_id")
+
+    def __init__(self, job: model.Job, key: ordered.Key) -> None:
+        self.job = job
+        self.key = key
+        self.skips = job.skips
+        self.avoided: frozenset[model.SlotId] = frozenset()
+        self.group: JobGroup | None = None
+        self.queue: ordered.SortedKeys | None = None
+        self.slot_id: model.SlotId | None = None
+
+
+class JobGroup:
+    """The waiting jobs that fit the same slots.
+
+    Each is in one of three queues:
+
+    :ivar rootless: those whose host has no usable slot that fits them, or
+        that have no host.
+    :ivar homed: those that wait for their own host.
+    :ivar released: those that have waited for it for long enough.
+
+    :ivar by_host: the jobs of each host, whatever queue they are in.
+    :ivar homes: those of these hosts that have a usable slot that fits.
+    :ivar avoided: the slots on which its jobs failed to start.
+    :ivar avoiding: ``avoided``, or nothing while no other slot is left.
+    """
+
+    __slots__ = (
+        "avoided",
+        "avoiding",
+        "by_host",
+        "homed",
+        "homes",
+        "released",
+        "rootless",
+        "shapes",
+    )
+
+    def __init__(
+        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+    ) -> None:
+        self.shapes = shapes
+        self.avoided = avoided
+        self.avoiding = avoided
+        self.rootless = ordered.SortedKeys()
+        self.homed = ordered.SortedKeys()
+        self.released = ordered.SortedKeys()
+        self.by_host: dict[model.HostId, ordered.SortedKeys] = {}
+        self.homes: set[model.HostId] = set()
+
+    def __len__(self) -> int:
+        return len(self.rootless) + len(self.homed) + len(self.released)
+
+    def fits_shape(self, shape: str) -> bool:
+        """Whether slots of this shape fit its jobs."""
+        return not self.shapes or shape in self.shapes
+
+    def fits(self, slot_id: model.SlotId, shape: str) -> bool:
+        """Whether its jobs may be given this slot."""
+        return self.fits_shape(shape) and slot_id not in self.avoiding
+
+    def first(self) -> ordered.Key | None:
+        """The first of its jobs."""
+        return first_key(
+            self.rootless.first(), self.homed.first(), self.released.first()
+        )
+
+    def first_of(self, host_id: model.HostId) -> ordered.Key | None:
+        """The first of its jobs that come from this host."""
+        jobs = self.by_host.get(host_id)
+        return jobs.first() if jobs is not None else None
+
+
+def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
+    """The smallest key of those that there are."""
+    return min((key for key in keys if key is not None), default=None)
+
+
+class WaitingJobs:
+    """All jobs that wait.
+
+    :param strategy: says in which order, and how long a job waits for its
+        own host.
+    :param is_home: whether a host has a usable slot for a group's jobs.
+    """
+
+    def __init__(
+        self,
+        strategy: strategy_api.Strategy,
+        is_home: abc.Callable[[JobGroup, model.HostId], bool],
+    ) -> None:
+        self._strategy = strategy
+        self._is_home = is_home
+        self._groups: dict[
+            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
+        ] = {}
+        self._groups_by_shape: dict[str, tuple[JobGroup, ...]] = {}
+        self._all = ordered.SortedKeys()
+        self.records: dict[model.JobId, JobRecord] = {}
+        #: When jobs have waited for their own host for long enough.
+        self.patience = ordered.Timers()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> abc.Iterator[model.Job]:
+        for key in self._all:
+            yield self.records[key[-1]].job
+
+    def position(self, record: JobRecord) -> int:
+        """How many jobs come before this one."""
+        return self._all.rank(record.key)
+
+    def groups(self) -> abc.Iterable[JobGroup]:
+        """All groups; some may have no jobs."""
+        return self._groups.values()
+
+    def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
+        """The groups whose jobs slots of this shape fit."""
+        groups = self._groups_by_shape.get(shape)
+        if groups is None:
+            groups = self._groups_by_shape[shape] = tuple(
+                group
+                for group in self._groups.values()
+                if group.fits_shape(shape)
+            )
+        return groups
+
+    def new_group(
+        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+    ) -> tuple[JobGroup, bool]:
+        """The group of jobs with these needs.
+
+        :returns: the group, and whether it had to be made.
+        """
+        group = self._groups.get((shapes, avoided))
+        if group is not None:
+            return group, False
+        group = self._groups[shapes, avoided] = JobGroup(shapes, avoided)
+        self._groups_by_shape.clear()
+        return group, True
+
+    def add(self, record: JobRecord, group: JobGroup, now: float) -> None:
+        """Put a job in its place in the queue."""
+        job = record.job
+        record.group = group
+        self._all.add(record.key)
+        if job.host_id is not None:
+            jobs = group.by_host.get(job.host_id)
+            if jobs is None:
+                jobs = group.by_host[job.host_id] = ordered.SortedKeys()
+                self._note_home(group, job.host_id)
+            jobs.add(record.key)
+        self._place(record, now)
+
+    def remove(self, record: JobRecord) -> None:
+        """Take a job out of the queue."""
+        group = _group_of(record)
+        self._all.remove(record.key)
+        self._displace(record)
+        record.group = None
+        host_id = record.job.host_id
+        if host_id is not None:
+            jobs = group.by_host[host_id]
+            jobs.remove(record.key)
+            if not jobs:
+                del group.by_host[host_id]
+                group.homes.discard(host_id)
+        # Groups of jobs that failed somewhere would pile up; the others
+        # are few and soon used again.
+        if group.avoided and not group:
+            del self._groups[group.shapes, group.avoided]
+            self._groups_by_shape.clear()
+
+    def rehome(
+        self, group: JobGroup, host_id: model.HostId, now: float
+    ) -> None:
+        """See again whether a host's jobs have a usable slot there."""
+        jobs = group.by_host.get(host_id)
+        if jobs is None:
+            return
+        was_home = host_id in group.homes
+        self._note_home(group, host_id)
+        if (host_id in group.homes) == was_home:
+            return
+        for key in jobs:
+            record = self.records[key[-1]]
+            self._displace(record)
+            self._place(record, now)
+
+    def _note_home(self, group: JobGroup, host_id: model.HostId) -> None:
+        if self._is_home(group, host_id):
+            group.homes.add(host_id)
+        else:
+            group.homes.discard(host_id)
+
+    def skip(self, record: JobRecord) -> None:
+        """Count that a slot of another host passed a homed job over."""
+        record.skips += 1
+        if self._has_skips_enough(record):
+            self._release(record)
+
+    def release_due(self, now: float) -> bool:
+        """Release the jobs that have waited for their host long enough.
+
+        :returns: whether there were any.
+        """
+        due = self.patience.pop_due(now)
+        for job_id in due:
+            self._release(self.records[job_id])
+        return bool(due)
+
+    def _release(self, record: JobRecord) -> None:
+        self._displace(record)
+        self._enter(record, _group_of(record).released)
+
+    def _has_skips_enough(self, record: JobRecord) -> bool:
+        limit = self._strategy.skip_limit
+        return limit is not None and record.skips >= limit
+
+    def _place(self, record: JobRecord, now: float) -> None:
+        """Put a job into the queue of its group where it belongs."""
+        group = _group_of(record)
+        if record.job.host_id not in group.homes:
+            self._enter(record, group.rootless)
+            return
+        due_s = self._patience_ends_s(record.job)
+        if now >= due_s or self._has_skips_enough(record):
+            self._enter(record, group.released)
+        else:
+            self._enter(record, group.homed)
+            self.patience.set(record.job.id, due_s)
+
+    def _patience_ends_s(self, job: model.Job) -> float:
+        patience_s = self._strategy.patience_s(job)
+        if patience_s is None:
+            return math.inf
+        return first_due_s(job.arrival_s, patience_s)
+
+    @staticmethod
+    def _enter(record: JobRecord, queue: ordered.SortedKeys) -> None:
+        queue.add(record.key)
+        record.queue = queue
+
+    def _displace(self, record: JobRecord) -> None:
+        if record.queue is not None:
+            record.queue.remove(record.key)
+            record.queue = None
+        self.patience.discard(record.job.id)
+
+
+def _group_of(record: JobRecord) -> JobGroup:
+    return typing.cast(JobGroup, record.group)

@@ -1,0 +1,186 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Scheduling strategies by name, for the ``fpgapool.strategies`` namespace.
+
+Each factory takes options by name and a seed for the random choices that
+the options may ask for, and raises ValueError for options that no strategy
+has or that are out of their range. Options that only other strategies have
+are accepted and not used, so that one set of options serves all. One that
+is None has its default.
+"""
+
+import dataclasses
+import typing
+from collections import abc
+
+import numpy
+
+from fpgapool.strategies import base
+from fpgapool.strategies.orderings import fifo as fifo_ordering
+from fpgapool.strategies.orderings import sjf as sjf_ordering
+from fpgapool.strategies.orderings import wa as wa_ordering
+from fpgapool.strategies.placements import any as any_placement
+from fpgapool.strategies.placements import ra as ra_placement
+
+Options: typing.TypeAlias = abc.Mapping[str, object]
+
+_HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
+_KNOWN = frozenset(
+    (
+        "thresholds_bytes",
+        *_HYBRID,
+        *(
+            field.name
+            for field in dataclasses.fields(any_placement.AnyOptions)
+        ),
+        *(field.name for field in dataclasses.fields(ra_placement.RaOptions)),
+    )
+)
+
+
+def fifo(options: Options, seed: int) -> base.Strategy:
+    """First come, first served, on any compatible slot."""
+    _check_names(options)
+    return base.ComposedStrategy(
+        fifo_ordering.FifoOrdering(), _any(options, seed)
+    )
+
+
+def sjf(options: Options, seed: int) -> base.Strategy:
+    """Shortest job first, on any compatible slot."""
+    _check_names(options)
+    return base.ComposedStrategy(
+        sjf_ordering.SjfOrdering(), _any(options, seed)
+    )
+
+
+def wa(options: Options, seed: int) -> base.Strategy:
+    """Workload-aware: priority queues by size, on any compatible slot."""
+    _check_names(options)
+    return base.ComposedStrategy(_wa(options), _any(options, seed))
+
+
+def ra(options: Options, seed: int) -> base.Strategy:
+    """Resource-aware: first come, first served, near its data."""
+    _check_names(options)
+    return base.ComposedStrategy(
+        fifo_ordering.FifoOrdering(), _ra(options, seed, fallback=False)
+    )
+
+
+def wra(options: Options, seed: int) -> base.Strategy:
+    """Workload- and resource-aware: the default."""
+    _check_names(options)
+    return base.ComposedStrategy(
+        _wa(options), _ra(options, seed, fallback=True)
+    )
+
+
+def _check_names(options: Options) -> None:
+    unknown = sorted(set(options) - _KNOWN)
+    if unknown:
+        raise ValueError(
+            f"unknown options {', '.join(unknown)}; "
+            f"known are {', '.join(sorted(_KNOWN))}"
+        )
+
+
+def _any(options: Options, seed: int) -> base.Placement:
+    chosen = any_placement.AnyOptions(
+        slot_choice=_order(options, "slot_choice")
+    )
+    return any_placement.AnyPlacement(chosen, numpy.random.default_rng(seed))
+
+
+def _ra(options: Options, seed: int, fallback: bool) -> base.Placement:
+    default = ra_placement.RaOptions()
+    chosen = ra_placement.RaOptions(
+        remote_limit=_limit(options, "remote_limit"),
+        skip_limit=_limit(options, "skip_limit"),
+        wait_s_per_byte=_number(
+            options, "wait_s_per_byte", default.wait_s_per_byte
+        ),
+        fallback=_flag(options, "fallback", fallback),
+        slot_choice=_order(options, "slot_choice"),
+        offer_order=_order(options, "offer_order"),
+    )
+    return ra_placement.RaPlacement(chosen, numpy.random.default_rng(seed))
+
+
+def _wa(options: Options) -> base.Ordering:
+    given = options.get("thresholds_bytes")
+    hybrid = [name for name in _HYBRID if options.get(name) is not None]
+    if given is None:
+        thresholds = _hybrid_thresholds(options)
+    elif hybrid:
+        raise ValueError(
+            "thresholds_bytes are given already: "
+            f"{', '.join(hybrid)} cannot be used with them"
+        )
+    elif isinstance(given, abc.Iterable) and not isinstance(given, str):
+        thresholds = tuple(
+            _as_number("thresholds_bytes", value) for value in given
+        )
+    else:
+        raise ValueError(f"thresholds_bytes must be a list, not {given!r}")
+    return wa_ordering.WaOrdering(wa_ordering.WaOptions(thresholds))
+
+
+def _hybrid_thresholds(options: Options) -> tuple[float, ...]:
+    return wa_ordering.hybrid_thresholds(
+        E_bytes=_number(options, "E_bytes", 20e6),
+        q=_number(options, "q", 1.41),
+        k1=_whole(options, "k1", 5),
+        k2=_whole(options, "k2", 16),
+        queues=_whole(options, "queues", 20),
+    )
+
+
+def _order(options: Options, name: str) -> str:
+    value = options.get(name)
+    return "least_busy" if value is None else str(value)
+
+
+def _flag(options: Options, name: str, default: bool) -> bool:
+    value = options.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def _limit(options: Options, name: str) -> int | None:
+    if options.get(name) is None:
+        return None
+    return _whole(options, name, 0)
+
+
+def _whole(options: Options, name: str, default: int) -> int:
+    value = options.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    return value
+
+
+def _number(options: Options, name: str, default: float) -> float:
+    value = options.get(name)
+    return default if value is None else _as_number(name, value)
+
+
+def _as_number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return float(value)

@@ -1,0 +1,92 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Strategies made of an ordering and a placement.
+
+The ordering says which job comes first, the placement which slot it gets.
+A strategy that looks at pairs of jobs and slots implements
+:class:`~fpgapool.core.strategy.Strategy` itself.
+"""
+
+import abc
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+
+Strategy = strategy.Strategy
+Choice = strategy.Choice
+
+
+class Ordering(abc.ABC):
+    """In which order jobs wait."""
+
+    @abc.abstractmethod
+    def key(self, job: model.Job) -> ordered.Key:
+        """See :meth:`fpgapool.core.strategy.Strategy.key`."""
+
+
+class Placement(abc.ABC):
+    """Which job gets which slot; see the methods of the same names of
+    :class:`fpgapool.core.strategy.Strategy`.
+    """
+
+    idle_indexes: strategy.IdleIndexes = strategy.IdleIndexes()
+    skip_limit: int | None = None
+
+    def patience_s(self, job: model.Job) -> float | None:
+        """How long a job waits for its own host; None: for ever."""
+        return None
+
+    def remote_limit(self, slot_count: int) -> int | None:
+        """How many remote jobs a host may have; None: any number."""
+        return None
+
+    @abc.abstractmethod
+    def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
+        """Do one pass."""
+
+    @abc.abstractmethod
+    def reasons(
+        self, view: pool_view.PoolView, job_id: model.JobId
+    ) -> tuple[str, ...]:
+        """Why a job still waits although an idle slot fits it."""
+
+
+class ComposedStrategy(strategy.Strategy):
+    """An ordering and a placement."""
+
+    def __init__(self, ordering: Ordering, placement: Placement) -> None:
+        self.ordering = ordering
+        self.placement = placement
+        self.idle_indexes = placement.idle_indexes
+        self.skip_limit = placement.skip_limit
+
+    def key(self, job: model.Job) -> ordered.Key:
+        return self.ordering.key(job)
+
+    def patience_s(self, job: model.Job) -> float | None:
+        return self.placement.patience_s(job)
+
+    def remote_limit(self, slot_count: int) -> int | None:
+        return self.placement.remote_limit(slot_count)
+
+    def assign(
+        self, view: pool_view.PoolView, now: float
+    ) -> list[strategy.Choice]:
+        return self.placement.assign(view)
+
+    def reasons(
+        self, view: pool_view.PoolView, job_id: model.JobId
+    ) -> tuple[str, ...]:
+        return self.placement.reasons(view, job_id)

@@ -1,0 +1,216 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Any compatible idle slot, whoever's host it is on."""
+
+import dataclasses
+import itertools
+import typing
+from collections import abc
+
+import numpy
+
+from fpgapool.core import codes
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import slots
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+from fpgapool.core import waiting
+from fpgapool.strategies import base
+
+#: Orders of slots: by host and slot number; at random; the host with the
+#: fewest busy slots first, then by host and slot number.
+SLOT_ORDERS = ("index", "random", "least_busy")
+
+
+def check_order(option: str, order: str) -> None:
+    """Make sure that an option names an order of slots.
+
+    :raises ValueError: if it does not.
+    """
+    if order not in SLOT_ORDERS:
+        raise ValueError(
+            f"{option} must be one of {', '.join(SLOT_ORDERS)}, not {order!r}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AnyOptions:
+    """Options of :class:`AnyPlacement`.
+
+    :param slot_choice: which of the idle slots that fit a job it gets.
+    :raises ValueError: if that is no order of slots.
+    """
+
+    slot_choice: str = "least_busy"
+
+    def __post_init__(self) -> None:
+        check_order("slot_choice", self.slot_choice)
+
+
+class AnyPlacement(base.Placement):
+    """Jobs in key order; one that nothing idle fits blocks nobody.
+
+    Among slots that the order holds for equal, except under ``index``, one
+    that need not be programmed for the job is preferred.
+
+    ``random`` draws once for each decision, also if only one slot is left:
+    ``generator.integers(n)`` counts off n candidates. These are the idle
+    slots that fit and can start at once, in the order (shape, those that
+    never take time to program first, host id, slot number); or, if there
+    are none, all idle slots that fit, in the order (shape, host id, slot
+    number).
+    """
+
+    def __init__(
+        self, options: AnyOptions, generator: numpy.random.Generator
+    ) -> None:
+        self.options = options
+        self._generator = generator
+        order = options.slot_choice
+        self.idle_indexes = strategy.IdleIndexes(
+            by_busy=order == "least_busy",
+            by_programmed=order != "index",
+            by_slot=order == "random",
+        )
+
+    def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
+        choices: list[strategy.Choice] = []
+        groups = [group for group in view.jobs.groups() if group]
+        while groups := [group for group in groups if view.has_idle(group)]:
+            key = waiting.first_key(*(group.first() for group in groups))
+            if key is None:
+                break
+            record = view.record(key[-1])
+            slot_id = self._choose(view, record)
+            choices.append(view.take(record.job.id, slot_id))
+        return choices
+
+    def reasons(
+        self, view: pool_view.PoolView, job_id: model.JobId
+    ) -> tuple[str, ...]:
+        return (codes.WAITING_FOR_PASS,)
+
+    def _choose(
+        self, view: pool_view.PoolView, record: waiting.JobRecord
+    ) -> model.SlotId:
+        group = typing.cast(waiting.JobGroup, record.group)
+        accelerator = record.job.accelerator
+        if group.avoiding:
+            return self._choose_avoiding(view, group, accelerator)
+        if self.options.slot_choice == "random":
+            return self._draw(view, group, accelerator)
+        return self._choose_first(view, group, accelerator)
+
+    def _choose_first(
+        self,
+        view: pool_view.PoolView,
+        group: waiting.JobGroup,
+        accelerator: str,
+    ) -> model.SlotId:
+        table = view.slots
+        shapes = _idle_shapes(view, group)
+        rank = _first_rank(table, itertools.product(shapes, (False, True)))
+        at_once = False
+        if self.options.slot_choice == "least_busy":
+            ready_rank = _first_rank(
+                table, itertools.product(shapes, (slots.INSTANT, accelerator))
+            )
+            # Ranks begin with the number of busy slots.
+            at_once = ready_rank[:1] == rank[:1]
+            rank = ready_rank if at_once else rank
+        return next(
+            slot.id
+            for slot in view.fitting_idle(group, table.hosts[rank[-1]])
+            if not at_once or slot.starts_at_once(accelerator)
+        )
+
+    def _draw(
+        self,
+        view: pool_view.PoolView,
+        group: waiting.JobGroup,
+        accelerator: str,
+    ) -> model.SlotId:
+        shapes = _idle_shapes(view, group)
+        queues = _slot_queues(
+            view.slots, itertools.product(shapes, (slots.INSTANT, accelerator))
+        ) or _slot_queues(view.slots, shapes)
+        number = int(self._generator.integers(sum(map(len, queues))))
+        for queue in queues:
+            if number < len(queue):
+                break
+            number -= len(queue)
+        slot_id: model.SlotId = queue[number][-1]
+        return slot_id
+
+    def _choose_avoiding(
+        self,
+        view: pool_view.PoolView,
+        group: waiting.JobGroup,
+        accelerator: str,
+    ) -> model.SlotId:
+        """Choose for a job that failed somewhere: the indexes don't know."""
+        fitting = [
+            slot
+            for slot in view.slots.idle_slots()
+            if group.fits(slot.id, slot.shape)
+        ]
+        order = self.options.slot_choice
+        if order == "index":
+            return fitting[0].id
+        if order == "least_busy":
+            return min(
+                fitting,
+                key=lambda slot: (
+                    slot.host.busy_count,
+                    not slot.starts_at_once(accelerator),
+                ),
+            ).id
+        ready = [s for s in fitting if s.starts_at_once(accelerator)]
+        candidates = sorted(
+            ready or fitting,
+            key=lambda slot: (
+                slot.shape,
+                bool(ready) and slot.program_tag() != slots.INSTANT,
+                slot.position,
+            ),
+        )
+        return candidates[int(self._generator.integers(len(candidates)))].id
+
+
+def _idle_shapes(
+    view: pool_view.PoolView, group: waiting.JobGroup
+) -> list[str]:
+    return sorted(
+        shape
+        for shape, count in view.slots.idle_by_shape.items()
+        if count and group.fits_shape(shape)
+    )
+
+
+def _first_rank(
+    table: slots.SlotTable,
+    buckets: abc.Iterable[slots.OpenBucket | slots.ProgrammedBucket],
+) -> ordered.Key:
+    """The first rank in any of the buckets; empty if they are."""
+    queues = map(table.hosts_in, buckets)
+    firsts = (queue.first() for queue in queues if queue is not None)
+    return waiting.first_key(*firsts) or ()
+
+
+def _slot_queues(
+    table: slots.SlotTable,
+    buckets: abc.Iterable[str | slots.ProgrammedBucket],
+) -> list[ordered.SortedKeys]:
+    queues = map(table.slots_in, buckets)
+    return [queue for queue in queues if queue is not None]

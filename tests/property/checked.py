@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Strategies that compare themselves with the literal rules in every pass."""
+
+import hypothesis.strategies as st
+
+from fpgapool import strategies
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+from tests.property import literal
+
+MB = 1e6
+THRESHOLDS_BYTES = (100 * MB, 300 * MB)
+ORDERS = ("index", "random", "least_busy")
+FACTORIES = {
+    "fifo": (strategies.fifo, "fifo", "any"),
+    "sjf": (strategies.sjf, "sjf", "any"),
+    "wa": (strategies.wa, "wa", "any"),
+    "ra": (strategies.ra, "fifo", "ra"),
+    "wra": (strategies.wra, "wa", "ra"),
+}
+
+
+class CheckedStrategy(strategy.Strategy):
+    """A strategy, and the literal rules beside it.
+
+    :ivar passes: how many passes it made.
+    """
+
+    def __init__(
+        self, name: str, options: dict[str, object], seed: int
+    ) -> None:
+        factory, ordering, placement = FACTORIES[name]
+        self._real = factory(options, seed)
+        self.idle_indexes = self._real.idle_indexes
+        self.skip_limit = self._real.skip_limit
+        common = {k: v for k, v in options.items() if v is not None}
+        common.setdefault("fallback", name == "wra")
+        self.rules = literal.Rules(ordering, placement, **common)
+        self.rules.reseed(seed)
+        self.passes = 0
+
+    def key(self, job: model.Job) -> ordered.Key:
+        return self._real.key(job)
+
+    def patience_s(self, job: model.Job) -> float | None:
+        return self._real.patience_s(job)
+
+    def remote_limit(self, slot_count: int) -> int | None:
+        return self._real.remote_limit(slot_count)
+
+    def assign(
+        self, view: pool_view.PoolView, now: float
+    ) -> list[strategy.Choice]:
+        self.passes += 1
+        expected = literal.snapshot(self.rules, view, now)
+        expected.run()
+        choices = self._real.assign(view, now)
+        assert [(c.job_id, c.slot_id) for c in choices] == expected.choices
+        skips = {job.id: job.skips for job in expected.jobs}
+        assert skips == {i: view.record(i).skips for i in skips}
+        return choices
+
+    def reasons(
+        self, view: pool_view.PoolView, job_id: model.JobId
+    ) -> tuple[str, ...]:
+        return self._real.reasons(view, job_id)
+
+
+@st.composite
+def strategy_settings(
+    draw: st.DrawFn,
+) -> tuple[str, dict[str, object], int]:
+    """Any strategy with any options, and a seed."""
+    name = draw(st.sampled_from(sorted(FACTORIES)))
+    options: dict[str, object] = {"slot_choice": draw(st.sampled_from(ORDERS))}
+    if name in ("wa", "wra"):
+        options["thresholds_bytes"] = THRESHOLDS_BYTES
+    if name in ("ra", "wra"):
+        options["offer_order"] = draw(st.sampled_from(ORDERS))
+        options["remote_limit"] = draw(st.sampled_from([None, 0, 1, 2, 9]))
+        options["skip_limit"] = draw(st.sampled_from([None, 0, 1, 3]))
+        options["wait_s_per_byte"] = draw(
+            st.sampled_from([0.0, 1e-8, 1e-7, float("inf")])
+        )
+        options["fallback"] = draw(st.sampled_from([None, False, True]))
+    return name, options, draw(st.integers(0, 3))

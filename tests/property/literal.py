@@ -1,0 +1,307 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The rules of a scheduling pass, written down word for word.
+
+Plain loops over all slots and jobs, nothing remembered between passes. Slow
+and simple: what the real strategies are compared with.
+"""
+
+import dataclasses
+import typing
+
+import numpy
+
+from fpgapool.core import view as pool_view
+
+
+@dataclasses.dataclass
+class Slot:
+    """A slot; ``holder_is_local`` is None while nobody has it."""
+
+    id: int
+    host: int
+    number: int
+    shape: str
+    up: bool
+    programmed: str | None
+    programming_time_s: float
+    holder_is_local: bool | None
+
+    def is_idle(self) -> bool:
+        return self.up and self.holder_is_local is None
+
+    def is_instant_for(self, job: "Job") -> bool:
+        return (
+            self.programming_time_s == 0 or self.programmed == job.accelerator
+        )
+
+
+@dataclasses.dataclass
+class Job:
+    """A job that waits."""
+
+    id: int
+    host: int | None
+    size_bytes: float
+    arrival_s: float
+    accelerator: str
+    shapes: frozenset[str]
+    avoided: frozenset[int]
+    skips: int
+
+
+@dataclasses.dataclass
+class Rules:
+    """A strategy's options, and its random generator."""
+
+    ordering: str
+    placement: str
+    thresholds_bytes: tuple[float, ...] = ()
+    remote_limit: int | None = None
+    skip_limit: int | None = None
+    wait_s_per_byte: float = 1e-8
+    fallback: bool = False
+    slot_choice: str = "least_busy"
+    offer_order: str = "least_busy"
+    generator: typing.Any = None
+
+    def reseed(self, seed: int) -> None:
+        self.generator = numpy.random.default_rng(seed)
+
+
+class Pass:
+    """One pass over a copy of the pool.
+
+    :ivar choices: (job id, slot id) as they were made.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        slots: list[Slot],
+        jobs: list[Job],
+        arrived: set[int],
+        now: float,
+    ) -> None:
+        self.rules = rules
+        self.slots = sorted(slots, key=lambda s: (s.host, s.number))
+        self.jobs = sorted(jobs, key=self.key)
+        self.arrived = arrived
+        self.now = now
+        self.offered: set[int] = set()
+        self.choices: list[tuple[int, int]] = []
+
+    def run(self) -> None:
+        if self.rules.placement == "any":
+            self.place_anywhere()
+        else:
+            self.place_near()
+
+    def key(self, job: Job) -> tuple[float, ...]:
+        if self.rules.ordering == "fifo":
+            return (job.arrival_s, job.id)
+        if self.rules.ordering == "sjf":
+            return (job.size_bytes, job.arrival_s, job.id)
+        queue = 1
+        for threshold_bytes in self.rules.thresholds_bytes:
+            if job.size_bytes > threshold_bytes:
+                queue += 1
+        return (queue, job.arrival_s, job.id)
+
+    def can_hold(self, slot: Slot, job: Job) -> bool:
+        return not job.shapes or slot.shape in job.shapes
+
+    def fits(self, slot: Slot, job: Job) -> bool:
+        """A job avoids a slot that failed it while there is another."""
+        if not self.can_hold(slot, job):
+            return False
+        if slot.id not in job.avoided:
+            return True
+        for other in self.slots:
+            if (
+                other.up
+                and self.can_hold(other, job)
+                and other.id not in job.avoided
+            ):
+                return False
+        return True
+
+    def idle(self) -> list[Slot]:
+        return [slot for slot in self.slots if slot.is_idle()]
+
+    def of_host(self, host: int) -> list[Slot]:
+        return [slot for slot in self.slots if slot.host == host]
+
+    def busy_count(self, host: int) -> int:
+        return len(
+            [s for s in self.of_host(host) if s.holder_is_local is not None]
+        )
+
+    def take(self, job: Job, slot: Slot) -> None:
+        slot.holder_is_local = job.host == slot.host
+        self.jobs.remove(job)
+        self.choices.append((job.id, slot.id))
+
+    # -- placement any ---------------------------------------------------
+
+    def place_anywhere(self) -> None:
+        for job in list(self.jobs):
+            fitting = [slot for slot in self.idle() if self.fits(slot, job)]
+            if fitting:
+                self.take(job, self.choose(job, fitting))
+
+    def choose(self, job: Job, fitting: list[Slot]) -> Slot:
+        if self.rules.slot_choice == "index":
+            return fitting[0]
+        instant = [slot for slot in fitting if slot.is_instant_for(job)]
+        if self.rules.slot_choice == "random":
+            if instant:
+                instant.sort(key=lambda s: (s.shape, s.programming_time_s > 0))
+                candidates = instant
+            else:
+                candidates = sorted(fitting, key=lambda s: s.shape)
+            return candidates[self.rules.generator.integers(len(candidates))]
+        fewest = min(self.busy_count(slot.host) for slot in fitting)
+        for slots in (instant, fitting):
+            for slot in slots:
+                if self.busy_count(slot.host) == fewest:
+                    return slot
+        raise AssertionError("there is a host with the fewest busy slots")
+
+    # -- placement ra ----------------------------------------------------
+
+    def place_near(self) -> None:
+        self.serve_arrivals()
+        if self.rules.offer_order == "random":
+            self.offer_at_random()
+            return
+        while True:
+            left = [s for s in self.idle() if s.id not in self.offered]
+            if not left:
+                return
+            slot = left[0]
+            if self.rules.offer_order == "least_busy":
+                slot = min(left, key=lambda s: self.busy_count(s.host))
+            taken = self.offer(slot)
+            if taken is None:
+                self.offered.add(slot.id)
+
+    def serve_arrivals(self) -> None:
+        arrived = [job for job in self.jobs if job.id in self.arrived]
+        for job in sorted(arrived, key=lambda j: (j.arrival_s, j.id)):
+            own = [
+                slot
+                for slot in self.idle()
+                if slot.host == job.host and self.fits(slot, job)
+            ]
+            if self.rules.slot_choice != "index":
+                own.sort(key=lambda slot: not slot.is_instant_for(job))
+            if own:
+                self.take(job, own[0])
+
+    def offer_at_random(self) -> None:
+        idle = self.idle()
+        if not idle or not self.jobs:
+            return
+        for number in self.rules.generator.permutation(len(idle)):
+            slot = idle[number]
+            self.offered.add(slot.id)
+            while slot.is_idle() and self.offer(slot) is not None:
+                pass
+
+    def offer(self, slot: Slot) -> Slot | None:
+        """Offer a slot; say which one was taken for it, if any was."""
+        host_slots = self.of_host(slot.host)
+        limit = self.rules.remote_limit
+        if limit is None:
+            limit = max(1, len(host_slots) // 2)
+        remote = [s for s in host_slots if s.holder_is_local is False]
+        fitting = [job for job in self.jobs if self.fits(slot, job)]
+        for job in fitting:
+            if job.host == slot.host:
+                return self.accept(job, slot)
+            if len(remote) >= limit:
+                continue
+            if not self.has_home(job):
+                return self.accept(job, slot)
+            if self.may_leave(job):
+                return self.accept(job, slot)
+            if self.rules.skip_limit is not None:
+                job.skips += 1
+        if self.rules.fallback and fitting:
+            return self.accept(fitting[0], slot)
+        return None
+
+    def has_home(self, job: Job) -> bool:
+        for slot in self.slots:
+            if slot.host == job.host and slot.up and self.fits(slot, job):
+                return True
+        return False
+
+    def may_leave(self, job: Job) -> bool:
+        waited_s = self.now - job.arrival_s
+        due_s = self.rules.wait_s_per_byte * job.size_bytes
+        if waited_s >= due_s - 1e-12:
+            return True
+        skip_limit = self.rules.skip_limit
+        return skip_limit is not None and job.skips >= skip_limit
+
+    def accept(self, job: Job, slot: Slot) -> Slot:
+        taken = slot
+        if self.rules.offer_order != "index" and not slot.is_instant_for(job):
+            for other in self.of_host(slot.host):
+                if (
+                    other.is_idle()
+                    and other.shape == slot.shape
+                    and other.id not in self.offered
+                    and self.fits(other, job)
+                    and other.is_instant_for(job)
+                ):
+                    taken = other
+                    break
+        self.take(job, taken)
+        return taken
+
+
+def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
+    """A pass over a copy of the pool as it is."""
+    slots = []
+    for known in view.slots.slots.values():
+        held = view.slots.assignments.get(known.id)
+        slots.append(
+            Slot(
+                id=known.id,
+                host=known.spec.host_id,
+                number=known.spec.number,
+                shape=known.spec.shape,
+                up=known.up,
+                programmed=known.programmed,
+                programming_time_s=known.spec.programming_time_s,
+                holder_is_local=None if held is None else held.local,
+            )
+        )
+    jobs = [
+        Job(
+            id=record.job.id,
+            host=record.job.host_id,
+            size_bytes=record.job.claimed_bytes,
+            arrival_s=record.job.arrival_s,
+            accelerator=record.job.accelerator,
+            shapes=view.accelerators[record.job.accelerator].shapes,
+            avoided=record.avoided,
+            skips=record.skips,
+        )
+        for record in view.jobs.records.values()
+        if record.slot_id is None
+    ]
+    return Pass(rules, slots, jobs, set(view.arrived), now)

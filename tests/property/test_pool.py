@@ -1,0 +1,390 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Random events: the invariants and the literal rules hold at every step."""
+
+import typing
+
+import hypothesis
+import hypothesis.stateful as stateful
+import hypothesis.strategies as st
+import numpy
+
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import state
+from tests.property import checked
+from tests.property import literal
+
+SHAPES = ("large", "small")
+ACCELERATORS = tuple(
+    model.Accelerator(name=name, peak_bytes_per_s=1e9, shapes=shapes)
+    for name, shapes in (
+        ("aes", frozenset[str]()),
+        ("fft", frozenset({"large"})),
+        ("sha", frozenset({"small", "large"})),
+    )
+)
+ACCELERATOR_NAMES = ("aes", "fft", "sha") * 8 + ("unknown",)
+SIZES_MB = (1, 100, 200, 300, 5000) * 5 + (0,)
+SLOT_EVENTS = (
+    None,
+    events.SlotReady,
+    events.HolderAttached,
+    events.HolderDetached,
+    events.SlotReleased,
+    events.SlotReleased,
+)
+HOSTS = range(4)
+DEVICES_PER_HOST = 2
+SLOTS_PER_DEVICE = 3
+
+host_ids = st.sampled_from(HOSTS)
+device_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST - 1)
+slot_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST * SLOTS_PER_DEVICE - 1)
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def make_host(host_id: int, random: numpy.random.Generator) -> model.HostSpec:
+    """A host with up to two boards; its ids are always the same."""
+    return model.HostSpec(
+        id=host_id,
+        name=f"host{host_id}",
+        nic_bytes_per_s=1e9,
+        devices=tuple(
+            make_device(host_id, place, random)
+            for place in range(random.integers(DEVICES_PER_HOST + 1))
+        ),
+    )
+
+
+def make_device(
+    host_id: int, place: int, random: numpy.random.Generator
+) -> model.DeviceSpec:
+    """One of a host's boards."""
+    device_id = host_id * DEVICES_PER_HOST + place
+    return model.DeviceSpec(
+        id=device_id,
+        host_id=host_id,
+        name=f"board{place}",
+        dma_bytes_per_s=2e9,
+        healthy=bool(random.random() < 0.9),
+        slots=tuple(
+            model.SlotSpec(
+                id=device_id * SLOTS_PER_DEVICE + number,
+                device_id=device_id,
+                host_id=host_id,
+                number=place * SLOTS_PER_DEVICE + number,
+                shape=str(random.choice(SHAPES)),
+                programmed=random.choice([None, "aes", "fft", "sha"]),
+                programming_time_s=float(random.choice([0.0, 0.5])),
+            )
+            for number in range(random.integers(1, SLOTS_PER_DEVICE + 1))
+        ),
+    )
+
+
+class PoolMachine(stateful.RuleBasedStateMachine):
+    """Throws events at a pool and keeps its own, simple books."""
+
+    @stateful.initialize(
+        settings=checked.strategy_settings(),
+        wakeups=st.booleans(),
+        seed=seeds,
+    )
+    def start(
+        self,
+        settings: tuple[str, dict[str, object], int],
+        wakeups: bool,
+        seed: int,
+    ) -> None:
+        self.settings = settings
+        self.wakeups = wakeups
+        self.now = 0.0
+        self.batch: list[events.Event] = []
+        self.history: list[
+            tuple[list[events.Event], float, list[instructions.Instruction]]
+        ] = []
+        self.jobs: dict[int, model.Job] = {}
+        self.waiting: set[int] = set()
+        self.held: dict[int, int] = {}
+        self.last_generation = 0
+        self.wake_s: float | None = None
+        self.strategy = checked.CheckedStrategy(*settings)
+        self.pool = self.new_pool(self.strategy)
+        self.add(events.AcceleratorsChanged(ACCELERATORS))
+        random = numpy.random.default_rng(seed)
+        for host_id in HOSTS:
+            self.add(events.HostUp(make_host(host_id, random)))
+        self.flush()
+        self.submit(seed, 30)
+        self.flush()
+
+    def new_pool(self, strategy: checked.CheckedStrategy) -> state.PoolState:
+        return state.PoolState(
+            strategy,
+            slot_fault_limit=2,
+            device_fault_limit=3,
+            wakeups=self.wakeups,
+        )
+
+    # -- events ----------------------------------------------------------
+
+    def add(self, event: events.Event) -> None:
+        self.batch.append(event)
+
+    @stateful.rule(
+        after_s=st.sampled_from([0.0, 0.0, 0.1, 1.0, 30.0]),
+        woken=st.booleans(),
+    )
+    def flush(self, after_s: float = 0.0, woken: bool = False) -> None:
+        """Let the pool take in what has happened."""
+        self.now += after_s
+        if woken:
+            self.add(events.Wake())
+        batch, self.batch = self.batch, []
+        output = self.pool.step(batch, self.now)
+        self.history.append((batch, self.now, output))
+        self.pool.check_invariants()
+        self.keep_books(batch, output)
+        self.compare_books()
+        self.check_nothing_missed()
+
+    @stateful.rule()
+    def sleep_until_woken(self) -> None:
+        """Let time pass until exactly when the pool wants to be woken."""
+        if self.wake_s is not None and self.wake_s >= self.now:
+            self.now = self.wake_s
+            self.flush(woken=True)
+
+    @stateful.rule(seed=seeds, count=st.integers(1, 12))
+    def submit(self, seed: int, count: int) -> None:
+        random = numpy.random.default_rng(seed)
+        for _ in range(count):
+            job = self.new_job(
+                host_id=random.choice([*HOSTS, *HOSTS, None, 99]),
+                accelerator=random.choice(ACCELERATOR_NAMES),
+                claimed_bytes=random.choice(SIZES_MB) * checked.MB,
+                arrival_s=self.now - random.choice([0.0, 0.0, 0.5, 20.0]),
+                wait_timeout_s=random.choice([None] * 6 + [0.0, 5.0]),
+            )
+            self.add(events.JobSubmitted(job))
+
+    def new_job(self, **members: typing.Any) -> model.Job:
+        job = model.Job(id=len(self.jobs), **members)
+        self.jobs[job.id] = job
+        return job
+
+    @stateful.rule(seed=seeds)
+    def cancel(self, seed: int) -> None:
+        random = numpy.random.default_rng(seed)
+        job_id = int(random.integers(len(self.jobs)))
+        self.add(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
+
+    @stateful.rule(seed=seeds, after_s=st.sampled_from([0.0, 0.5, 3.0]))
+    def run_jobs(self, seed: int, after_s: float) -> None:
+        """Let some slots be heard of, and then decide."""
+        random = numpy.random.default_rng(seed)
+        for slot_id, assignment in self.pool.assignments().items():
+            kind = random.choice(SLOT_EVENTS)
+            if kind is not None:
+                age = int(random.random() < 0.05)
+                self.add(kind(slot_id, assignment.generation - age))
+        self.flush(after_s)
+
+    @stateful.rule(seed=seeds, share=st.sampled_from([0.2, 1.0]))
+    def fail_to_prepare(self, seed: int, share: float) -> None:
+        random = numpy.random.default_rng(seed)
+        for slot_id, assignment in self.pool.assignments().items():
+            if random.random() < share:
+                self.add(
+                    events.PrepareFailed(
+                        slot_id, assignment.generation, "PROGRAM_FAILED"
+                    )
+                )
+
+    @stateful.rule(host_id=host_ids)
+    def lose_host(self, host_id: int) -> None:
+        self.add(events.HostLost(host_id))
+
+    @stateful.rule(host_id=host_ids, seed=seeds)
+    def bring_host_up(self, host_id: int, seed: int) -> None:
+        random = numpy.random.default_rng(seed)
+        self.add(events.HostUp(make_host(host_id, random)))
+
+    @stateful.rule(device_id=device_ids, restored=st.booleans())
+    def change_device(self, device_id: int, restored: bool) -> None:
+        if restored:
+            self.add(events.DeviceRestored(device_id))
+        else:
+            self.add(events.DeviceFailed(device_id, "DEVICE_FAILED"))
+
+    @stateful.rule(
+        slot_id=slot_ids, restored=st.booleans(), keep_failures=st.booleans()
+    )
+    def change_slot(
+        self, slot_id: int, restored: bool, keep_failures: bool
+    ) -> None:
+        if restored:
+            self.add(events.SlotRestored(slot_id, keep_failures))
+        else:
+            self.add(events.SlotFaulty(slot_id, "SLOT_FAULTY"))
+
+    @stateful.rule(
+        slot_id=slot_ids,
+        host_id=host_ids,
+        phase=st.sampled_from(model.Phase),
+        knows_host=st.booleans(),
+    )
+    def restore(
+        self,
+        slot_id: int,
+        host_id: int,
+        phase: model.Phase,
+        knows_host: bool,
+    ) -> None:
+        self.flush()
+        if slot_id in self.held.values():
+            return
+        job = self.new_job(
+            host_id=host_id,
+            accelerator="aes",
+            claimed_bytes=checked.MB,
+            arrival_s=self.now,
+        )
+        self.held[job.id] = slot_id
+        slot_host_id = slot_id // (DEVICES_PER_HOST * SLOTS_PER_DEVICE)
+        self.add(
+            events.AssignmentRestored(
+                job,
+                slot_id,
+                self.last_generation + 3,
+                phase,
+                slot_host_id if knows_host else None,
+            )
+        )
+        self.last_generation += 3
+        self.flush()
+
+    @stateful.rule(
+        names=st.sets(st.sampled_from(["aes", "fft", "sha"]), min_size=2),
+        shape=st.sampled_from(SHAPES),
+    )
+    def change_library(self, names: set[str], shape: str) -> None:
+        self.add(
+            events.AcceleratorsChanged(
+                tuple(
+                    model.Accelerator(
+                        name=a.name,
+                        peak_bytes_per_s=1e9,
+                        shapes=frozenset({shape}) if a.shapes else a.shapes,
+                    )
+                    for a in ACCELERATORS
+                    if a.name in names
+                )
+            )
+        )
+
+    # -- what must come of them ------------------------------------------
+
+    def keep_books(
+        self,
+        batch: list[events.Event],
+        output: list[instructions.Instruction],
+    ) -> None:
+        """Follow the jobs by events and instructions alone."""
+        for event in batch:
+            if isinstance(event, events.JobSubmitted):
+                self.waiting.add(event.job.id)
+        if self.wake_s is not None and self.wake_s <= self.now:
+            self.wake_s = None
+        for order in output:
+            match order:
+                case instructions.Program(slot_id, job_id, _, generation):
+                    assert generation > self.last_generation
+                    self.last_generation = generation
+                    self.waiting.remove(job_id)
+                    self.held[job_id] = slot_id
+                case instructions.Requeue(job_id, _, _):
+                    del self.held[job_id]
+                    self.waiting.add(job_id)
+                case instructions.Reject(job_id, _, _):
+                    self.held.pop(job_id, None)
+                    self.waiting.discard(job_id)
+                case instructions.Grant(slot_id, job_id, _):
+                    assert self.held[job_id] == slot_id
+                case instructions.Revoke(slot_id, job_id, _, _):
+                    assert self.held[job_id] == slot_id
+                case instructions.WakeAt(time_s):
+                    assert time_s > self.now
+                    self.wake_s = time_s
+
+    def compare_books(self) -> None:
+        """Jobs leave without an instruction only if they are asked to."""
+        waiting = [job.id for job in self.pool.waiting()]
+        gone = self.waiting - set(waiting)
+        assert set(waiting) <= self.waiting
+        assert gone <= self.told_to_leave(events.JobCancelled)
+        self.waiting -= gone
+        held = {a.job_id: s for s, a in self.pool.assignments().items()}
+        released = {j for j in self.held if j not in held}
+        assert held.items() <= self.held.items()
+        self.held = held
+        # Those were released, or their host was lost after a cancellation.
+        assert not released & set(waiting)
+        for position, job_id in enumerate(waiting):
+            assert self.pool.queue_position(job_id) == position
+            status = self.pool.status(job_id)
+            assert status.verdict is model.Verdict.NOT_NOW
+            assert status.reasons
+        for job_id in held:
+            assert self.pool.status(job_id).verdict is model.Verdict.OK
+
+    def told_to_leave(self, kind: type[events.JobCancelled]) -> set[int]:
+        return {e.job_id for e in self.history[-1][0] if isinstance(e, kind)}
+
+    def check_nothing_missed(self) -> None:
+        """Another pass at once would find nothing, and no wake-up lacks."""
+        rules = self.strategy.rules
+        jobs = [self.jobs[job.id] for job in self.pool.waiting()]
+        if rules.skip_limit is None and self.wakeups:
+            generator = rules.generator
+            rules.reseed(0)
+            again = literal.snapshot(rules, self.pool.view, self.now)
+            again.run()
+            rules.generator = generator
+            assert not again.choices
+        limits_s = [
+            job.arrival_s + job.wait_timeout_s
+            for job in jobs
+            if job.wait_timeout_s is not None
+        ]
+        if limits_s:
+            assert self.wake_s is not None
+            assert self.now < self.wake_s <= min(limits_s)
+
+    def teardown(self) -> None:
+        """The same events give the same instructions again."""
+        if not hasattr(self, "pool"):
+            return
+        again = self.new_pool(checked.CheckedStrategy(*self.settings))
+        for batch, now, output in self.history:
+            assert again.step(batch, now) == output
+
+
+PoolMachine.TestCase.settings = hypothesis.settings(
+    max_examples=300, stateful_step_count=25
+)
+TestPool = PoolMachine.TestCase
