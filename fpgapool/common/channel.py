@@ -1,0 +1,703 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Blocking byte channels over sockets, for clients, agents and workers.
+
+Standard library only and cheap to import. A channel may be read by one
+thread and written by several at once; :meth:`Channel.shutdown` may be called
+from any thread and wakes all of them.
+
+Deadlines are absolute values of :func:`time.monotonic`, ``None`` waits for
+ever.
+"""
+
+from __future__ import annotations
+
+import abc
+import array
+import collections.abc
+import contextlib
+import functools
+import hashlib
+import hmac
+import os
+import select
+import socket
+import threading
+import time
+import typing
+
+from fpgapool.protocol import frames
+
+if typing.TYPE_CHECKING:
+    import ssl
+
+_T = typing.TypeVar("_T")
+
+#: Descriptors that one message may carry.
+MAX_FDS = 8
+
+# The largest piece handed to one SSL_write: the lock of the TLS object is
+# held meanwhile, and the reader needs it too.
+_TLS_PIECE_BYTES = 256 * 1024
+_SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+# Milliseconds of poll() are a C int.
+_LONGEST_POLL_S = 1e6
+_KEEPALIVE_IDLE_S = 5
+_KEEPALIVE_INTERVAL_S = 5
+_KEEPALIVE_PROBES = 3
+# An unacknowledged byte older than this means that the path is gone.
+_TCP_USER_TIMEOUT_MS = 20_000
+
+
+class ChannelClosed(ConnectionError):
+    """The peer closed the connection, or it broke, or was shut down."""
+
+
+class DeadlineExceeded(TimeoutError):
+    """The deadline passed; the position within the stream is unknown."""
+
+
+class PinMismatch(ConnectionError):
+    """The peer's certificate is not the one that was promised."""
+
+
+def deadline_after(timeout_s: float | None) -> float | None:
+    """Turn a duration into a deadline.
+
+    :param timeout_s: seconds from now, None for ever.
+    :returns: absolute deadline, or None.
+    """
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def remaining_s(deadline_s: float | None) -> float | None:
+    """Turn a deadline into a duration.
+
+    :param deadline_s: absolute deadline, None for ever.
+    :returns: seconds left, 0 at least, or None.
+    """
+    if deadline_s is None:
+        return None
+    return max(0.0, deadline_s - time.monotonic())
+
+
+def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
+    """Wait until a descriptor is ready, has failed, or was hung up.
+
+    :param fd: the descriptor.
+    :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
+    :param deadline_s: absolute deadline.
+    :raises ChannelClosed: if the socket is closed already.
+    :raises DeadlineExceeded: if the deadline passes first.
+    """
+    if fd < 0:
+        raise ChannelClosed("the channel is closed")
+    poller = select.poll()
+    poller.register(fd, events)
+    while True:
+        left_s = remaining_s(deadline_s)
+        if left_s is None:
+            timeout_ms = None
+        else:
+            # Rounded up, else the last millisecond would be a busy loop.
+            timeout_ms = int(min(left_s, _LONGEST_POLL_S) * 1000) + 1
+        if poller.poll(timeout_ms):
+            return
+        if left_s is not None and left_s < _LONGEST_POLL_S:
+            raise DeadlineExceeded("deadline passed")
+
+
+class Channel(abc.ABC):
+    """A connected byte stream.
+
+    :ivar sock: the socket underneath; owned by the channel.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._send_lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """Descriptor of the socket, -1 once it is closed."""
+        return self.sock.fileno()
+
+    @abc.abstractmethod
+    def recv_some_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> int:
+        """Receive what is there, at least one byte.
+
+        :param buffer: where to put it; must not be empty.
+        :param deadline_s: absolute deadline.
+        :returns: number of bytes received.
+        :raises ChannelClosed: at the end of the stream.
+        :raises DeadlineExceeded: if nothing comes before the deadline.
+        """
+
+    @abc.abstractmethod
+    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
+        """Send one buffer completely; the send lock is held."""
+
+    def recv_exact_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        """Fill a buffer.
+
+        :param buffer: writable bytes; may be empty.
+        :param deadline_s: absolute deadline of the whole.
+        :raises ChannelClosed: if the stream ends before the buffer is full.
+        :raises DeadlineExceeded: if the deadline passes before; what came
+            until then is lost.
+        """
+        received_bytes = 0
+        while received_bytes < len(buffer):
+            received_bytes += self.recv_some_into(
+                buffer[received_bytes:], deadline_s
+            )
+
+    def send(
+        self, *parts: frames.Buffer, deadline_s: float | None = None
+    ) -> None:
+        """Send buffers as one uninterrupted sequence of bytes.
+
+        Calls of several threads do not mix. Nothing is copied.
+
+        :param parts: the buffers, each of bytes.
+        :param deadline_s: absolute deadline of the whole.
+        :raises ChannelClosed: if the connection is gone.
+        :raises DeadlineExceeded: if the peer does not read in time; part of
+            the bytes may have been sent.
+        """
+        with self._send_lock:
+            self._send_parts(parts, deadline_s)
+
+    def _send_parts(
+        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
+    ) -> None:
+        for part in parts:
+            self._send_part(memoryview(part), deadline_s)
+
+    def shutdown(self) -> None:
+        """End both directions and wake every thread that waits for them.
+
+        The descriptor stays valid until :meth:`close`, so this is safe
+        while other threads use the channel.
+        """
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Shut down and release the descriptor; no thread may be using it."""
+        self.shutdown()
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+
+class PlainChannel(Channel):
+    """A channel over a TCP or Unix socket without encryption.
+
+    :param sock: a connected stream socket; put into blocking mode.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        sock.settimeout(None)
+
+    def recv_some_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> int:
+        if deadline_s is not None:
+            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+        return self._recv(buffer, 0)
+
+    def recv_exact_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        if deadline_s is not None:
+            super().recv_exact_into(buffer, deadline_s)
+            return
+        received_bytes = 0
+        while received_bytes < len(buffer):
+            # The kernel fills the buffer: one system call for 4 MiB.
+            received_bytes += self._recv(
+                buffer[received_bytes:], socket.MSG_WAITALL
+            )
+
+    def _recv(self, buffer: memoryview, flags: int) -> int:
+        try:
+            received_bytes = self.sock.recv_into(buffer, 0, flags)
+        except OSError as exc:
+            raise ChannelClosed(f"receiving failed: {exc}") from exc
+        if received_bytes == 0:
+            raise ChannelClosed("the peer closed the connection")
+        return received_bytes
+
+    def recv_with_fds(
+        self,
+        buffer: memoryview,
+        max_fds: int = MAX_FDS,
+        deadline_s: float | None = None,
+    ) -> tuple[int, list[int]]:
+        """Receive what is there, with descriptors that came with it.
+
+        Only on Unix sockets. Descriptors travel with the first byte of the
+        message that they were sent with, and a reader that does not ask for
+        them loses them.
+
+        :param buffer: where to put the bytes; must not be empty.
+        :param max_fds: how many descriptors to accept.
+        :param deadline_s: absolute deadline.
+        :returns: number of bytes, and the descriptors; they are the
+            caller's to close and are not inherited by its children.
+        :raises ChannelClosed: at the end of the stream, or if more than
+            ``max_fds`` descriptors came.
+        :raises DeadlineExceeded: if nothing comes before the deadline.
+        """
+        if deadline_s is not None:
+            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+        room_bytes = socket.CMSG_SPACE(max_fds * array.array("i").itemsize)
+        try:
+            received_bytes, ancillary, flags, _ = self.sock.recvmsg_into(
+                [buffer], room_bytes, socket.MSG_CMSG_CLOEXEC
+            )
+        except OSError as exc:
+            raise ChannelClosed(f"receiving failed: {exc}") from exc
+        fds = _take_fds(ancillary)
+        if flags & socket.MSG_CTRUNC or len(fds) > max_fds:
+            close_fds(fds)
+            raise ChannelClosed("more descriptors than expected came")
+        if received_bytes == 0:
+            close_fds(fds)
+            raise ChannelClosed("the peer closed the connection")
+        return received_bytes, fds
+
+    def recv_exact_with_fds(
+        self,
+        buffer: memoryview,
+        max_fds: int = MAX_FDS,
+        deadline_s: float | None = None,
+    ) -> list[int]:
+        """Fill a buffer and collect the descriptors that come with it.
+
+        :param buffer: writable bytes, not empty.
+        :param max_fds: how many descriptors to accept.
+        :param deadline_s: absolute deadline of the whole.
+        :returns: the descriptors, the caller's to close.
+        :raises ChannelClosed: if the stream ends before the buffer is full,
+            or if more than ``max_fds`` descriptors came.
+        :raises DeadlineExceeded: if the deadline passes before.
+        """
+        fds: list[int] = []
+        received_bytes = 0
+        try:
+            while received_bytes < len(buffer):
+                more_bytes, more_fds = self.recv_with_fds(
+                    buffer[received_bytes:], max_fds, deadline_s
+                )
+                received_bytes += more_bytes
+                fds += more_fds
+                if len(fds) > max_fds:
+                    raise ChannelClosed("more descriptors than expected came")
+        except BaseException:
+            close_fds(fds)
+            raise
+        return fds
+
+    def send_with_fds(
+        self,
+        data: frames.Buffer,
+        fds: collections.abc.Sequence[int],
+        deadline_s: float | None = None,
+    ) -> None:
+        """Send bytes with descriptors attached to the first of them.
+
+        Only on Unix sockets. The caller keeps its own descriptors.
+
+        :param data: the bytes, not empty.
+        :param fds: descriptors to hand over.
+        :param deadline_s: absolute deadline of the whole.
+        :raises ChannelClosed: if the connection is gone.
+        :raises DeadlineExceeded: if the peer does not read in time.
+        """
+        ancillary = [
+            (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        ]
+        with self._send_lock:
+            if deadline_s is not None:
+                wait_ready(self.sock.fileno(), select.POLLOUT, deadline_s)
+            try:
+                sent_bytes = self.sock.sendmsg([data], ancillary)
+            except OSError as exc:
+                raise ChannelClosed(f"sending failed: {exc}") from exc
+            rest = memoryview(data)[sent_bytes:]
+            if rest:
+                self._send_parts((rest,), deadline_s)
+
+    def _send_parts(
+        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
+    ) -> None:
+        # One part alone gains nothing from gathering.
+        if len(parts) == 1:
+            self._send_part(memoryview(parts[0]), deadline_s)
+            return
+        flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
+        sent_bytes = self._try_send(parts, flags)
+        for part in parts:
+            if sent_bytes >= len(part):
+                sent_bytes -= len(part)
+                continue
+            self._send_part(memoryview(part)[sent_bytes:], deadline_s)
+            sent_bytes = 0
+
+    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
+        flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
+        while part:
+            sent_bytes = self._try_send((part,), flags)
+            if sent_bytes == 0:
+                wait_ready(self.sock.fileno(), select.POLLOUT, deadline_s)
+            part = part[sent_bytes:]
+
+    def _try_send(self, parts: tuple[frames.Buffer, ...], flags: int) -> int:
+        try:
+            return self.sock.sendmsg(parts, (), flags)
+        except BlockingIOError:
+            return 0
+        except OSError as exc:
+            raise ChannelClosed(f"sending failed: {exc}") from exc
+
+
+class TlsChannel(Channel):
+    """A channel over TLS.
+
+    One TLS object must not be used by two threads at once, so the socket is
+    non-blocking, every call of the library is made under a lock, and threads
+    wait for the socket outside it.
+
+    :param sock: a TLS socket after its handshake; use :meth:`connect` or
+        :meth:`accept`.
+    """
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        super().__init__(sock)
+        sock.setblocking(False)
+        self._tls = sock
+        self._tls_lock = threading.Lock()
+
+    @classmethod
+    def connect(
+        cls,
+        sock: socket.socket,
+        certificate_sha256: str,
+        deadline_s: float | None = None,
+    ) -> TlsChannel:
+        """Shake hands as the client and check the peer's certificate.
+
+        :param sock: a connected TCP socket; closed if this fails.
+        :param certificate_sha256: SHA-256 of the certificate that the peer
+            must have, in DER, as 64 hexadecimal digits.
+        :param deadline_s: absolute deadline of the handshake.
+        :returns: the channel.
+        :raises PinMismatch: if the peer has another certificate.
+        :raises ChannelClosed: if the handshake fails.
+        :raises DeadlineExceeded: if the deadline passes before.
+        """
+        return cls._start(
+            sock,
+            make_client_tls_context(),
+            deadline_s,
+            certificate_sha256=certificate_sha256,
+        )
+
+    @classmethod
+    def accept(
+        cls,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        deadline_s: float | None = None,
+    ) -> TlsChannel:
+        """Shake hands as the server.
+
+        :param sock: an accepted TCP socket; closed if this fails.
+        :param context: server context with the certificate.
+        :param deadline_s: absolute deadline of the handshake.
+        :returns: the channel.
+        :raises ChannelClosed: if the handshake fails.
+        :raises DeadlineExceeded: if the deadline passes before.
+        """
+        return cls._start(sock, context, deadline_s)
+
+    @classmethod
+    def _start(
+        cls,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        deadline_s: float | None,
+        certificate_sha256: str | None = None,
+    ) -> TlsChannel:
+        sock.setblocking(False)
+        tls = context.wrap_socket(
+            sock,
+            server_side=certificate_sha256 is None,
+            do_handshake_on_connect=False,
+        )
+        channel = cls(tls)
+        try:
+            channel._retry(tls.do_handshake, deadline_s)
+            if certificate_sha256 is not None:
+                check_pin(tls, certificate_sha256)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def recv_some_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> int:
+        received_bytes = self._retry(
+            functools.partial(self._tls.recv_into, buffer), deadline_s
+        )
+        if received_bytes == 0:
+            raise ChannelClosed("the peer closed the connection")
+        return received_bytes
+
+    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
+        while part:
+            # After "want" the library insists on the same bytes again,
+            # which the retry of one and the same piece gives it.
+            piece = part[:_TLS_PIECE_BYTES]
+            sent_bytes = self._retry(
+                functools.partial(self._tls.send, piece), deadline_s
+            )
+            part = part[sent_bytes:]
+
+    def _retry(
+        self,
+        operation: collections.abc.Callable[[], _T],
+        deadline_s: float | None,
+    ) -> _T:
+        import ssl
+
+        while True:
+            try:
+                with self._tls_lock:
+                    return operation()
+            except ssl.SSLWantReadError:
+                events = select.POLLIN
+            except ssl.SSLWantWriteError:
+                events = select.POLLOUT
+            except (OSError, ValueError) as exc:
+                # ValueError: the socket was closed under the TLS object.
+                raise ChannelClosed(f"TLS connection lost: {exc}") from exc
+            wait_ready(self._tls.fileno(), events, deadline_s)
+
+    def shutdown(self) -> None:
+        # The method of SSLSocket drops its TLS object first, and a thread
+        # that sends just then would send in the clear.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._tls, socket.SHUT_RDWR)
+
+
+def make_client_tls_context() -> ssl.SSLContext:
+    """Make the context of clients: TLS 1.3, identity by :func:`check_pin`.
+
+    :returns: a context that checks no chain of certificates; workers have
+        self-signed ones and are known by their fingerprint.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def check_pin(sock: ssl.SSLSocket, certificate_sha256: str) -> None:
+    """Check that the peer has the promised certificate.
+
+    :param sock: a TLS socket after its handshake.
+    :param certificate_sha256: SHA-256 of the DER, hexadecimal.
+    :raises PinMismatch: if it is another one.
+    """
+    certificate = sock.getpeercert(binary_form=True) or b""
+    found = hashlib.sha256(certificate).hexdigest()
+    expected = certificate_sha256.lower().encode(errors="replace")
+    if not hmac.compare_digest(found.encode(), expected):
+        raise PinMismatch(
+            f"the peer's certificate has SHA-256 {found}, not the promised one"
+        )
+
+
+def tune(sock: socket.socket) -> None:
+    """Set the options of a data connection, as far as the system allows.
+
+    TCP sends small frames at once and notices a dead path within seconds;
+    its buffers are left to the kernel, which sizes them itself. Unix sockets
+    get large buffers.
+
+    :param sock: a stream socket.
+    """
+    if sock.family == socket.AF_UNIX:
+        options = [
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES),
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES),
+        ]
+    else:
+        tcp = socket.IPPROTO_TCP
+        options = [
+            (tcp, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (tcp, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
+            (tcp, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
+            (tcp, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
+            (tcp, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS),
+        ]
+    for level, option, value in options:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(level, option, value)
+
+
+def connect_tcp(
+    address: str, port: int, deadline_s: float | None = None
+) -> socket.socket:
+    """Connect to a data port.
+
+    :param address: host name or address.
+    :param port: TCP port.
+    :param deadline_s: absolute deadline.
+    :returns: the connected socket, tuned.
+    :raises ChannelClosed: if there is no connection.
+    :raises DeadlineExceeded: if the deadline passes before.
+    """
+    timeout_s = remaining_s(deadline_s)
+    if timeout_s == 0:
+        raise DeadlineExceeded("deadline passed")
+    try:
+        sock = socket.create_connection((address, port), timeout_s)
+    except TimeoutError as exc:
+        raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
+    except OSError as exc:
+        raise ChannelClosed(f"{address}:{port}: {exc}") from exc
+    tune(sock)
+    return sock
+
+
+def connect_unix(
+    path: str | os.PathLike[str], deadline_s: float | None = None
+) -> socket.socket:
+    """Connect to a Unix stream socket.
+
+    :param path: of the socket.
+    :param deadline_s: absolute deadline; a full backlog may need waiting.
+    :returns: the connected socket, tuned.
+    :raises ChannelClosed: if there is no connection.
+    :raises DeadlineExceeded: if the deadline passes before.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    tune(sock)
+    try:
+        sock.settimeout(remaining_s(deadline_s) or None)
+        sock.connect(os.fspath(path))
+    except (TimeoutError, BlockingIOError) as exc:
+        sock.close()
+        raise DeadlineExceeded(f"no answer from {path}") from exc
+    except OSError as exc:
+        sock.close()
+        raise ChannelClosed(f"{path}: {exc}") from exc
+    return sock
+
+
+def recv_header(
+    channel: Channel,
+    scratch: bytearray,
+    *,
+    max_data_bytes: int = frames.MAX_DATA_BYTES,
+    deadline_s: float | None = None,
+) -> frames.FrameHeader:
+    """Receive the header of the next frame.
+
+    :param channel: where from.
+    :param scratch: 32 bytes to reuse.
+    :param max_data_bytes: see :meth:`frames.FrameHeader.unpack_from`.
+    :param deadline_s: absolute deadline.
+    :returns: the header; its payload is the caller's to receive.
+    :raises ChannelClosed: at the end of the stream.
+    :raises DeadlineExceeded: if the deadline passes before.
+    :raises frames.ProtocolError: if it is not a valid header.
+    """
+    channel.recv_exact_into(memoryview(scratch), deadline_s)
+    return frames.FrameHeader.unpack_from(
+        scratch, max_data_bytes=max_data_bytes
+    )
+
+
+def recv_payload(
+    channel: Channel,
+    header: frames.FrameHeader,
+    deadline_s: float | None = None,
+) -> bytearray:
+    """Receive the payload of a frame into memory of its own.
+
+    For JSON and other rare frames; data goes into pooled buffers.
+
+    :param channel: where from.
+    :param header: header of the frame.
+    :param deadline_s: absolute deadline.
+    :returns: the payload, empty if there is none.
+    :raises ChannelClosed: if the stream ends before.
+    :raises DeadlineExceeded: if the deadline passes before.
+    """
+    payload = bytearray(header.wire_payload_bytes)
+    channel.recv_exact_into(memoryview(payload), deadline_s)
+    return payload
+
+
+def send_frame(
+    channel: Channel,
+    header: frames.FrameHeader,
+    payload: frames.Buffer | None = None,
+    deadline_s: float | None = None,
+) -> None:
+    """Send one frame without copying its payload.
+
+    :param channel: where to.
+    :param header: with the length of the payload filled in.
+    :param payload: bytes behind the header, None if there are none.
+    :param deadline_s: absolute deadline.
+    :raises ChannelClosed: if the connection is gone.
+    :raises DeadlineExceeded: if the peer does not read in time.
+    """
+    if payload is None:
+        channel.send(header.pack(), deadline_s=deadline_s)
+    else:
+        channel.send(header.pack(), payload, deadline_s=deadline_s)
+
+
+def close_fds(fds: collections.abc.Iterable[int]) -> None:
+    """Close descriptors, whatever happens to each.
+
+    :param fds: the descriptors.
+    """
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def _take_fds(
+    ancillary: collections.abc.Iterable[tuple[int, int, bytes]],
+) -> list[int]:
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return list(fds)

@@ -1,0 +1,52 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The clock of decisions that are stored."""
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class WallClock:
+    """Wall clock at the start, plus the progress of the monotonic clock.
+
+    It never runs backwards, whatever happens to the system's clock, and its
+    seconds are as long as real ones. Safe to use from several threads.
+
+    :param not_before: the latest time that an earlier run has stored; the
+        clock starts there if the system's clock was set back meanwhile.
+    :param wall: gives seconds since the epoch.
+    :param monotonic: gives seconds that never run backwards.
+    """
+
+    def __init__(
+        self,
+        not_before: float = 0.0,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._start_monotonic_s = monotonic()
+        self._start_s = max(wall(), not_before)
+        self._latest_s = self._start_s
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return seconds since the epoch, never less than before."""
+        progress_s = self._monotonic() - self._start_monotonic_s
+        with self._lock:
+            # Threads may come here in another order than they read the
+            # monotonic clock in.
+            self._latest_s = max(self._latest_s, self._start_s + progress_s)
+            return self._latest_s

@@ -1,0 +1,83 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Reading of configuration and set-up of logging for all commands."""
+
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool import version
+from fpgapool.common import exception
+
+PROJECT = "fpgapool"
+
+# These tell about every connection and every statement.
+_QUIET_LOGGERS = [
+    "amqp=WARNING",
+    "oslo_messaging=INFO",
+    "oslo.messaging=INFO",
+    "alembic=WARNING",
+    "sqlalchemy=WARNING",
+]
+
+
+def init(
+    program: str,
+    argv: Sequence[str] | None = None,
+    *,
+    conf: cfg.ConfigOpts = cfg.CONF,
+    default_config_files: Sequence[str] | None = None,
+) -> cfg.ConfigOpts:
+    """Read command line and configuration files, and start logging.
+
+    :param program: the command's name.
+    :param argv: the command line without the command; None means the
+        process's own.
+    :param conf: what is filled; RPC needs the global one.
+    :param default_config_files: None means those of oslo.config:
+        ``fpgapool.conf`` and ``<program>.conf`` in the usual directories.
+    :returns: ``conf``.
+    :raises: ConfigurationError that names the option or the file.
+    """
+    fpgapool_conf.register_opts(conf)
+    logging.register_options(conf)
+    logging.set_defaults(
+        default_log_levels=logging.get_default_log_levels() + _QUIET_LOGGERS
+    )
+    try:
+        conf(
+            sys.argv[1:] if argv is None else list(argv),
+            project=PROJECT,
+            prog=program,
+            version=version.version_string(),
+            default_config_files=default_config_files,
+        )
+        _check_values(conf)
+    except (cfg.Error, ValueError) as error:
+        raise exception.ConfigurationError(reason=str(error)) from error
+    logging.setup(conf, PROJECT)
+    return conf
+
+
+def _check_values(conf: cfg.ConfigOpts) -> None:
+    # oslo.config checks a value when it is read. A daemon should refuse a
+    # bad one at once, not when it is first needed.
+    for group in fpgapool_conf.GROUPS:
+        for name, opts in group.list_opts().items():
+            section = name.name if isinstance(name, cfg.OptGroup) else name
+            for opt in opts:
+                values = conf if section == "DEFAULT" else conf[section]
+                values[opt.dest]

@@ -1,0 +1,97 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Exceptions with stable codes; messages may change, codes do not."""
+
+from typing import Any
+
+from fpgapool.core import codes
+
+
+class FpgapoolException(Exception):
+    """Base of all errors that fpgapool raises on purpose.
+
+    A subclass sets ``code`` (a constant of :mod:`fpgapool.core.codes`) and
+    ``msg_fmt``, whose named fields are the constructor's keywords.
+
+    :param message: replaces ``msg_fmt``.
+    :param code: replaces the class's code, for errors that carry another
+        component's reason on.
+    :param kwargs: values of the fields of ``msg_fmt``.
+    """
+
+    code = codes.INTERNAL_ERROR
+    msg_fmt = "An unknown error occurred."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.kwargs = kwargs
+        if code is not None:
+            self.code = code
+        if message is None:
+            message = self.msg_fmt.format(**kwargs)
+        super().__init__(message)
+
+    @property
+    def message(self) -> str:
+        """The text for a person, without the code."""
+        return str(self.args[0])
+
+
+class ConfigurationError(FpgapoolException):
+    """The configuration does not make sense."""
+
+    code = codes.INVALID_CONFIGURATION
+    msg_fmt = "Invalid configuration: {reason}"
+
+
+class DatabaseError(FpgapoolException):
+    """The database refused a change; repeating it would not help."""
+
+    code = codes.DATABASE_ERROR
+    msg_fmt = "The database refused the operation: {reason}"
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database cannot be reached or is busy; repeating may help."""
+
+    code = codes.DATABASE_UNAVAILABLE
+    msg_fmt = "The database is not available: {reason}"
+
+
+class DatabaseSchemaMismatch(DatabaseError):
+    """The database's tables are not those that this version needs."""
+
+    code = codes.DATABASE_SCHEMA_MISMATCH
+    msg_fmt = (
+        "The database schema does not fit this version ({reason}); run"
+        " 'fpgapool-manage db sync'"
+    )
+
+
+class NotLeader(FpgapoolException):
+    """Another conductor leads."""
+
+    code = codes.NOT_LEADER
+    msg_fmt = "This conductor does not lead: {reason}"
+
+
+class SessionNotFound(FpgapoolException):
+    """There is no such session."""
+
+    code = codes.SESSION_NOT_FOUND
+    msg_fmt = "Session {session_id} was not found."

@@ -1,0 +1,201 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Set-up of oslo.messaging: one transport per process.
+
+RPC needs the global ``cfg.CONF``: oslo.messaging registers some of its own
+options nowhere else.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import amqp
+import kombu.exceptions
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from fpgapool.common import context
+
+EXCHANGE = "fpgapool"
+ALLOWED_EXMODS = ["fpgapool.common.exception"]
+
+# A cast gets that many more tries after a connection was found broken: one
+# to notice, one to connect again. Whoever sends must not hang for as long as
+# the broker is away; what was lost is sent again by higher layers.
+SEND_RETRIES = 2
+
+CALL_TIMEOUT_S = 10
+
+# The defaults of oslo.messaging wait a minute for a dead peer. Operators'
+# own settings win over these.
+_RABBIT_DEFAULTS = {
+    "heartbeat_timeout_threshold": 15,
+    "rabbit_interval_max": 5,
+    "rabbit_retry_backoff": 1,
+    "kombu_reconnect_delay": 0.5,
+}
+
+_transport: messaging.Transport | None = None
+
+
+class ContextSerializer(messaging.Serializer):
+    """Carry :class:`fpgapool.common.context.RequestContext` over RPC."""
+
+    def __init__(self) -> None:
+        self._entities = messaging.JsonPayloadSerializer()
+
+    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return self._entities.serialize_entity(ctxt, entity)
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return self._entities.deserialize_entity(ctxt, entity)
+
+    def serialize_context(
+        self, ctxt: context.RequestContext
+    ) -> dict[str, Any]:
+        return ctxt.to_dict()
+
+    def deserialize_context(
+        self, ctxt: dict[str, Any]
+    ) -> context.RequestContext:
+        # The thread-local context must not be replaced: handlers of several
+        # requests share threads.
+        return context.RequestContext.from_dict(ctxt, overwrite=False)
+
+
+def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
+    """Create the process's transport.
+
+    Nothing is sent yet, so this works while the broker is away. A second
+    call keeps the transport of the first.
+
+    :param url: None means the option ``transport_url``.
+    :raises: oslo_messaging.MessagingException for an unusable URL.
+    """
+    global _transport
+    if _transport is not None:
+        return
+    messaging.set_transport_defaults(EXCHANGE)
+    _transport = messaging.get_rpc_transport(
+        conf, url=url, allowed_remote_exmods=ALLOWED_EXMODS
+    )
+    _set_rabbit_defaults(conf)
+
+
+def _set_rabbit_defaults(conf: cfg.ConfigOpts) -> None:
+    # The driver registers its group when the transport is created and reads
+    # these values when it connects.
+    for name, value in _RABBIT_DEFAULTS.items():
+        try:
+            conf.set_default(name, value, group="oslo_messaging_rabbit")
+        except (cfg.NoSuchGroupError, cfg.NoSuchOptError):
+            return
+
+
+def cleanup() -> None:
+    """Close the process's transport; :func:`init` may be called again."""
+    global _transport
+    if _transport is not None:
+        _transport.cleanup()
+        _transport = None
+
+
+def _require_transport() -> messaging.Transport:
+    if _transport is None:
+        raise RuntimeError("fpgapool.common.rpc.init() was not called")
+    return _transport
+
+
+class Client:
+    """Sends to one topic, on behalf of the service itself.
+
+    :param target: topic and version of the other side.
+    :param timeout_s: how long a call waits for its answer.
+    """
+
+    def __init__(
+        self, target: messaging.Target, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
+        self._client = messaging.get_rpc_client(
+            _require_transport(),
+            target,
+            serializer=ContextSerializer(),
+            timeout=timeout_s,
+            retry=SEND_RETRIES,
+        )
+
+    def cast(
+        self, method: str, *, server: str | None = None, **kwargs: Any
+    ) -> None:
+        """Send without waiting for what comes of it.
+
+        :param server: one server of the topic; None means any.
+        :raises: oslo_messaging.MessagingException if the broker cannot be
+            reached.
+        """
+        with _broker_errors():
+            self._prepared(server).cast(
+                context.service_context(), method, **kwargs
+            )
+
+    def call(
+        self, method: str, *, server: str | None = None, **kwargs: Any
+    ) -> Any:
+        """Send and return the answer.
+
+        :param server: one server of the topic; None means any.
+        :raises: oslo_messaging.MessagingException if the broker cannot be
+            reached or no answer comes in time, and what the method raised.
+        """
+        with _broker_errors():
+            return self._prepared(server).call(
+                context.service_context(), method, **kwargs
+            )
+
+    def _prepared(self, server: str | None) -> Any:
+        if server is None:
+            return self._client
+        return self._client.prepare(server=server)
+
+
+@contextlib.contextmanager
+def _broker_errors() -> Iterator[None]:
+    # The driver wraps the errors of a connection that it had, and lets those
+    # of one that it could not make pass as they are.
+    try:
+        yield
+    except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
+        raise messaging.MessageDeliveryFailure(str(error)) from error
+
+
+def get_server(
+    topic: str, server: str, endpoints: Sequence[object]
+) -> messaging.MessageHandlingServer:
+    """Return a server, not yet started, whose handlers run in threads.
+
+    Its ``start()`` returns only when the broker has been reached; after that
+    it connects again by itself.
+
+    :param topic: what it listens to.
+    :param server: its own name within the topic.
+    :param endpoints: objects whose public methods are the RPC interface.
+    """
+    return messaging.get_rpc_server(
+        _require_transport(),
+        messaging.Target(topic=topic, server=server),
+        list(endpoints),
+        serializer=ContextSerializer(),
+        access_policy=messaging.DefaultRPCAccessPolicy,
+    )

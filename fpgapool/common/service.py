@@ -1,0 +1,164 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Life of a daemon: one process, ended and reloaded by signals.
+
+There is no launcher of worker processes here, as oslo.service has one: the
+state of a daemon (the scheduling core, the agent's slot table) has a single
+owner, so that more processes of it would only get into each other's way.
+"""
+
+import os
+import queue
+import signal
+import socket
+from collections.abc import Callable
+from collections.abc import Sequence
+from types import FrameType
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+_SIGNALS = (*_STOP_SIGNALS, signal.SIGHUP)
+
+
+class Service(Protocol):
+    """What :func:`run` runs."""
+
+    def start(self) -> None:
+        """Start the service's threads and return."""
+
+    def stop(self) -> None:
+        """End the service in order; called once."""
+
+
+class _Failed:
+    """Tells the main loop that a thread of the service has failed."""
+
+
+class Runner:
+    """Runs services in the main thread until they are told to end.
+
+    SIGTERM and SIGINT stop the services in order, a second one ends the
+    process at once. SIGHUP reads the configuration again and applies the
+    options that can change, log levels among them.
+
+    :param conf: what SIGHUP reads again.
+    :param on_reload: called after the configuration was read again.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        on_reload: Callable[[], None] | None = None,
+    ) -> None:
+        self._conf = conf
+        self._on_reload = on_reload
+        # SimpleQueue.put is reentrant: a handler may interrupt another.
+        self._inbox: queue.SimpleQueue[signal.Signals | type[_Failed]] = (
+            queue.SimpleQueue()
+        )
+        self._stopping = False
+
+    def fail(self, reason: str) -> None:
+        """End the process with an error; for threads that cannot go on.
+
+        :param reason: what happened.
+        """
+        LOG.critical("Stopping because of an error: %s", reason)
+        self._inbox.put(_Failed)
+
+    def run(self, services: Sequence[Service]) -> int:
+        """Start the services, wait for the end and stop them.
+
+        They are started in order and stopped in the opposite order. Must be
+        called in the main thread.
+
+        :returns: the exit code for the process, 1 after :meth:`fail`.
+        """
+        previous = {
+            number: signal.signal(number, self._on_signal)
+            for number in _SIGNALS
+        }
+        started: list[Service] = []
+        try:
+            for service in services:
+                started.append(service)
+                service.start()
+            notify("READY=1")
+            return self._wait()
+        finally:
+            self._stopping = True
+            notify("STOPPING=1")
+            _stop(started)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if number in _STOP_SIGNALS:
+            if self._stopping:
+                # Not sys.exit(): threads that hang are why someone insists.
+                os._exit(128 + number)
+            self._stopping = True
+        self._inbox.put(signal.Signals(number))
+
+    def _wait(self) -> int:
+        while True:
+            message = self._inbox.get()
+            if message is _Failed:
+                return 1
+            LOG.info("Received %s", message)
+            if message in _STOP_SIGNALS:
+                return 0
+            self._reload()
+
+    def _reload(self) -> None:
+        notify("RELOADING=1")
+        try:
+            self._conf.mutate_config_files()
+            if self._on_reload is not None:
+                self._on_reload()
+        except Exception:
+            # A typing error in a file must not end what runs well.
+            LOG.exception("The configuration was not reloaded")
+        notify("READY=1")
+
+
+def _stop(services: list[Service]) -> None:
+    for service in reversed(services):
+        try:
+            service.stop()
+        except Exception:
+            LOG.exception("%s did not stop in order", type(service).__name__)
+
+
+def notify(state: str) -> None:
+    """Tell systemd about the service's state, if it has started us.
+
+    :param state: as sd_notify(3) defines it, for example ``READY=1``.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        # Linux's abstract namespace.
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.connect(address)
+            channel.send(state.encode())
+    except OSError as error:
+        LOG.warning("systemd was not told %s: %s", state, error)

@@ -1,0 +1,34 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Every configuration option of fpgapool, a module per group.
+
+There is no global configuration here: processes with RPC pass
+``oslo_config.cfg.CONF``, everything else a ``ConfigOpts`` of its own.
+"""
+
+from oslo_config import cfg
+
+from fpgapool.conf import agent
+from fpgapool.conf import conductor
+from fpgapool.conf import database
+from fpgapool.conf import default
+from fpgapool.conf import emulator
+from fpgapool.conf import scheduler
+
+GROUPS = (default, conductor, scheduler, agent, emulator, database)
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of all groups; repeating it changes nothing."""
+    for group in GROUPS:
+        group.register_opts(conf)

@@ -1,0 +1,222 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [agent]."""
+
+from oslo_config import cfg
+
+agent_group = cfg.OptGroup(
+    "agent",
+    title="Agent",
+    help="The service on every compute node: boards, workers, front door.",
+)
+
+agent_opts = [
+    cfg.StrOpt(
+        "driver",
+        default="emulator",
+        help="""
+Driver of the host's boards: the name of an entry point in
+``fpgapool.drivers``.
+
+``emulator`` computes real results at a modelled speed, with boards described
+by ``[emulator] boards_file``; ``noop`` is for hosts without boards, whose
+front door is all they need.
+""",
+    ),
+    cfg.DictOpt(
+        "front_door_sockets",
+        default={},
+        help="""
+Unix sockets by which programs on this host reach the pool, as a list of
+``project_id:path``.
+
+The path is the identity: whoever may open the socket acts for its project, so
+restrict it by the directory's permissions, or mount it into the containers of
+that project only. The default is none: programs on this host cannot open
+sessions.
+""",
+    ),
+    cfg.IntOpt(
+        "max_front_door_connections",
+        default=1000,
+        min=1,
+        max=100000,
+        help="""
+Largest number of clients that may be connected to the front door of this
+host, over all its sockets. Further ones are turned away.
+""",
+    ),
+    cfg.IPOpt(
+        "data_address",
+        help="""
+Address on which the workers of this host accept clients from other hosts and
+virtual machines.
+
+There is no default, on purpose: it should be an address on a network made for
+this traffic, not the management network. Without it only programs on this
+host can use its boards.
+""",
+    ),
+    cfg.StrOpt(
+        "data_network",
+        default="data",
+        max_length=64,
+        # "local" names the way through the front door.
+        regex=r"^(?!local$)[A-Za-z0-9_.-]+$",
+        help="""
+Name of the network of ``data_address``, as clients are told. It lets a client
+that is attached to several networks choose.
+""",
+    ),
+    cfg.StrOpt(
+        "data_ports",
+        default="0",
+        regex=r"^[0-9]{1,5}(-[0-9]{1,5})?$",
+        help="""
+TCP port or range of ports, such as ``49152-49999``, on which workers accept
+clients. A host needs one port for every slot.
+
+The default, ``0``, leaves the choice to the operating system. Give a range
+where a firewall or security group must be opened.
+""",
+    ),
+    cfg.BoolOpt(
+        "tls",
+        default=True,
+        help="""
+Encrypt connections of clients from other hosts by TLS. Clients check the
+worker's certificate against a fingerprint that they get with their session,
+so no certificates have to be installed.
+
+Turn it off only on a network that no one else can listen on.
+""",
+    ),
+    cfg.FloatOpt(
+        "report_interval_s",
+        default=5,
+        min=0.1,
+        max=1200,
+        help="""
+Seconds between two reports of the host's slots to the conductor. Changes are
+reported at once, whatever this says.
+
+Related options:
+
+* ``[conductor] report_timeout_s`` should be at least three times as long.
+""",
+    ),
+    cfg.FloatOpt(
+        "open_timeout_s",
+        default=10,
+        min=1,
+        max=3600,
+        help="""
+Seconds that a program's request to open a session may stay unanswered by the
+conductor before it fails with ``CONDUCTOR_UNAVAILABLE``.
+""",
+    ),
+    cfg.FloatOpt(
+        "session_poll_interval_s",
+        default=5,
+        min=0.1,
+        max=3600,
+        help="""
+Seconds without news of a waiting session after which the agent asks the
+conductor about it.
+""",
+    ),
+    cfg.BoolOpt(
+        "workers_outlive_agent",
+        default=True,
+        help="""
+Let the workers, and the sessions in them, go on when the agent stops; the
+next agent takes them over. Where it is off, stopping the agent ends them.
+""",
+    ),
+    cfg.StrOpt(
+        "nic_device",
+        help="""
+Network device whose rate and counters the agent reports. The default is the
+one that carries ``data_address`` or, without it, the default route.
+""",
+    ),
+    cfg.FloatOpt(
+        "nic_bytes_per_s",
+        default=0,
+        min=0,
+        help="""
+Rate of the network device in bytes per second and direction. The default, 0,
+takes what the kernel knows.
+
+Set it where the kernel does not know the rate, as in most virtual machines,
+or where only a part of the link is for fpgapool.
+""",
+    ),
+    cfg.IntOpt(
+        "chunk_bytes",
+        default=4 * 1024 * 1024,
+        # Below a page the overhead of frames prevails; above 64 MiB one
+        # chunk holds a connection for so long that nothing overlaps.
+        min=4096,
+        max=64 * 1024 * 1024,
+        help="""
+Size in bytes of the pieces in which data go through a slot.
+
+Related options:
+
+* every slot takes memory for ``window_chunks`` of them, twice.
+""",
+    ),
+    cfg.IntOpt(
+        "window_chunks",
+        default=8,
+        # With one chunk, transfer and processing never overlap.
+        min=2,
+        max=64,
+        help="""
+How many chunks may be on their way in each direction, so that transfer,
+processing and return overlap. Four are enough on fast networks.
+""",
+    ),
+    cfg.FloatOpt(
+        "hello_timeout_s",
+        default=5,
+        min=0.1,
+        max=300,
+        help="""
+Seconds within which a new data connection must prove that it belongs to the
+session of its slot.
+""",
+    ),
+    cfg.FloatOpt(
+        "worker_orphan_s",
+        default=600,
+        min=1,
+        max=7 * 86400,
+        help="""
+Seconds after which a worker that has neither an agent nor a session ends by
+itself.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(agent_group)
+    conf.register_opts(agent_opts, group=agent_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {agent_group: agent_opts}

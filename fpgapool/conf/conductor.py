@@ -1,0 +1,213 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [conductor]."""
+
+import socket
+
+from oslo_config import cfg
+
+conductor_group = cfg.OptGroup(
+    "conductor",
+    title="Conductor",
+    help="The service that queues sessions and gives them slots.",
+)
+
+conductor_opts = [
+    cfg.StrOpt(
+        "name",
+        default=socket.gethostname(),
+        sample_default="controller1.example.org",
+        regex=r"^\S",
+        max_length=255,
+        help="""
+Name of this conductor in the election of the leader.
+
+The default is the host's name. It must differ between conductors that share
+a database: set it where two of them run on one host.
+""",
+    ),
+    cfg.StrOpt(
+        "strategy",
+        default="wra",
+        help="""
+How waiting sessions are ordered and placed: the name of an entry point in
+``fpgapool.strategies``.
+
+``fifo`` serves in the order of arrival, ``sjf`` the smallest first, ``wa`` by
+queues of similar size; ``ra`` and ``wra`` are ``fifo`` and ``wa`` with slots
+chosen so that data stay on their host where possible. The default, ``wra``,
+is right for most clouds. Its options are in the group ``[scheduler]``.
+""",
+    ),
+    cfg.FloatOpt(
+        "report_timeout_s",
+        default=15,
+        min=1,
+        max=3600,
+        help="""
+Seconds without a report after which a host counts as lost, and sessions that
+were being prepared there go back to the queue.
+
+It should be at least three times ``[agent] report_interval_s``, so that one
+late report costs nothing. Sessions whose data may be flowing are never moved
+for this reason.
+""",
+    ),
+    cfg.FloatOpt(
+        "lost_session_timeout_s",
+        default=600,
+        min=1,
+        max=7 * 86400,
+        help="""
+Seconds after which a connected session on a lost host ends as LOST.
+
+Its data may still be flowing while only the host's reports are missing, so it
+is given up late. A host that comes back earlier keeps its sessions.
+""",
+    ),
+    cfg.FloatOpt(
+        "lease_s",
+        default=6,
+        min=1,
+        max=300,
+        help="""
+Seconds after which a stand-by conductor takes over from a leader that does
+not renew its lease in the database. The leader renews it every third of that
+time.
+
+Raise it if the database can be away for longer than that in normal
+operation, for example during its own failover.
+""",
+    ),
+    cfg.FloatOpt(
+        "wait_timeout_s",
+        default=3600,
+        min=1,
+        max=30 * 86400,
+        help="""
+Seconds that a session may wait in the queue before it is rejected with
+``WAIT_TIMEOUT``. A request may ask for less, not for more.
+""",
+    ),
+    cfg.FloatOpt(
+        "connect_timeout_s",
+        default=30,
+        min=1,
+        max=3600,
+        help="""
+Seconds that a prepared slot waits for its client to connect. A request may
+ask for less, not for more.
+
+A slot is idle during that time, so a high value lets clients that died in
+the queue cost the others dearly.
+""",
+    ),
+    cfg.FloatOpt(
+        "resume_grace_s",
+        default=10,
+        min=0,
+        max=3600,
+        help="""
+Seconds that a slot is kept for a client whose connection broke. A request may
+ask for less, not for more. 0 ends the session with its connection.
+""",
+    ),
+    cfg.FloatOpt(
+        "prepare_timeout_s",
+        default=60,
+        min=1,
+        max=3600,
+        help="""
+Seconds within which an agent must have prepared a slot; after that the
+session is given another one.
+
+It must be longer than the slowest board takes to be programmed.
+""",
+    ),
+    cfg.FloatOpt(
+        "resend_interval_s",
+        default=2,
+        min=0.1,
+        max=60,
+        help="""
+Seconds after which an order to an agent is sent again, if the agent's report
+does not show its effect.
+""",
+    ),
+    cfg.IntOpt(
+        "slot_fault_limit",
+        default=3,
+        min=1,
+        max=1000,
+        help="""
+Preparations in a row that must fail in a slot before it is taken out of
+service. The operator is told and brings it back.
+""",
+    ),
+    cfg.IntOpt(
+        "device_fault_limit",
+        default=6,
+        min=1,
+        max=1000,
+        help="""
+Preparations in a row that must fail on a device, in whichever of its slots,
+before the whole device is taken out of service.
+""",
+    ),
+    cfg.IntOpt(
+        "max_claimed_bytes",
+        default=2**50,
+        min=1,
+        # The claim is kept in a signed 64-bit column.
+        max=2**63 - 1,
+        help="""
+Largest number of bytes that a session may claim to process. Larger requests
+are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
+""",
+    ),
+    cfg.IntOpt(
+        "max_queued_sessions",
+        default=200000,
+        min=1,
+        max=10000000,
+        help="""
+Largest number of sessions that may wait in all. Further requests are refused
+with ``QUEUE_FULL``. A waiting session takes about 2 kB of the conductor's
+memory.
+""",
+    ),
+    cfg.IntOpt(
+        "max_queued_per_project",
+        default=20000,
+        min=1,
+        max=10000000,
+        help="""
+Largest number of sessions of one project that may wait. Further requests of
+that project are refused with ``QUOTA_EXCEEDED``.
+
+A good value is far above what a project needs in a busy hour and far below
+``max_queued_sessions``, so that no project can fill the queue alone.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(conductor_group)
+    conf.register_opts(conductor_opts, group=conductor_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {conductor_group: conductor_opts}

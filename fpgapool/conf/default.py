@@ -1,0 +1,79 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [DEFAULT]: the identity of the host."""
+
+import socket
+import uuid
+
+from oslo_config import cfg
+
+# A host without a configured UUID gets one that depends on its name only, so
+# that it is the same after a reinstallation.
+HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
+
+
+def default_host_uuid(host_name: str) -> str:
+    """Return the UUID of a host that has none configured."""
+    return str(uuid.uuid5(HOST_NAMESPACE, host_name))
+
+
+default_opts = [
+    cfg.StrOpt(
+        "host_name",
+        default=socket.gethostname(),
+        sample_default="compute1.example.org",
+        max_length=255,
+        help="""
+Name of this host, shown to operators and to clients.
+
+The default is the host's name as the operating system knows it. Names may
+repeat, for example between cells; hosts are told apart by ``host_uuid``.
+""",
+    ),
+    cfg.StrOpt(
+        "host_uuid",
+        default=default_host_uuid(socket.gethostname()),
+        sample_default="00000000-0000-0000-0000-000000000000",
+        regex=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        ignore_case=True,
+        help="""
+UUID of this host.
+
+Where nova-compute runs, set it to the UUID of the compute's resource provider
+(nova-compute keeps it in the file ``compute_id`` of its state directory).
+The default is made from the name of the operating system's host and stays the
+same as long as that name does.
+""",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/fpgapool",
+        help="""
+Directory for what must survive a restart: sockets of the workers, locks and,
+unless another database is configured, the database.
+
+It must be on a local file system and belong to the user that runs the
+service; the service keeps it closed to everyone else.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_opts(default_opts)
+
+
+def list_opts() -> dict[str, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {"DEFAULT": default_opts}

@@ -1,0 +1,194 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [scheduler]: the tuning of strategies."""
+
+from oslo_config import cfg
+
+scheduler_group = cfg.OptGroup(
+    "scheduler",
+    title="Scheduler",
+    help="""
+Tuning of the strategy named by ``[conductor] strategy``. Options that the
+chosen strategy does not use are ignored.
+""",
+)
+
+_CHOICES = [
+    ("index", "by host, then by slot number; predictable"),
+    ("random", "seeded by ``seed``; spreads load without looking at it"),
+    ("least_busy", "the host with the fewest busy slots first"),
+]
+
+scheduler_opts = [
+    cfg.IntOpt(
+        "queues",
+        default=20,
+        min=1,
+        # More queues than this are no different from shortest job first.
+        max=1000,
+        help="""
+Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
+
+Session sizes are sorted into these queues by thresholds that are computed
+from ``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
+``linear_queues_end``: they grow by the ratio up to the queue
+``geometric_queues``, evenly up to the queue ``linear_queues_end``, and by the
+ratio again after it. The defaults suit sizes that vary like an exponential
+distribution; for heavy tails (few sessions with most of the bytes) use
+``threshold_ratio = 1.8``, ``geometric_queues = 10``,
+``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
+
+Related options:
+
+* ``thresholds_bytes`` replaces all of these.
+""",
+    ),
+    cfg.IntOpt(
+        "first_threshold_bytes",
+        default=20_000_000,
+        min=1,
+        max=2**63 - 1,
+        help="""
+Sessions of up to this many bytes are in the first queue of ``wa`` and
+``wra``. See ``queues``.
+""",
+    ),
+    cfg.FloatOpt(
+        "threshold_ratio",
+        default=1.41,
+        # At 1 or below, the thresholds would not grow.
+        min=1.001,
+        max=1000,
+        help="""
+Ratio of one threshold to the one before it where they grow geometrically.
+See ``queues``.
+""",
+    ),
+    cfg.IntOpt(
+        "geometric_queues",
+        default=5,
+        min=1,
+        max=1000,
+        help="""
+Number of the last queue of the first geometric part. See ``queues``.
+""",
+    ),
+    cfg.IntOpt(
+        "linear_queues_end",
+        default=16,
+        min=2,
+        max=1000,
+        help="""
+Number of the last queue of the linear part; must be larger than
+``geometric_queues``. See ``queues``.
+""",
+    ),
+    cfg.ListOpt(
+        "thresholds_bytes",
+        default=[],
+        item_type=cfg.types.Integer(min=1, max=2**63 - 1),
+        help="""
+Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, without
+the last queue, which has none. The default is empty: they are computed, see
+``queues``.
+""",
+    ),
+    cfg.IntOpt(
+        "remote_limit",
+        default=-1,
+        min=-1,
+        max=1000000,
+        help="""
+Largest number of sessions from other hosts that ``ra`` and ``wra`` let run on
+a host while the rule of data locality applies. -1, the default, means half
+of the host's slots, at least 1.
+
+The higher it is, the more sessions compete for the host's network card.
+""",
+    ),
+    cfg.IntOpt(
+        "skip_limit",
+        default=-1,
+        min=-1,
+        max=1000000000,
+        help="""
+How often a session whose own host has boards may be passed over by slots of
+other hosts before it may use one. -1, the default, means that only its
+waiting time counts, see ``wait_s_per_byte``.
+""",
+    ),
+    cfg.FloatOpt(
+        "wait_s_per_byte",
+        default=1e-8,
+        min=0,
+        # A day for a megabyte: beyond it "never" is meant.
+        max=0.1,
+        help="""
+Seconds per claimed byte that a session waits for a slot of its own host
+before ``ra`` and ``wra`` let it use one of another host. The default is
+0.01 s for a megabyte.
+
+A good value is a small multiple of the time that a byte takes on the hosts'
+network cards.
+""",
+    ),
+    cfg.StrOpt(
+        "fallback",
+        default="auto",
+        choices=[
+            ("auto", "on for ``wra``, off for ``ra``"),
+            ("on", "give such a slot to the first session that fits"),
+            ("off", "leave such a slot idle"),
+        ],
+        help="""
+What happens to a slot that no session may take by the rule of data locality
+while sessions wait.
+""",
+    ),
+    cfg.StrOpt(
+        "slot_choice",
+        default="least_busy",
+        choices=_CHOICES,
+        help="""
+Which idle slot a session gets where the strategy leaves a choice.
+""",
+    ),
+    cfg.StrOpt(
+        "offer_order",
+        default="least_busy",
+        choices=_CHOICES,
+        help="""
+In which order ``ra`` and ``wra`` offer idle slots to waiting sessions.
+""",
+    ),
+    cfg.IntOpt(
+        "seed",
+        default=0,
+        min=0,
+        max=2**63 - 1,
+        help="""
+Seed of the ``random`` choices, so that a recorded run can be repeated.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(scheduler_group)
+    conf.register_opts(scheduler_opts, group=scheduler_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {scheduler_group: scheduler_opts}

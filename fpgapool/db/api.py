@@ -1,0 +1,553 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""All that fpgapool reads from and writes to the database.
+
+One call is one transaction. Every method blocks and may raise
+DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
+"""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
+from typing import TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as oslo_exception
+from sqlalchemy import exc as sa_exc
+from sqlalchemy import pool as sa_pool
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+
+from fpgapool.common import exception
+from fpgapool.db import engine as db_engine
+from fpgapool.db import models
+from fpgapool.db.records import AcceleratorRecord
+from fpgapool.db.records import AssignmentRecord
+from fpgapool.db.records import Changes
+from fpgapool.db.records import DeviceRecord
+from fpgapool.db.records import HostRecord
+from fpgapool.db.records import Lease
+from fpgapool.db.records import MaxIds
+from fpgapool.db.records import Record
+from fpgapool.db.records import SessionFilter
+from fpgapool.db.records import SessionRecord
+from fpgapool.db.records import SlotRecord
+from fpgapool.db.records import Snapshot
+
+__all__ = [
+    "AcceleratorRecord",
+    "AssignmentRecord",
+    "Changes",
+    "Database",
+    "DeviceRecord",
+    "HostRecord",
+    "Lease",
+    "MaxIds",
+    "Record",
+    "SessionFilter",
+    "SessionRecord",
+    "SlotRecord",
+    "Snapshot",
+]
+
+# The states of sessions that the conductor still has work with. The database
+# does not know fpgapool.objects; a test holds them equal.
+LIVE_STATES = ("QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED")
+
+# The texts of errors may have any length; a row that the database refuses
+# would hold up all rows after it.
+MAX_TEXT_LENGTH = 4000
+
+_LEASE_ID = 1
+
+# More values in one IN (...) are no faster, and SQLite allows 999 at worst.
+_IDS_PER_STATEMENT = 500
+
+_ROWS_PER_FETCH = 2000
+
+_ANY_SESSION = SessionFilter()
+
+# In an order in which no row is written before those that it refers to.
+_TABLES: dict[type[Any], sa.Table] = {
+    HostRecord: models.hosts,
+    DeviceRecord: models.devices,
+    SlotRecord: models.slots,
+    AcceleratorRecord: models.accelerators,
+    SessionRecord: models.sessions,
+    AssignmentRecord: models.assignments,
+}
+
+_R = TypeVar("_R")
+
+
+class Database:
+    """The conductor's memory. Safe to use from several threads.
+
+    Nothing is connected before the first call, so that it can be made while
+    the server is away.
+
+    :param url: a SQLAlchemy URL.
+    :param options: see :func:`fpgapool.db.engine.create`.
+    :raises: ConfigurationError for an unusable URL.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._engine = db_engine.create(url, **options)
+        # All users of an in-memory database share one connection, and so
+        # would share their transactions.
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.RLock()
+            if isinstance(self._engine.pool, sa_pool.StaticPool)
+            else contextlib.nullcontext()
+        )
+        self._anchor: sa.Connection | None = None
+        self._anchor_lock = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, **options: Any) -> Self:
+        """Return the database of the group ``[database]``.
+
+        :param options: see :func:`fpgapool.db.engine.create`.
+        """
+        return cls(**db_engine.options_from_conf(conf), **options)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine, for migrations."""
+        return self._engine
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        with self._anchor_lock:
+            if self._anchor is not None:
+                self._anchor.close()
+                self._anchor = None
+        self._engine.dispose()
+
+    # Leadership.
+
+    def read_lease(self) -> Lease | None:
+        """Return who leads; None before the first election."""
+        query = sa.select(models.leader_lease).where(_lease_is())
+        with self._transaction() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return Lease(holder=row.holder, epoch=row.epoch, renewals=row.renewals)
+
+    def take_lease(self, holder: str, expected: Lease | None) -> Lease:
+        """Become the leader, unless the lease has changed meanwhile.
+
+        Whether the lease may be taken is for the caller to know: it has run
+        out, was given back, or is one's own from before a restart.
+
+        :param expected: what :meth:`read_lease` returned.
+        :returns: the lease, with a new epoch.
+        :raises: NotLeader if somebody else took or renewed it.
+        """
+        if expected is None:
+            lease = Lease(holder=holder, epoch=1, renewals=0)
+            return self._insert_lease(lease)
+        lease = Lease(holder=holder, epoch=expected.epoch + 1, renewals=0)
+        self._update_lease(
+            dataclasses.asdict(lease),
+            epoch=expected.epoch,
+            renewals=expected.renewals,
+        )
+        return lease
+
+    def renew_lease(self, holder: str, epoch: int) -> None:
+        """Show that the leader is alive.
+
+        :raises: NotLeader if the lease was taken by somebody else.
+        """
+        self._update_lease(
+            {"renewals": models.leader_lease.c.renewals + 1},
+            holder=holder,
+            epoch=epoch,
+        )
+
+    def release_lease(self, holder: str, epoch: int) -> None:
+        """Give the lease back, so that another one need not wait.
+
+        :raises: NotLeader if the lease was taken by somebody else.
+        """
+        self._update_lease({"holder": ""}, holder=holder, epoch=epoch)
+
+    def _insert_lease(self, lease: Lease) -> Lease:
+        values = {"id": _LEASE_ID, **dataclasses.asdict(lease)}
+        try:
+            with self._transaction() as connection:
+                connection.execute(
+                    sa.insert(models.leader_lease).values(values)
+                )
+        except exception.DatabaseError as error:
+            if isinstance(error.__cause__, oslo_exception.DBDuplicateEntry):
+                raise exception.NotLeader(
+                    reason="another conductor was elected first"
+                ) from error
+            raise
+        return lease
+
+    def _update_lease(self, values: dict[str, Any], **expected: Any) -> None:
+        columns = models.leader_lease.c
+        condition = sa.and_(
+            _lease_is(), *(columns[k] == v for k, v in expected.items())
+        )
+        with self._transaction() as connection:
+            result = connection.execute(
+                sa.update(models.leader_lease).where(condition).values(values)
+            )
+            if result.rowcount != 1:
+                raise exception.NotLeader(
+                    reason="the lease is no longer as it was"
+                )
+
+    # The conductor's state.
+
+    def commit(self, epoch: int, changes: Changes) -> None:
+        """Write changes, all or none.
+
+        They may be written again: rows hold absolute values.
+
+        :param epoch: of the leader on whose behalf they are written.
+        :raises: NotLeader if there is a later one; nothing is written then.
+        """
+        with self._transaction() as connection:
+            _lock_epoch(connection, epoch)
+            _delete_assignments(connection, changes.released_slots)
+            for record_class, table in _TABLES.items():
+                _upsert(connection, table, changes.rows(record_class))
+
+    def load(self) -> Snapshot:
+        """Return all that a conductor needs to take over."""
+        with self._transaction() as connection:
+            return Snapshot(
+                hosts=_all(connection, models.hosts, HostRecord),
+                devices=_all(connection, models.devices, DeviceRecord),
+                slots=_all(connection, models.slots, SlotRecord),
+                accelerators=_all(
+                    connection, models.accelerators, AcceleratorRecord
+                ),
+                live_sessions=_all(
+                    connection,
+                    models.sessions,
+                    SessionRecord,
+                    models.sessions.c.state.in_(LIVE_STATES),
+                ),
+                assignments=_all(
+                    connection, models.assignments, AssignmentRecord
+                ),
+                max_ids=_max_ids(connection),
+            )
+
+    # Sessions.
+
+    def get_session(self, session_id: str) -> SessionRecord | None:
+        """Return a session by the id that its owner knows, if it exists."""
+        return self._one_session(models.sessions.c.session_id == session_id)
+
+    def find_session(
+        self, project_id: str, request_id: str
+    ) -> SessionRecord | None:
+        """Return the session that a request led to, if there is one."""
+        columns = models.sessions.c
+        return self._one_session(
+            sa.and_(
+                columns.project_id == project_id,
+                columns.request_id == request_id,
+            )
+        )
+
+    def sessions_by_ids(
+        self, session_ids: Iterable[str]
+    ) -> list[SessionRecord]:
+        """Return those of the sessions that exist, in no special order."""
+        column = models.sessions.c.session_id
+        with self._transaction() as connection:
+            return [
+                record
+                for ids in _batches(sorted(set(session_ids)))
+                for record in _all(
+                    connection,
+                    models.sessions,
+                    SessionRecord,
+                    column.in_(ids),
+                )
+            ]
+
+    def list_sessions(
+        self,
+        filters: SessionFilter = _ANY_SESSION,
+        *,
+        marker: str | None = None,
+        limit: int,
+    ) -> list[SessionRecord]:
+        """Return sessions, newest first, a page at a time.
+
+        :param marker: the ``session_id`` of the last session of the page
+            before.
+        :param limit: how many at most.
+        :raises: SessionNotFound if there is no session of the marker.
+        """
+        conditions = _conditions(filters)
+        with self._transaction() as connection:
+            if marker is not None:
+                last_id = _id_of(connection, marker)
+                conditions.append(models.sessions.c.id < last_id)
+            query = (
+                sa.select(models.sessions)
+                .where(*conditions)
+                .order_by(models.sessions.c.id.desc())
+                .limit(limit)
+            )
+            return _records(connection, query, SessionRecord)
+
+    def purge_sessions(self, finished_before: float, limit: int) -> int:
+        """Delete sessions that have ended.
+
+        :param finished_before: wall clock; later ones are kept.
+        :param limit: how many at most, so that locks are short.
+        :returns: how many were deleted; less than the limit means all.
+        """
+        columns = models.sessions.c
+        query = (
+            sa.select(columns.id)
+            .where(
+                columns.finished_at < finished_before,
+                columns.state.not_in(LIVE_STATES),
+                ~sa.exists().where(models.assignments.c.job_id == columns.id),
+            )
+            .order_by(columns.finished_at)
+            .limit(limit)
+        )
+        with self._transaction() as connection:
+            ids = connection.execute(query).scalars().all()
+            for batch in _batches(ids):
+                connection.execute(
+                    sa.delete(models.sessions).where(columns.id.in_(batch))
+                )
+        return len(ids)
+
+    def _one_session(
+        self, condition: sa.ColumnElement[bool]
+    ) -> SessionRecord | None:
+        with self._transaction() as connection:
+            found = _all(connection, models.sessions, SessionRecord, condition)
+        return found[0] if found else None
+
+    # The library.
+
+    def accelerators(self) -> list[AcceleratorRecord]:
+        """Return all accelerators, by name."""
+        with self._transaction() as connection:
+            return _all(connection, models.accelerators, AcceleratorRecord)
+
+    def upsert_accelerators(
+        self, records: Sequence[AcceleratorRecord]
+    ) -> None:
+        """Add accelerators, or replace those of the same name."""
+        with self._transaction() as connection:
+            _upsert(connection, models.accelerators, records)
+
+    # Transactions.
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        try:
+            with self._turn:
+                self._hold_anchor()
+                with self._engine.begin() as connection:
+                    yield connection
+        except (
+            oslo_exception.DBError,
+            sa_exc.SQLAlchemyError,
+        ) as error:
+            raise db_engine.translate(error) from error
+
+    def _hold_anchor(self) -> None:
+        # Closing the last connection to an SQLite file folds its log into
+        # the file, which costs more than most transactions: keep one open.
+        if not isinstance(self._engine.pool, sa_pool.NullPool):
+            return
+        with self._anchor_lock:
+            if self._anchor is None:
+                self._anchor = self._engine.connect()
+
+
+def _lease_is() -> sa.ColumnElement[bool]:
+    return models.leader_lease.c.id == _LEASE_ID
+
+
+def _lock_epoch(connection: sa.Connection, epoch: int) -> None:
+    """Make sure that the epoch is current until the transaction ends.
+
+    An update that changes nothing locks the row on every server, and takes
+    the write lock of SQLite before anything was read, as it must be.
+    """
+    columns = models.leader_lease.c
+    result = connection.execute(
+        sa.update(models.leader_lease)
+        .where(_lease_is(), columns.epoch == epoch)
+        .values(epoch=epoch)
+    )
+    if result.rowcount != 1:
+        raise exception.NotLeader(reason=f"epoch {epoch} is over")
+
+
+def _delete_assignments(
+    connection: sa.Connection, slot_ids: Sequence[int]
+) -> None:
+    for batch in _batches(slot_ids):
+        connection.execute(
+            sa.delete(models.assignments).where(
+                models.assignments.c.slot_id.in_(batch)
+            )
+        )
+
+
+def _upsert(
+    connection: sa.Connection, table: sa.Table, records: Sequence[Record]
+) -> None:
+    if not records:
+        return
+    statement = _UPSERTS[connection.dialect.name](table)
+    connection.execute(statement, _rows(table, records))
+
+
+def _rows(table: sa.Table, records: Iterable[Record]) -> list[dict[str, Any]]:
+    names = table.columns.keys()
+    texts = [
+        column.name
+        for column in table.columns
+        if isinstance(column.type, sa.Text)
+    ]
+    rows = []
+    for record in records:
+        row = {name: getattr(record, name) for name in names}
+        for name in texts:
+            row[name] = row[name][:MAX_TEXT_LENGTH]
+        rows.append(row)
+    return rows
+
+
+def _upsert_mysql(table: sa.Table) -> sa.Executable:
+    statement = mysql.insert(table)
+    (key,) = table.primary_key.columns
+    # MariaDB would also "update" a row that is equal in another unique key:
+    # a row of something else. NULL makes that an error, before any column
+    # of that row is touched.
+    updates: dict[str, Any] = {
+        key.name: sa.case(
+            (key == statement.inserted[key.name], key), else_=sa.null()
+        )
+    }
+    updates.update(
+        (column.name, statement.inserted[column.name])
+        for column in table.columns
+        if column is not key
+    )
+    return statement.on_duplicate_key_update(list(updates.items()))
+
+
+def _upsert_on_conflict(
+    insert: Callable[[sa.Table], Any],
+) -> Callable[[sa.Table], sa.Executable]:
+    def upsert(table: sa.Table) -> sa.Executable:
+        statement = insert(table)
+        (key,) = table.primary_key.columns
+        updates = {
+            column.name: statement.excluded[column.name]
+            for column in table.columns
+            if column is not key
+        }
+        upserted: sa.Executable = statement.on_conflict_do_update(
+            index_elements=[key], set_=updates
+        )
+        return upserted
+
+    return upsert
+
+
+_UPSERTS: dict[str, Callable[[sa.Table], sa.Executable]] = {
+    "mysql": _upsert_mysql,
+    "postgresql": _upsert_on_conflict(postgresql.insert),
+    "sqlite": _upsert_on_conflict(sqlite.insert),
+}
+
+
+def _all(
+    connection: sa.Connection,
+    table: sa.Table,
+    record_class: Callable[..., _R],
+    *conditions: sa.ColumnElement[bool],
+) -> list[_R]:
+    (key,) = table.primary_key.columns
+    query = sa.select(table).where(*conditions).order_by(key)
+    return _records(connection, query, record_class)
+
+
+def _records(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    record_class: Callable[..., _R],
+) -> list[_R]:
+    # In parts, so that a long queue is not in memory twice.
+    result = connection.execute(
+        query, execution_options={"yield_per": _ROWS_PER_FETCH}
+    )
+    names = list(result.keys())
+    return [
+        record_class(**dict(zip(names, row, strict=True))) for row in result
+    ]
+
+
+def _max_ids(connection: sa.Connection) -> MaxIds:
+    tables = (models.hosts, models.devices, models.slots, models.sessions)
+    queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
+    return MaxIds(*(connection.scalar(query) or 0 for query in queries))
+
+
+def _conditions(filters: SessionFilter) -> list[sa.ColumnElement[bool]]:
+    columns = models.sessions.c
+    conditions = [
+        columns[name] == value
+        for name in ("project_id", "user_id", "accelerator", "host_id")
+        if (value := getattr(filters, name)) is not None
+    ]
+    if filters.states:
+        conditions.append(columns.state.in_(filters.states))
+    return conditions
+
+
+def _id_of(connection: sa.Connection, session_id: str) -> int:
+    columns = models.sessions.c
+    found: int | None = connection.execute(
+        sa.select(columns.id).where(columns.session_id == session_id)
+    ).scalar()
+    if found is None:
+        raise exception.SessionNotFound(session_id=session_id)
+    return found
+
+
+def _batches(items: Sequence[_R]) -> Iterator[Sequence[_R]]:
+    for start in range(0, len(items), _IDS_PER_STATEMENT):
+        yield items[start : start + _IDS_PER_STATEMENT]

@@ -1,0 +1,162 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Engines with the settings that durability and quick failure need."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as oslo_exception
+from oslo_db.sqlalchemy import engines
+from sqlalchemy import exc as sa_exc
+
+from fpgapool.common import exception
+
+# How long to wait for a free connection of the pool, and for a new one.
+_CONNECT_WAIT_S = 5
+
+# Options of [database] that are passed on as they are.
+_PASSED_OPTIONS = (
+    "connection_debug",
+    "connection_parameters",
+    "connection_recycle_time",
+    "connection_trace",
+    "max_overflow",
+    "max_pool_size",
+    "mysql_sql_mode",
+    "mysql_wsrep_sync_wait",
+)
+
+
+def options_from_conf(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    """Return what ``[database]`` says, as arguments for :func:`create`.
+
+    :raises: ConfigurationError if no connection is set.
+    """
+    if not conf.database.connection:
+        raise exception.ConfigurationError(
+            reason="[database] connection is not set"
+        )
+    options = {name: conf.database[name] for name in _PASSED_OPTIONS}
+    return {"url": conf.database.connection, **options}
+
+
+def create(
+    url: str,
+    *,
+    read_timeout_s: int | None = 10,
+    lock_wait_s: int = 5,
+    **options: Any,
+) -> sa.Engine:
+    """Create an engine; nothing is connected yet.
+
+    :param url: a SQLAlchemy URL.
+    :param read_timeout_s: how long a server may say nothing before it counts
+        as gone; None waits for ever, for changes of large tables.
+    :param lock_wait_s: how long a statement may wait for the locks of other
+        transactions.
+    :param options: of ``oslo_db.sqlalchemy.engines.create_engine``.
+    :raises: ConfigurationError for an unusable URL.
+    """
+    options.setdefault("mysql_sql_mode", "TRADITIONAL")
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() in ("mysql", "mariadb"):
+            parsed = _with_mysql_defaults(parsed, read_timeout_s, lock_wait_s)
+        if parsed.get_backend_name() != "sqlite":
+            # SQLite's connections are not pooled.
+            options["pool_timeout"] = _CONNECT_WAIT_S
+        engine = engines.create_engine(
+            parsed,
+            sqlite_fk=True,
+            # Not at start-up: whoever uses the engine retries anyway.
+            max_retries=0,
+            **options,
+        )
+    except (sa_exc.ArgumentError, ImportError) as error:
+        raise exception.ConfigurationError(
+            reason=f"[database] connection: {error}"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine, lock_wait_s)
+    return engine
+
+
+def _with_mysql_defaults(
+    url: sa.URL, read_timeout_s: int | None, lock_wait_s: int
+) -> sa.URL:
+    defaults = {
+        "charset": "utf8mb4",
+        "connect_timeout": str(_CONNECT_WAIT_S),
+        "init_command": f"SET innodb_lock_wait_timeout = {lock_wait_s}",
+    }
+    if read_timeout_s is not None:
+        defaults["read_timeout"] = str(read_timeout_s)
+        defaults["write_timeout"] = str(read_timeout_s)
+    # oslo.db knows how to tell apart the errors of "mysql" only.
+    driver = url.drivername.replace("mariadb", "mysql", 1)
+    return url.set(drivername=driver, query={**defaults, **url.query})
+
+
+def _prepare_sqlite(engine: sa.Engine, lock_wait_s: int) -> None:
+    # A transaction that has ended must survive a power failure: with a
+    # write-ahead log, that takes FULL.
+    pragmas = (
+        f"busy_timeout = {lock_wait_s * 1000}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+    )
+
+    def prepare(dbapi_connection: Any, _record: Any) -> None:
+        for pragma in pragmas:
+            dbapi_connection.execute(f"PRAGMA {pragma}").close()
+
+    sa.event.listen(engine, "connect", prepare)
+
+
+# Errors by which MariaDB and MySQL say that a table or column is missing.
+_MYSQL_SCHEMA_ERRORS = (1146, 1054)
+_SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
+
+
+def translate(error: Exception) -> exception.DatabaseError:
+    """Return the error of ours for one of SQLAlchemy's or oslo.db's."""
+    reason = _reason(error)
+    if _is_schema_error(error, reason):
+        return exception.DatabaseSchemaMismatch(reason=reason)
+    if isinstance(
+        error,
+        oslo_exception.DBConnectionError
+        | oslo_exception.DBDeadlock
+        | oslo_exception.DBNonExistentDatabase
+        | sa_exc.OperationalError
+        | sa_exc.TimeoutError,
+    ):
+        return exception.DatabaseUnavailable(reason=reason)
+    return exception.DatabaseError(reason=reason)
+
+
+def _reason(error: Exception) -> str:
+    # Without the statement and its parameters, which SQLAlchemy appends.
+    inner = getattr(error, "inner_exception", None) or error
+    return str(getattr(inner, "orig", None) or inner)
+
+
+def _is_schema_error(error: Exception, reason: str) -> bool:
+    if isinstance(error, oslo_exception.DBNonExistentTable):
+        return True
+    original = getattr(error, "orig", None)
+    number = original.args[0] if original and original.args else None
+    return number in _MYSQL_SCHEMA_ERRORS or any(
+        text in reason for text in _SQLITE_SCHEMA_ERRORS
+    )

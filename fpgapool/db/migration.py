@@ -1,0 +1,105 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Creation and upgrade of the tables."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic import command
+from alembic import config as alembic_config
+from alembic import script as alembic_script
+from alembic import util as alembic_util
+from alembic.runtime import migration as alembic_migration
+from oslo_db import exception as oslo_exception
+from sqlalchemy import exc as sa_exc
+
+from fpgapool.common import exception
+from fpgapool.db import engine as db_engine
+from fpgapool.db import models
+
+_MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
+
+
+def sync(engine: sa.Engine, version: str = "head") -> None:
+    """Create the tables or upgrade them; nothing if they are new enough.
+
+    :param version: the last migration to apply.
+    :raises: ConfigurationError for an unknown version.
+    """
+    with _connection(engine) as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, version)
+        except alembic_util.CommandError as error:
+            raise exception.ConfigurationError(reason=str(error)) from error
+
+
+def current_version(engine: sa.Engine) -> str | None:
+    """Return the last migration applied; None in an empty database."""
+    with _connection(engine) as connection:
+        context = alembic_migration.MigrationContext.configure(connection)
+        return context.get_current_revision()
+
+
+def newest_version() -> str:
+    """Return the newest migration that this version of fpgapool has."""
+    head = alembic_script.ScriptDirectory.from_config(
+        _config()
+    ).get_current_head()
+    if head is None:
+        raise RuntimeError(f"there are no migrations in {_MIGRATIONS}")
+    return head
+
+
+def require_newest(engine: sa.Engine) -> None:
+    """Make sure that the tables fit this version of fpgapool.
+
+    :raises: DatabaseSchemaMismatch if they are older or newer.
+    """
+    current = current_version(engine)
+    newest = newest_version()
+    if current != newest:
+        raise exception.DatabaseSchemaMismatch(
+            reason=f"it is at {current or 'nothing'}, {newest} is needed"
+        )
+
+
+def differences(engine: sa.Engine) -> list[Any]:
+    """Return how the tables differ from the models, in alembic's words."""
+    with _connection(engine) as connection:
+        context = alembic_migration.MigrationContext.configure(connection)
+        return autogenerate.compare_metadata(context, models.metadata)
+
+
+def _config() -> alembic_config.Config:
+    config = alembic_config.Config()
+    # A percent sign in a path would be taken for an interpolation.
+    config.set_main_option(
+        "script_location", str(_MIGRATIONS).replace("%", "%%")
+    )
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+@contextlib.contextmanager
+def _connection(engine: sa.Engine) -> Iterator[sa.Connection]:
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except (oslo_exception.DBError, sa_exc.SQLAlchemyError) as error:
+        raise db_engine.translate(error) from error

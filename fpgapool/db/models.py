@@ -1,0 +1,188 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The tables, as the newest migration leaves them.
+
+Ids are allotted by the conductor, never by the database. Times are seconds
+of the wall clock.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+# Columns hold identifiers that differ by case, which the collations that
+# MariaDB and MySQL choose by default would take for equal.
+_OPTIONS: dict[str, Any] = {
+    f"{dialect}_{option}": value
+    for dialect in ("mysql", "mariadb")
+    for option, value in (
+        ("engine", "InnoDB"),
+        ("charset", "utf8mb4"),
+        ("collate", "utf8mb4_bin"),
+    )
+}
+
+# An identifier: 255 characters of up to 4 bytes fit an index of InnoDB.
+NAME_LENGTH = 255
+
+metadata = sa.MetaData()
+
+
+def _id(name: str = "id") -> sa.Column[int]:
+    return sa.Column(
+        name, sa.BigInteger, primary_key=True, autoincrement=False
+    )
+
+
+def _required(name: str, type_: Any, *args: Any) -> sa.Column[Any]:
+    return sa.Column(name, type_, *args, nullable=False)
+
+
+def _optional(name: str, type_: Any) -> sa.Column[Any]:
+    return sa.Column(name, type_, nullable=True)
+
+
+hosts = sa.Table(
+    "hosts",
+    metadata,
+    _id(),
+    _required("uuid", sa.String(36)),
+    _required("name", sa.String(NAME_LENGTH)),
+    _required("nic_bytes_per_s", sa.Double),
+    _required("up", sa.Boolean),
+    _optional("last_report_at", sa.Double),
+    sa.UniqueConstraint("uuid", name="uniq_hosts0uuid"),
+    **_OPTIONS,
+)
+
+devices = sa.Table(
+    "devices",
+    metadata,
+    _id(),
+    _required(
+        "host_id",
+        sa.BigInteger,
+        sa.ForeignKey("hosts.id", name="fk_devices_host_id"),
+    ),
+    _required("name", sa.String(NAME_LENGTH)),
+    _required("model", sa.String(NAME_LENGTH)),
+    _required("dma_bytes_per_s", sa.Double),
+    _required("healthy", sa.Boolean),
+    _required("enabled", sa.Boolean),
+    _required("fault_reason", sa.Text),
+    sa.UniqueConstraint("host_id", "name", name="uniq_devices0host_id0name"),
+    **_OPTIONS,
+)
+
+slots = sa.Table(
+    "slots",
+    metadata,
+    _id(),
+    _required(
+        "device_id",
+        sa.BigInteger,
+        sa.ForeignKey("devices.id", name="fk_slots_device_id"),
+    ),
+    _required("number", sa.Integer),
+    _required("shape", sa.String(NAME_LENGTH)),
+    _optional("programmed", sa.String(NAME_LENGTH)),
+    _required("programming_time_s", sa.Double),
+    _required("faulty", sa.Boolean),
+    _required("fault_reason", sa.Text),
+    sa.UniqueConstraint(
+        "device_id", "number", name="uniq_slots0device_id0number"
+    ),
+    **_OPTIONS,
+)
+
+accelerators = sa.Table(
+    "accelerators",
+    metadata,
+    sa.Column("name", sa.String(NAME_LENGTH), primary_key=True),
+    _required("profile", sa.JSON),
+    **_OPTIONS,
+)
+
+# No foreign keys: the history of a session outlives the hardware it ran on.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    _id(),
+    _required("session_id", sa.String(36)),
+    _required("request_id", sa.String(64)),
+    _required("project_id", sa.String(NAME_LENGTH)),
+    _required("user_id", sa.String(NAME_LENGTH)),
+    _optional("host_id", sa.BigInteger),
+    _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("claimed_bytes", sa.BigInteger),
+    _required("priority", sa.Integer),
+    _required("skips", sa.BigInteger),
+    _required("state", sa.String(16)),
+    _required("reason", sa.String(64)),
+    _required("message", sa.Text),
+    _required("generation", sa.BigInteger),
+    _required("revision", sa.BigInteger),
+    _optional("slot_id", sa.BigInteger),
+    _optional("local", sa.Boolean),
+    _optional("wait_timeout_s", sa.Double),
+    _required("connect_timeout_s", sa.Double),
+    _required("resume_grace_s", sa.Double),
+    _required("queued_at", sa.Double),
+    _optional("ready_at", sa.Double),
+    _optional("started_at", sa.Double),
+    _optional("finished_at", sa.Double),
+    _required("input_bytes", sa.BigInteger),
+    _required("output_bytes", sa.BigInteger),
+    sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
+    sa.UniqueConstraint(
+        "project_id", "request_id", name="uniq_sessions0project_id0request_id"
+    ),
+    sa.Index("ix_sessions_state", "state"),
+    sa.Index("ix_sessions_finished_at", "finished_at"),
+    **_OPTIONS,
+)
+
+assignments = sa.Table(
+    "assignments",
+    metadata,
+    sa.Column(
+        "slot_id",
+        sa.BigInteger,
+        sa.ForeignKey("slots.id", name="fk_assignments_slot_id"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    _required(
+        "job_id",
+        sa.BigInteger,
+        sa.ForeignKey("sessions.id", name="fk_assignments_job_id"),
+    ),
+    _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("generation", sa.BigInteger),
+    _required("phase", sa.String(16)),
+    _required("local", sa.Boolean),
+    _required("assigned_at", sa.Double),
+    sa.Index("ix_assignments_job_id", "job_id"),
+    **_OPTIONS,
+)
+
+# One row, with the id 1, from the first election on.
+leader_lease = sa.Table(
+    "leader_lease",
+    metadata,
+    _id(),
+    _required("holder", sa.String(NAME_LENGTH)),
+    _required("epoch", sa.BigInteger),
+    _required("renewals", sa.BigInteger),
+    **_OPTIONS,
+)

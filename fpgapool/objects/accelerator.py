@@ -1,0 +1,42 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Payload about an accelerator of the library."""
+
+import dataclasses
+from typing import Any
+
+from fpgapool.objects import base
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AcceleratorProfile(base.Payload):
+    """What the pool and its clients know of an accelerator.
+
+    :param peak_bytes_per_s: of the input, in one slot.
+    :param return_ratio: output bytes per input byte.
+    :param stateless: a session can go on in another slot.
+    :param shapes: the slots that it fits; empty means any.
+    :param params_schema: JSON schema of the parameters of a session.
+    :param core: name of the software core.
+    :param chunk_multiple_bytes: every chunk but the last must be a multiple.
+    """
+
+    name: str
+    description: str = ""
+    peak_bytes_per_s: float
+    return_ratio: float
+    stateless: bool
+    shapes: tuple[str, ...] = ()
+    params_schema: dict[str, Any] = dataclasses.field(default_factory=dict)
+    core: str
+    chunk_multiple_bytes: int = 1

@@ -1,0 +1,177 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What all payloads that cross RPC have in common."""
+
+import collections.abc
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Any
+from typing import Self
+
+NAME_KEY = "fpgapool_object"
+VERSION_KEY = "version"
+DATA_KEY = "data"
+
+
+class Payload:
+    """A versioned, frozen dataclass with a form that JSON can carry.
+
+    The form is ``{"fpgapool_object": name, "version": "1.0", "data": {…}}``;
+    payloads inside a payload have the same form. The minor version grows
+    when a member is added, the major one when a reader of the old version
+    would misunderstand. Unknown members are ignored, so that an older
+    reader understands a newer minor version.
+    """
+
+    VERSION: typing.ClassVar[str] = "1.0"
+
+    def to_primitive(self) -> dict[str, Any]:
+        """Return the form that :meth:`from_primitive` understands."""
+        data = {
+            name: _to_primitive(getattr(self, name)) for name in members(self)
+        }
+        return {
+            NAME_KEY: type(self).__name__,
+            VERSION_KEY: self.VERSION,
+            DATA_KEY: data,
+        }
+
+    @classmethod
+    def from_primitive(cls, primitive: object) -> Self:
+        """Build a payload from its form, checking every member's type.
+
+        :param primitive: what :meth:`to_primitive` returned.
+        :raises: ValueError that names the payload and the member, if one is
+            missing or has the wrong type.
+        """
+        data = _envelope_data(cls, primitive)
+        values = {}
+        for name, type_ in members(cls).items():
+            if name not in data:
+                raise ValueError(f"{cls.__name__}: {name} is missing")
+            values[name] = _from_primitive(
+                type_, data[name], f"{cls.__name__}.{name}"
+            )
+        return cls(**values)
+
+
+def members(payload: Payload | type[Payload]) -> dict[str, Any]:
+    """Return the members of a payload (or of its class) and their types."""
+    cls = payload if isinstance(payload, type) else type(payload)
+    return _class_members(cls)
+
+
+@functools.cache
+def _class_members(cls: type[Payload]) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    fields: tuple[Any, ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in fields}
+
+
+def _envelope_data(
+    cls: type[Payload], primitive: object
+) -> collections.abc.Mapping[str, Any]:
+    if not isinstance(primitive, dict):
+        raise ValueError(f"{cls.__name__}: not an object: {_kind(primitive)}")
+    name = primitive.get(NAME_KEY)
+    if name != cls.__name__:
+        raise ValueError(f"{cls.__name__}: got the object {name!r:.100}")
+    version = primitive.get(VERSION_KEY)
+    major = cls.VERSION.partition(".")[0]
+    if not isinstance(version, str) or version.partition(".")[0] != major:
+        raise ValueError(
+            f"{cls.__name__}: version {version!r:.100} is not compatible "
+            f"with {cls.VERSION}"
+        )
+    data = primitive.get(DATA_KEY)
+    if not isinstance(data, dict):
+        raise ValueError(f"{cls.__name__}: {DATA_KEY} is not an object")
+    return data
+
+
+def _to_primitive(value: Any) -> Any:
+    if isinstance(value, Payload):
+        return value.to_primitive()
+    if isinstance(value, tuple):
+        return [_to_primitive(item) for item in value]
+    return value
+
+
+def _from_primitive(type_: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(type_)
+    if origin in (types.UnionType, typing.Union):
+        return _optional(type_, value, where)
+    if origin is tuple:
+        return _tuple(type_, value, where)
+    if origin is dict:
+        return _checked(dict, value, where)
+    if issubclass(type_, Payload):
+        return _payload(type_, value, where)
+    if type_ is float:
+        return _float(value, where)
+    return _checked(type_, value, where)
+
+
+def _payload(type_: type[Payload], value: Any, where: str) -> Payload:
+    try:
+        return type_.from_primitive(value)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _optional(type_: Any, value: Any, where: str) -> Any:
+    if value is None:
+        return None
+    (inner,) = (t for t in typing.get_args(type_) if t is not type(None))
+    return _from_primitive(inner, value, where)
+
+
+def _tuple(type_: Any, value: Any, where: str) -> tuple[Any, ...]:
+    item_type = typing.get_args(type_)[0]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{where}: expected a list, got {_kind(value)}")
+    return tuple(
+        _from_primitive(item_type, item, f"{where}[{i}]")
+        for i, item in enumerate(value)
+    )
+
+
+def _float(value: Any, where: str) -> float:
+    # JSON writes 1.0 as 1 in some encoders, so an integer is a number too.
+    # NaN would pass every comparison that guards the pool's arithmetic.
+    if type(value) not in (int, float):
+        raise ValueError(f"{where}: expected a number, got {_kind(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: expected a finite number")
+    return number
+
+
+def _checked(type_: type, value: Any, where: str) -> Any:
+    # bool is a subclass of int in Python, but true is not a number of bytes.
+    if type(value) is not type_:
+        raise ValueError(
+            f"{where}: expected {type_.__name__}, got {_kind(value)}"
+        )
+    return value
+
+
+def _kind(value: Any) -> str:
+    # The value itself may be a secret or a megabyte; its type is enough.
+    return type(value).__name__

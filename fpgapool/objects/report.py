@@ -1,0 +1,76 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Payloads of an agent's report: its whole slot table."""
+
+import dataclasses
+
+from fpgapool.objects import base
+from fpgapool.objects import session
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SlotReport(base.Payload):
+    """One slot as its agent sees it.
+
+    :param state: a ``SLOT_…`` name of :mod:`fpgapool.objects.states`.
+    :param seen_generation: the highest generation accepted since the agent
+        started or found in the worker.
+    :param programming_time_s: how long the slot takes to be programmed with
+        another accelerator.
+    """
+
+    device: str
+    slot: int
+    shape: str
+    programmed: str | None = None
+    programming_time_s: float = 0.0
+    state: str
+    session_id: str | None = None
+    generation: int | None = None
+    seen_generation: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    last_result: session.SessionResult | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceReport(base.Payload):
+    """One board as its agent sees it."""
+
+    name: str
+    model: str
+    dma_bytes_per_s: float
+    healthy: bool = True
+    message: str = ""
+    slots: tuple[SlotReport, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentReport(base.Payload):
+    """The whole state of a host.
+
+    :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
+    :param sequence: grows by one with every report of an agent process.
+    :param leader_epoch: the highest epoch seen.
+    """
+
+    host_uuid: str
+    host_name: str
+    agent_boot_id: str
+    sequence: int
+    leader_epoch: int = 0
+    nic_bytes_per_s: float
+    nic_rx_bytes: int = 0
+    nic_tx_bytes: int = 0
+    devices: tuple[DeviceReport, ...] = ()
+    driver: str

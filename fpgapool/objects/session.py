@@ -1,0 +1,157 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Payloads about sessions."""
+
+import dataclasses
+from typing import Self
+
+from fpgapool.objects import base
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenRequest(base.Payload):
+    """A client's wish for an accelerator.
+
+    :param request_id: the client's name of the request; a repeat of it is
+        the same request.
+    :param host_uuid: the host where the client runs, None if it is on none
+        of the pool's hosts.
+    :param expires_at: wall clock; the conductor drops the request if it
+        arrives later.
+    :param wait_timeout_s: None means the conductor's limit, which a request
+        can lower only. So do the two after it.
+    """
+
+    request_id: str
+    project_id: str
+    user_id: str
+    host_uuid: str | None
+    accelerator: str
+    claimed_bytes: int
+    priority: int = 0
+    wait_timeout_s: float | None = None
+    expires_at: float
+    connect_timeout_s: float | None = None
+    resume_grace_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint(base.Payload):
+    """Where a worker listens.
+
+    :param network: the operator's name of a network, or ``"local"``: ask
+        the front door of the slot's host for a connection (the address is
+        then empty and the port 0).
+    """
+
+    network: str
+    address: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SessionView(base.Payload):
+    """All that a session's owner may know about it.
+
+    :param revision: grows with every change; an older view is stale.
+    :param secret: hexadecimal; only in a READY view for the front door that
+        opened the session, else empty.
+    :param reason: a code of :mod:`fpgapool.core.codes`, or empty.
+    :param queue_position: 0 is the next to be served.
+    """
+
+    session_id: str
+    request_id: str
+    project_id: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    accelerator: str
+    claimed_bytes: int
+    generation: int = 0
+    revision: int = 0
+    host_uuid: str | None = None
+    queued_at: float | None = None
+    ready_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    slot_host_uuid: str | None = None
+    slot_host_name: str | None = None
+    device: str | None = None
+    slot: int | None = None
+    local: bool | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    secret: str = dataclasses.field(default="", repr=False)
+    certificate_sha256: str | None = None
+    input_bytes: int = 0
+    output_bytes: int = 0
+    queue_position: int | None = None
+    pending_reasons: tuple[str, ...] = ()
+
+    def public(self) -> Self:
+        """Return the view without its secret."""
+        return dataclasses.replace(self, secret="")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SessionResult(base.Payload):
+    """How an assignment ended, as its worker or agent saw it."""
+
+    session_id: str
+    generation: int
+    state: str
+    code: str
+    message: str = ""
+    input_bytes: int = 0
+    output_bytes: int = 0
+    started_at: float | None = None
+    finished_at: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AssignRequest(base.Payload):
+    """The conductor's order to prepare a slot for a session.
+
+    :param bitstream: ``"builtin:<accelerator>"`` means the accelerator's
+        own implementation in the driver.
+    """
+
+    host_uuid: str
+    device: str
+    slot: int
+    session_id: str
+    generation: int
+    project_id: str
+    accelerator: str
+    bitstream: str
+    connect_timeout_s: float
+    resume_grace_s: float
+    claimed_bytes: int
+    local: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared(base.Payload):
+    """A slot is ready for its session's client.
+
+    :param secret: hexadecimal, single use.
+    """
+
+    host_uuid: str
+    device: str
+    slot: int
+    session_id: str
+    generation: int
+    secret: str = dataclasses.field(repr=False)
+    endpoints: tuple[Endpoint, ...]
+    certificate_sha256: str | None = None

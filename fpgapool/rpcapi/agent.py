@@ -1,0 +1,121 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Client side of the agents' RPC interface."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpgapool import objects
+from fpgapool.common import rpc
+
+TOPIC = "fpgapool-agent"
+
+# Grows with every change; the agent's endpoint has the same version.
+VERSION = "1.0"
+
+
+class AgentAPI:
+    """Casts to the agent of one host.
+
+    Every method raises oslo_messaging.MessagingException if the broker
+    cannot be reached. A cast that returned may still be lost: an agent's
+    report shows what took effect.
+    """
+
+    def __init__(self) -> None:
+        self._client = rpc.Client(
+            messaging.Target(topic=TOPIC, version=VERSION)
+        )
+
+    def assign(
+        self,
+        host_uuid: str,
+        leader_epoch: int,
+        request: objects.AssignRequest,
+    ) -> None:
+        """Have a slot prepared for a session."""
+        self._cast(
+            host_uuid, "assign", leader_epoch, request=request.to_primitive()
+        )
+
+    def release(
+        self,
+        host_uuid: str,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+        reason: str,
+    ) -> None:
+        """Take a slot back from a session.
+
+        :param reason: a code of :mod:`fpgapool.core.codes`.
+        """
+        self._cast(
+            host_uuid,
+            "release",
+            leader_epoch,
+            device=device,
+            slot=slot,
+            session_id=session_id,
+            generation=generation,
+            reason=reason,
+        )
+
+    def reissue_secret(
+        self,
+        host_uuid: str,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+    ) -> None:
+        """Have a fresh secret minted; the agent answers by `prepared`."""
+        self._cast(
+            host_uuid,
+            "reissue_secret",
+            leader_epoch,
+            device=device,
+            slot=slot,
+            session_id=session_id,
+            generation=generation,
+        )
+
+    def session_changed(
+        self,
+        host_uuid: str,
+        leader_epoch: int,
+        views: Iterable[objects.SessionView],
+    ) -> None:
+        """Tell the front door of a host about sessions opened there."""
+        self._cast(
+            host_uuid,
+            "session_changed",
+            leader_epoch,
+            views=[view.to_primitive() for view in views],
+        )
+
+    def report_now(self, host_uuid: str, leader_epoch: int) -> None:
+        """Ask for a report at once."""
+        self._cast(host_uuid, "report_now", leader_epoch)
+
+    def _cast(
+        self, host_uuid: str, method: str, leader_epoch: int, **kwargs: Any
+    ) -> None:
+        self._client.cast(
+            method, server=host_uuid, leader_epoch=leader_epoch, **kwargs
+        )

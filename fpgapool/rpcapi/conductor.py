@@ -1,0 +1,115 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Client side of the conductor's RPC interface."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpgapool import objects
+from fpgapool.common import rpc
+
+TOPIC = "fpgapool-conductor"
+
+# Grows with every change; the conductor's endpoint has the same version.
+VERSION = "1.0"
+
+
+class ConductorAPI:
+    """Casts and calls to the conductor that leads.
+
+    Every method raises oslo_messaging.MessagingException if the broker
+    cannot be reached, or, where it waits for an answer, if none comes in
+    time (MessagingTimeout). A cast that returned may still be lost.
+
+    :param call_timeout_s: how long a call waits for its answer.
+    """
+
+    def __init__(self, *, call_timeout_s: float = rpc.CALL_TIMEOUT_S) -> None:
+        self._client = rpc.Client(
+            messaging.Target(topic=TOPIC, version=VERSION),
+            timeout_s=call_timeout_s,
+        )
+
+    def report(self, report: objects.AgentReport) -> None:
+        """Tell the whole state of a host (cast)."""
+        self._cast("report", report=report.to_primitive())
+
+    def prepared(self, prepared: objects.Prepared) -> None:
+        """Tell that a slot is ready for its session's client (cast)."""
+        self._cast("prepared", prepared=prepared.to_primitive())
+
+    def open_session(self, request: objects.OpenRequest) -> None:
+        """Ask for a session (cast); a repeat is the same request."""
+        self._cast("open_session", request=request.to_primitive())
+
+    def cancel_session(
+        self,
+        project_id: str,
+        *,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        reason: str,
+    ) -> None:
+        """Give a session up (cast), named by its own or its request's id.
+
+        :param reason: a code of :mod:`fpgapool.core.codes`.
+        :raises: ValueError if neither of the two ids is given.
+        """
+        if session_id is None and request_id is None:
+            raise ValueError("give session_id or request_id")
+        self._cast(
+            "cancel_session",
+            project_id=project_id,
+            session_id=session_id,
+            request_id=request_id,
+            reason=reason,
+        )
+
+    def renew_secret(self, session_id: str) -> None:
+        """Ask for a fresh secret of a session that is READY (cast)."""
+        self._cast("renew_secret", session_id=session_id)
+
+    def get_sessions(
+        self, session_ids: Iterable[str]
+    ) -> list[objects.SessionView]:
+        """Return the sessions that exist, in any order (call)."""
+        views = self._call("get_sessions", session_ids=list(session_ids))
+        return [objects.SessionView.from_primitive(view) for view in views]
+
+    def find_session(
+        self, project_id: str, request_id: str
+    ) -> objects.SessionView | None:
+        """Return the session that a request led to, if any (call)."""
+        view = self._call(
+            "find_session", project_id=project_id, request_id=request_id
+        )
+        return view and objects.SessionView.from_primitive(view)
+
+    def list_accelerators(self) -> list[objects.AcceleratorProfile]:
+        """Return the library's accelerators (call)."""
+        return [
+            objects.AcceleratorProfile.from_primitive(profile)
+            for profile in self._call("list_accelerators")
+        ]
+
+    def pool_summary(self) -> dict[str, Any]:
+        """Return figures about the pool (call)."""
+        return self._call("pool_summary")
+
+    def _cast(self, method: str, **kwargs: Any) -> None:
+        self._client.cast(method, **kwargs)
+
+    def _call(self, method: str, **kwargs: Any) -> Any:
+        return self._client.call(method, **kwargs)

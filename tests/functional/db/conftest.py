@@ -1,0 +1,41 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+from collections.abc import Iterator
+
+import pytest
+
+from fpgapool.db import api
+from fpgapool.db import migration
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def empty_url(request, tmp_path) -> str:
+    """Give the URL of a database without tables, on each kind of server."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/fpgapool.sqlite"
+    return request.getfixturevalue("database_url")
+
+
+@pytest.fixture
+def database(empty_url) -> Iterator[api.Database]:
+    """Give a database with tables."""
+    subject = api.Database(empty_url)
+    migration.sync(subject.engine)
+    yield subject
+    subject.close()
+
+
+@pytest.fixture
+def epoch(database) -> int:
+    """Give the epoch of a conductor that leads."""
+    return database.take_lease("c1", None).epoch

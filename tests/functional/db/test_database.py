@@ -1,0 +1,420 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+import dataclasses
+import threading
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from fpgapool.common import exception
+from fpgapool.db import api
+from tests.functional.db import factory
+
+LARGEST = 2**63 - 1
+
+
+def _write(database, epoch, *records, released=()) -> None:
+    database.commit(epoch, api.Changes.of(records, released))
+
+
+# The lease.
+
+
+def test_nobody_leads_at_first(database):
+    assert database.read_lease() is None
+
+
+def test_taking_the_lease_makes_a_new_epoch(database):
+    first = database.take_lease("c1", None)
+    assert first == api.Lease(holder="c1", epoch=1, renewals=0)
+    assert database.read_lease() == first
+    second = database.take_lease("c2", first)
+    assert second == api.Lease(holder="c2", epoch=2, renewals=0)
+    assert database.read_lease() == second
+
+
+def test_renewals_are_counted(database, epoch):
+    database.renew_lease("c1", epoch)
+    database.renew_lease("c1", epoch)
+    assert database.read_lease() == api.Lease(
+        holder="c1", epoch=epoch, renewals=2
+    )
+
+
+def test_a_renewed_lease_is_not_taken(database, epoch):
+    seen = database.read_lease()
+    database.renew_lease("c1", epoch)
+    with pytest.raises(exception.NotLeader):
+        database.take_lease("c2", seen)
+    assert database.read_lease().holder == "c1"
+
+
+def test_a_deposed_leader_cannot_renew(database, epoch):
+    database.take_lease("c2", database.read_lease())
+    with pytest.raises(exception.NotLeader):
+        database.renew_lease("c1", epoch)
+    with pytest.raises(exception.NotLeader):
+        database.release_lease("c1", epoch)
+    assert database.read_lease().holder == "c2"
+
+
+def test_an_earlier_self_cannot_renew(database, epoch):
+    database.take_lease("c1", database.read_lease())
+    with pytest.raises(exception.NotLeader):
+        database.renew_lease("c1", epoch)
+
+
+def test_a_released_lease_keeps_its_epoch(database, epoch):
+    database.release_lease("c1", epoch)
+    released = database.read_lease()
+    assert (released.holder, released.epoch) == ("", epoch)
+    assert database.take_lease("c2", released).epoch == epoch + 1
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_one_of_many_wins_the_election(database, first):
+    expected = None if first else database.take_lease("c0", None)
+    barrier = threading.Barrier(8)
+    results: dict[str, object] = {}
+
+    def stand(name: str) -> None:
+        barrier.wait()
+        try:
+            results[name] = database.take_lease(name, expected)
+        except exception.FpgapoolException as error:
+            results[name] = error
+
+    threads = [
+        threading.Thread(target=stand, args=(f"c{i}",)) for i in range(1, 9)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [r for r in results.values() if isinstance(r, api.Lease)]
+    losers = [
+        r for r in results.values() if isinstance(r, exception.NotLeader)
+    ]
+    assert (len(winners), len(losers)) == (1, 7)
+    assert database.read_lease() == winners[0]
+
+
+# Writing and loading.
+
+
+def test_an_empty_database_loads(database):
+    assert database.load() == api.Snapshot(
+        hosts=[],
+        devices=[],
+        slots=[],
+        accelerators=[],
+        live_sessions=[],
+        assignments=[],
+        max_ids=api.MaxIds(0, 0, 0, 0),
+    )
+
+
+def test_what_was_written_is_loaded(database, epoch):
+    host, device, slot1, slot2 = factory.hardware()
+    session = factory.session(7, host_id=1, state="PREPARING", slot_id=1)
+    assignment = factory.assignment(1, 7)
+    library = api.AcceleratorRecord(
+        name="aes", profile={"data": {"shapes": ["m"], "peak": 1.2e9}}
+    )
+    _write(
+        database,
+        epoch,
+        assignment,
+        session,
+        library,
+        slot2,
+        slot1,
+        device,
+        host,
+    )
+    assert database.load() == api.Snapshot(
+        hosts=[host],
+        devices=[device],
+        slots=[slot1, slot2],
+        accelerators=[library],
+        live_sessions=[session],
+        assignments=[assignment],
+        max_ids=api.MaxIds(host=1, device=1, slot=2, session=7),
+    )
+
+
+def test_rows_are_replaced(database, epoch):
+    _write(database, epoch, *factory.hardware(), factory.session(1))
+    changed = factory.session(1, state="ACTIVE", started_at=2.5, local=False)
+    slot = api.SlotRecord(
+        id=1, device_id=1, number=0, shape="m", faulty=True, fault_reason="hot"
+    )
+    _write(database, epoch, changed, slot)
+    snapshot = database.load()
+    assert snapshot.live_sessions == [changed]
+    assert snapshot.slots[0] == slot
+
+
+def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):
+    _write(
+        database, epoch, factory.session(1), factory.ended(2, finished_at=5.0)
+    )
+    snapshot = database.load()
+    assert [one.id for one in snapshot.live_sessions] == [1]
+    assert snapshot.max_ids.session == 2
+
+
+def test_live_sessions_come_in_order_of_arrival(database, epoch):
+    ids = [3, 12, 1, 2, 11]
+    _write(database, epoch, *(factory.session(id_) for id_ in ids))
+    loaded = [one.id for one in database.load().live_sessions]
+    assert loaded == sorted(ids)
+
+
+def test_assignments_come_and_go(database, epoch):
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        factory.session(1),
+        factory.session(2),
+        factory.assignment(1, 1),
+        factory.assignment(2, 2),
+    )
+    moved = factory.assignment(2, 1)
+    _write(database, epoch, moved, released=[1, 2])
+    assert database.load().assignments == [moved]
+    _write(database, epoch, released=[1, 2, 3])
+    assert database.load().assignments == []
+
+
+def test_an_old_epoch_writes_nothing(database, epoch):
+    newer = database.take_lease("c2", database.read_lease()).epoch
+    with pytest.raises(exception.NotLeader):
+        _write(database, epoch, factory.session(1))
+    assert database.load().live_sessions == []
+    _write(database, newer, factory.session(1))
+    assert len(database.load().live_sessions) == 1
+
+
+def test_nothing_is_written_without_a_leader(database):
+    with pytest.raises(exception.NotLeader):
+        _write(database, 1, factory.session(1))
+    assert database.load().live_sessions == []
+
+
+def test_a_transaction_is_written_whole_or_not_at_all(database, epoch):
+    _write(database, epoch, factory.session(1))
+    with pytest.raises(exception.DatabaseError) as error:
+        _write(
+            database,
+            epoch,
+            factory.session(2),
+            factory.assignment(slot_id=99, job_id=2),
+        )
+    assert error.value.code == "DATABASE_ERROR"
+    assert [one.id for one in database.load().live_sessions] == [1]
+
+
+@pytest.mark.parametrize("member", ["session_id", "request_id"])
+def test_another_sessions_row_is_never_overwritten(database, epoch, member):
+    first = factory.session(1)
+    _write(database, epoch, first)
+    thief = factory.session(2, **{member: getattr(first, member)})
+    with pytest.raises(exception.DatabaseError) as error:
+        _write(database, epoch, thief)
+    assert not isinstance(error.value, exception.DatabaseUnavailable)
+    assert database.load().live_sessions == [first]
+
+
+def test_the_largest_numbers_fit(database, epoch):
+    session = factory.session(
+        LARGEST,
+        claimed_bytes=LARGEST,
+        input_bytes=LARGEST,
+        output_bytes=LARGEST,
+        generation=LARGEST,
+        revision=LARGEST,
+        skips=LARGEST,
+    )
+    _write(database, epoch, session)
+    assert database.load().live_sessions == [session]
+
+
+def test_larger_numbers_are_refused(database, epoch):
+    with pytest.raises(exception.DatabaseError):
+        _write(database, epoch, factory.session(1, input_bytes=LARGEST + 1))
+    assert database.load().live_sessions == []
+
+
+def test_identifiers_that_differ_by_case_are_different(database, epoch):
+    _write(
+        database,
+        epoch,
+        factory.session(1, request_id="Job"),
+        factory.session(2, request_id="job"),
+        factory.session(3, request_id="jöb"),
+    )
+    assert database.find_session("p1", "job").id == 2
+    assert database.find_session("p1", "jöb").id == 3
+    assert database.find_session("P1", "job") is None
+
+
+def test_long_texts_are_cut(database, epoch):
+    text = "é🙂" * api.MAX_TEXT_LENGTH
+    _write(database, epoch, factory.session(1, message=text))
+    (loaded,) = database.load().live_sessions
+    assert loaded.message == text[: api.MAX_TEXT_LENGTH]
+
+
+any_text = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    max_size=50,
+)
+any_count = st.integers(0, LARGEST)
+any_time = st.floats(0, 1e12, allow_nan=False)
+any_session = st.builds(
+    dataclasses.replace,
+    st.builds(factory.session, st.integers(1, 5)),
+    claimed_bytes=any_count,
+    input_bytes=any_count,
+    priority=st.integers(-(2**31), 2**31 - 1),
+    state=st.sampled_from(api.LIVE_STATES),
+    message=any_text,
+    accelerator=any_text,
+    local=st.none() | st.booleans(),
+    queued_at=any_time,
+    finished_at=st.none() | any_time,
+    wait_timeout_s=st.none() | any_time,
+)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(batch=st.lists(any_session, max_size=6))
+def test_writing_twice_is_writing_once(database, batch):
+    epoch = database.take_lease("c1", database.read_lease()).epoch
+    _write(database, epoch, *batch)
+    expected = {one.id: one for one in batch}
+
+    def loaded():
+        return {
+            one.id: one
+            for one in database.load().live_sessions
+            if one.id in expected
+        }
+
+    assert loaded() == expected
+    _write(database, epoch, *batch)
+    assert loaded() == expected
+
+
+# Reading sessions.
+
+
+def test_sessions_are_found(database, epoch):
+    live, done = factory.session(1), factory.ended(2, finished_at=5.0)
+    _write(database, epoch, live, done)
+    assert database.get_session(done.session_id) == done
+    assert database.get_session("unknown") is None
+    assert database.find_session("p1", live.request_id) == live
+    assert database.find_session("p2", live.request_id) is None
+
+
+def test_many_sessions_are_read_at_once(database, epoch):
+    written = [factory.session(i) for i in range(1, 1202)]
+    _write(database, epoch, *written)
+    ids = [one.session_id for one in written]
+    found = database.sessions_by_ids([*ids, *ids, "unknown"])
+    assert sorted(found, key=lambda one: one.id) == written
+    assert database.sessions_by_ids([]) == []
+
+
+def test_sessions_are_listed_in_pages(database, epoch):
+    _write(database, epoch, *(factory.session(i) for i in range(1, 8)))
+    pages, marker = [], None
+    while page := database.list_sessions(marker=marker, limit=3):
+        pages.append([one.id for one in page])
+        marker = page[-1].session_id
+    assert pages == [[7, 6, 5], [4, 3, 2], [1]]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, [4, 3, 2, 1]),
+        ({"project_id": "p2"}, [2]),
+        ({"user_id": "u2"}, [3]),
+        ({"accelerator": "fft"}, [4]),
+        ({"host_id": 9}, [4]),
+        ({"states": ["CLOSED", "QUEUED"]}, [4, 3, 2]),
+        ({"states": ["CLOSED"], "project_id": "p2"}, []),
+    ],
+)
+def test_sessions_are_filtered(database, epoch, filters, expected):
+    _write(
+        database,
+        epoch,
+        factory.session(1, state="READY"),
+        factory.session(2, project_id="p2"),
+        factory.ended(3, 5.0, user_id="u2"),
+        factory.session(4, accelerator="fft", host_id=9),
+    )
+    found = database.list_sessions(api.SessionFilter(**filters), limit=10)
+    assert [one.id for one in found] == expected
+
+
+def test_an_unknown_marker_is_an_error(database):
+    with pytest.raises(exception.SessionNotFound, match="nobody"):
+        database.list_sessions(marker="nobody", limit=1)
+
+
+def test_purging_takes_the_oldest_that_have_ended(database, epoch):
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        factory.session(1),
+        *(factory.ended(i, finished_at=100.0 - i) for i in range(2, 6)),
+        factory.ended(6, finished_at=1.0),
+        factory.ended(7, finished_at=100.0),
+        factory.assignment(1, job_id=6),
+    )
+    assert database.purge_sessions(100.0, limit=3) == 3
+    left = database.list_sessions(limit=10)
+    assert [one.id for one in left] == [7, 6, 2, 1]
+    assert database.purge_sessions(100.0, limit=3) == 1
+    assert database.purge_sessions(100.0, limit=3) == 0
+    assert len(database.list_sessions(limit=10)) == 3
+
+
+# The library.
+
+
+def test_accelerators_are_replaced(database):
+    aes, copy = (
+        api.AcceleratorRecord(name=name, profile={"version": 1})
+        for name in ("aes", "copy")
+    )
+    database.upsert_accelerators([copy, aes])
+    database.upsert_accelerators([])
+    assert database.accelerators() == [aes, copy]
+    newer = api.AcceleratorRecord(name="aes", profile={"version": 2})
+    database.upsert_accelerators([newer])
+    assert database.accelerators() == [newer, copy]

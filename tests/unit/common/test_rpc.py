@@ -1,0 +1,300 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+import inspect
+import queue
+
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from fpgapool import objects
+from fpgapool.common import context
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.rpcapi import agent as agent_api
+from fpgapool.rpcapi import conductor as conductor_api
+
+WAIT_S = 30
+
+
+@pytest.fixture
+def transport():
+    """Give the process a transport within its memory."""
+    rpc.cleanup()
+    cfg.CONF([], default_config_files=[])
+    rpc.init(url="fake://")
+    yield
+    rpc.cleanup()
+    cfg.CONF.reset()
+
+
+@pytest.fixture
+def serve(transport):
+    """Give a function that serves an endpoint until the test ends."""
+    servers = []
+
+    def serve_(topic: str, name: str, endpoint: object) -> None:
+        server = rpc.get_server(topic, name, [endpoint])
+        server.start()
+        servers.append(server)
+
+    yield serve_
+    for server in servers:
+        server.stop()
+        server.wait()
+
+
+def _view(session_id: str = "s1") -> objects.SessionView:
+    return objects.SessionView(
+        session_id=session_id,
+        request_id="r1",
+        project_id="p1",
+        state="READY",
+        accelerator="aes",
+        claimed_bytes=1,
+        endpoints=(objects.Endpoint("data", "2001:db8::1", 4000),),
+        secret="c0ffee",
+    )
+
+
+class _Recorder:
+    """An endpoint that keeps what it was asked, whatever it was."""
+
+    target = messaging.Target(version="1.0")
+
+    def __init__(self) -> None:
+        self.received: queue.Queue = queue.Queue()
+
+    def __getattr__(self, name: str):
+        def method(ctxt, **kwargs):
+            self.received.put((name, ctxt, kwargs))
+
+        return method
+
+
+class _Conductor:
+    target = messaging.Target(version=conductor_api.VERSION)
+
+    def get_sessions(self, ctxt, session_ids):
+        return [_view(id_).to_primitive() for id_ in session_ids]
+
+    def find_session(self, ctxt, project_id, request_id):
+        found = request_id == "r1"
+        return _view().to_primitive() if found else None
+
+    def list_accelerators(self, ctxt):
+        profile = objects.AcceleratorProfile(
+            name="aes",
+            peak_bytes_per_s=1.2e9,
+            return_ratio=1.0,
+            stateless=True,
+            core="aes",
+        )
+        return [profile.to_primitive()]
+
+    @messaging.expected_exceptions(exception.NotLeader)
+    def pool_summary(self, ctxt):
+        raise exception.NotLeader(reason="epoch 3 is over")
+
+    def _hidden(self, ctxt):
+        return "not for others"
+
+
+def _agent_calls(api: agent_api.AgentAPI) -> dict:
+    request = objects.AssignRequest(
+        host_uuid="h1",
+        device="board0",
+        slot=1,
+        session_id="s1",
+        generation=7,
+        project_id="p1",
+        accelerator="aes",
+        bitstream="builtin:aes",
+        connect_timeout_s=30.0,
+        resume_grace_s=10.0,
+        claimed_bytes=1,
+        local=False,
+    )
+    slot = ("board0", 1, "s1", 7)
+    return {
+        "assign": lambda: api.assign("h1", 3, request),
+        "release": lambda: api.release("h1", 3, *slot, "CANCELLED_BY_CLIENT"),
+        "reissue_secret": lambda: api.reissue_secret("h1", 3, *slot),
+        "session_changed": lambda: api.session_changed("h1", 3, [_view()]),
+        "report_now": lambda: api.report_now("h1", 3),
+    }
+
+
+def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
+    report = objects.AgentReport(
+        host_uuid="h1",
+        host_name="n1",
+        agent_boot_id="1-2",
+        sequence=1,
+        nic_bytes_per_s=1.0,
+        driver="noop",
+    )
+    prepared = objects.Prepared(
+        host_uuid="h1",
+        device="board0",
+        slot=1,
+        session_id="s1",
+        generation=7,
+        secret="c0ffee",
+        endpoints=(),
+    )
+    request = objects.OpenRequest(
+        request_id="r1",
+        project_id="p1",
+        user_id="u1",
+        host_uuid=None,
+        accelerator="aes",
+        claimed_bytes=1,
+        expires_at=1.0,
+    )
+    return {
+        "report": lambda: api.report(report),
+        "prepared": lambda: api.prepared(prepared),
+        "open_session": lambda: api.open_session(request),
+        "cancel_session": lambda: api.cancel_session(
+            "p1", request_id="r1", reason="CLIENT_GONE"
+        ),
+        "renew_secret": lambda: api.renew_secret("s1"),
+    }
+
+
+def _public_methods(cls: type) -> set[str]:
+    return {
+        name
+        for name, _ in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_agent_casts_arrive_with_the_epoch(serve):
+    endpoint = _Recorder()
+    serve(agent_api.TOPIC, "h1", endpoint)
+    casts = _agent_calls(agent_api.AgentAPI())
+    assert set(casts) == _public_methods(agent_api.AgentAPI)
+    for method, cast in casts.items():
+        cast()
+        name, ctxt, kwargs = endpoint.received.get(timeout=WAIT_S)
+        assert (name, kwargs["leader_epoch"]) == (method, 3)
+        assert isinstance(ctxt, context.RequestContext)
+
+
+def test_agent_casts_go_to_one_host(serve):
+    mine, other = _Recorder(), _Recorder()
+    serve(agent_api.TOPIC, "h1", mine)
+    serve(agent_api.TOPIC, "h2", other)
+    api = agent_api.AgentAPI()
+    for epoch in range(10):
+        api.report_now("h1", epoch)
+    api.report_now("h2", 99)
+    for _ in range(10):
+        mine.received.get(timeout=WAIT_S)
+    _, _, kwargs = other.received.get(timeout=WAIT_S)
+    assert kwargs == {"leader_epoch": 99}
+    assert mine.received.empty()
+
+
+def test_conductor_casts_arrive(serve):
+    endpoint = _Recorder()
+    serve(conductor_api.TOPIC, "c1", endpoint)
+    casts = _conductor_casts(conductor_api.ConductorAPI())
+    calls = _public_methods(_Conductor)
+    assert set(casts) | calls == _public_methods(conductor_api.ConductorAPI)
+    for method, cast in casts.items():
+        cast()
+        name, _, _ = endpoint.received.get(timeout=WAIT_S)
+        assert name == method
+
+
+def test_payloads_survive_the_bus(serve):
+    endpoint = _Recorder()
+    serve(agent_api.TOPIC, "h1", endpoint)
+    agent_api.AgentAPI().session_changed("h1", 3, [_view()])
+    _, _, kwargs = endpoint.received.get(timeout=WAIT_S)
+    (view,) = kwargs["views"]
+    assert objects.SessionView.from_primitive(view) == _view()
+
+
+def test_calls_return_payloads(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S)
+    assert api.get_sessions(["a", "b"]) == [_view("a"), _view("b")]
+    assert api.find_session("p1", "r1") == _view()
+    assert api.find_session("p1", "r2") is None
+    assert [one.name for one in api.list_accelerators()] == ["aes"]
+
+
+def test_errors_arrive_with_their_code(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S)
+    with pytest.raises(exception.NotLeader) as error:
+        api.pool_summary()
+    assert error.value.code == "NOT_LEADER"
+    assert "epoch 3" in str(error.value)
+
+
+def test_underscored_methods_cannot_be_called(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    client = rpc.Client(
+        messaging.Target(topic=conductor_api.TOPIC, version="1.0"),
+        timeout_s=WAIT_S,
+    )
+    with pytest.raises(messaging.rpc.NoSuchMethod):
+        client.call("_hidden")
+
+
+def test_a_cancellation_must_name_something(transport):
+    with pytest.raises(ValueError, match="session_id or request_id"):
+        conductor_api.ConductorAPI().cancel_session("p1", reason="X")
+
+
+def test_a_call_nobody_answers_times_out(transport):
+    api = conductor_api.ConductorAPI(call_timeout_s=0.01)
+    with pytest.raises(messaging.MessagingTimeout):
+        api.pool_summary()
+
+
+def test_a_client_needs_a_transport():
+    rpc.cleanup()
+    with pytest.raises(RuntimeError, match="init"):
+        agent_api.AgentAPI()
+
+
+def test_the_token_stays_here():
+    ctxt = context.RequestContext(
+        auth_token="c0ffee", user_id="u1", project_id="p1", overwrite=False
+    )
+    serializer = rpc.ContextSerializer()
+    wire = serializer.serialize_context(ctxt)
+    assert "c0ffee" not in str(wire)
+    back = serializer.deserialize_context(wire)
+    assert (back.user_id, back.project_id) == ("u1", "p1")
+    assert back.request_id == ctxt.request_id
+
+
+def test_a_dead_broker_is_noticed_quickly():
+    rpc.cleanup()
+    cfg.CONF([], default_config_files=[])
+    try:
+        rpc.init(url="rabbit://g:g@127.0.0.1:1/")
+        rabbit = cfg.CONF.oslo_messaging_rabbit
+        assert rabbit.heartbeat_timeout_threshold == 15
+        with pytest.raises(messaging.MessageDeliveryFailure):
+            agent_api.AgentAPI().report_now("h1", 1)
+    finally:
+        rpc.cleanup()
+        cfg.CONF.reset()

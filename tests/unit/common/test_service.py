@@ -1,0 +1,207 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from oslo_config import cfg
+
+from fpgapool.common import service
+
+WAIT_S = 30
+
+
+class _Service:
+    """Notes what happens to it and can act when it is started."""
+
+    def __init__(self, name, events, on_start=lambda: None, error=None):
+        self._name = name
+        self._events = events
+        self._on_start = on_start
+        self._error = error
+
+    def start(self):
+        self._events.append(f"start {self._name}")
+        self._on_start()
+
+    def stop(self):
+        self._events.append(f"stop {self._name}")
+        if self._error is not None:
+            raise self._error
+
+
+def _conf() -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[])
+    return conf
+
+
+def _kill_self(number: int):
+    return lambda: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_services_in_order(number):
+    events = []
+    before = signal.getsignal(number)
+    exit_code = service.Runner(_conf()).run(
+        [
+            _Service("a", events),
+            _Service("b", events, on_start=_kill_self(number)),
+        ]
+    )
+    assert exit_code == 0
+    assert events == ["start a", "start b", "stop b", "stop a"]
+    assert signal.getsignal(number) == before
+
+
+def test_one_that_does_not_stop_does_not_hinder_the_others(caplog):
+    events = []
+    service.Runner(_conf()).run(
+        [
+            _Service("a", events),
+            _Service(
+                "b",
+                events,
+                on_start=_kill_self(signal.SIGTERM),
+                error=RuntimeError("stuck"),
+            ),
+        ]
+    )
+    assert events[-1] == "stop a"
+    assert "stuck" in caplog.text
+
+
+def test_one_that_does_not_start_ends_the_others():
+    events = []
+
+    def refuse():
+        raise RuntimeError("no boards")
+
+    with pytest.raises(RuntimeError, match="no boards"):
+        service.Runner(_conf()).run(
+            [_Service("a", events), _Service("b", events, on_start=refuse)]
+        )
+    assert events == ["start a", "start b", "stop b", "stop a"]
+
+
+def test_a_failed_thread_ends_the_process_with_an_error(caplog):
+    runner = service.Runner(_conf())
+
+    def fail_later():
+        threading.Thread(target=runner.fail, args=("pump died",)).start()
+
+    events = []
+    assert runner.run([_Service("a", events, on_start=fail_later)]) == 1
+    assert events == ["start a", "stop a"]
+    assert "pump died" in caplog.text
+
+
+def test_hangup_reads_the_configuration_again(tmp_path):
+    path = tmp_path / "fpgapool.conf"
+    path.write_text("[DEFAULT]\nlevel = 1\n")
+    conf = cfg.ConfigOpts()
+    conf.register_opt(cfg.IntOpt("level", mutable=True))
+    conf(["--config-file", str(path)], default_config_files=[])
+    assert conf.level == 1
+    seen = []
+
+    def reloaded():
+        seen.append(conf.level)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    path.write_text("[DEFAULT]\nlevel = 2\n")
+    runner = service.Runner(conf, on_reload=reloaded)
+    runner.run([_Service("a", [], on_start=_kill_self(signal.SIGHUP))])
+    assert seen == [2]
+
+
+def test_a_bad_configuration_does_not_end_what_runs(tmp_path, caplog):
+    path = tmp_path / "fpgapool.conf"
+    path.write_text("")
+    conf = cfg.ConfigOpts()
+    conf(["--config-file", str(path)], default_config_files=[])
+    path.write_text("this is [not a configuration\n")
+
+    def hang_up_and_end():
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    events = []
+    exit_code = service.Runner(conf).run(
+        [_Service("a", events, on_start=hang_up_and_end)]
+    )
+    assert (exit_code, events) == (0, ["start a", "stop a"])
+    assert "was not reloaded" in caplog.text
+
+
+def test_a_second_signal_ends_the_process_at_once():
+    program = textwrap.dedent(
+        """
+        import sys, threading
+        from oslo_config import cfg
+        from fpgapool.common import service
+
+        class Stuck:
+            def start(self):
+                print("started", flush=True)
+            def stop(self):
+                print("stopping", flush=True)
+                threading.Event().wait()
+
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[])
+        sys.exit(service.Runner(conf).run([Stuck()]))
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stopping\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 128 + signal.SIGTERM
+
+
+@pytest.fixture(params=["file", "abstract"])
+def systemd(request, tmp_path, monkeypatch):
+    """Give a socket that hears what systemd would."""
+    path = str(tmp_path / "notify")
+    address = path
+    if request.param == "abstract":
+        path, address = f"@{path}", f"\0{path}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(address)
+        channel.settimeout(WAIT_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        yield channel
+
+
+def test_systemd_is_told(systemd):
+    service.Runner(_conf()).run(
+        [_Service("a", [], on_start=_kill_self(signal.SIGTERM))]
+    )
+    assert systemd.recv(100) == b"READY=1"
+    assert systemd.recv(100) == b"STOPPING=1"
+
+
+def test_a_deaf_systemd_does_not_matter(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    service.notify("READY=1")
+    assert "READY=1" in caplog.text

@@ -1,0 +1,156 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+import sqlite3
+import threading
+
+import pymysql
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as oslo_exception
+from sqlalchemy import exc as sa_exc
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.common import exception
+from fpgapool.db import api
+from fpgapool.db import engine
+from fpgapool.db import migration
+
+
+def _operational_error(original: Exception) -> sa_exc.OperationalError:
+    return sa_exc.OperationalError("SELECT secret", {"a": "b"}, original)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            oslo_exception.DBConnectionError(
+                _operational_error(pymysql.err.OperationalError(2013, "gone"))
+            ),
+            exception.DatabaseUnavailable,
+        ),
+        (oslo_exception.DBDeadlock(), exception.DatabaseUnavailable),
+        (
+            _operational_error(sqlite3.OperationalError("database is locked")),
+            exception.DatabaseUnavailable,
+        ),
+        (sa_exc.TimeoutError("pool"), exception.DatabaseUnavailable),
+        (
+            oslo_exception.DBNonExistentTable("hosts"),
+            exception.DatabaseSchemaMismatch,
+        ),
+        (
+            sa_exc.ProgrammingError(
+                "SELECT", {}, pymysql.err.ProgrammingError(1146, "no table")
+            ),
+            exception.DatabaseSchemaMismatch,
+        ),
+        (
+            _operational_error(
+                sqlite3.OperationalError("no such column: hosts.up")
+            ),
+            exception.DatabaseSchemaMismatch,
+        ),
+        (
+            oslo_exception.DBDuplicateEntry(["uuid"]),
+            exception.DatabaseError,
+        ),
+        (oslo_exception.DBDataError(), exception.DatabaseError),
+    ],
+)
+def test_errors_are_told_apart(error, expected):
+    assert type(engine.translate(error)) is expected
+
+
+def test_statements_are_not_shown():
+    error = _operational_error(sqlite3.OperationalError("disk I/O error"))
+    translated = engine.translate(error)
+    assert "disk I/O error" in str(translated)
+    assert "SELECT secret" not in str(translated)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "foo://host/db", "sqlite+nodriver://"]
+)
+def test_bad_urls_are_refused(url):
+    with pytest.raises(exception.ConfigurationError, match="connection"):
+        engine.create(url)
+
+
+def test_a_url_must_be_set():
+    conf = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(conf)
+    conf([], default_config_files=[])
+    conf.set_override("connection", "", group="database")
+    with pytest.raises(exception.ConfigurationError, match="not set"):
+        api.Database.from_conf(conf)
+
+
+def test_mysql_gets_safe_defaults():
+    subject = engine.create("mariadb+pymysql://u:p@h/d")
+    assert subject.dialect.name == "mysql"
+    assert subject.url.query["charset"] == "utf8mb4"
+    assert subject.url.query["read_timeout"] == "10"
+
+
+def test_the_operator_knows_better():
+    subject = engine.create(
+        "mysql+pymysql://u:p@h/d?read_timeout=99&charset=latin1"
+    )
+    assert subject.url.query["read_timeout"] == "99"
+    assert subject.url.query["charset"] == "latin1"
+
+
+def test_migrations_may_take_their_time():
+    subject = engine.create("mysql+pymysql://u:p@h/d", read_timeout_s=None)
+    assert "read_timeout" not in subject.url.query
+
+
+def test_a_database_in_memory_serves_one_thread_at_a_time():
+    database = api.Database("sqlite://")
+    migration.sync(database.engine)
+    lease = database.take_lease("c1", None)
+    errors = []
+
+    def renew():
+        try:
+            for _ in range(50):
+                database.renew_lease("c1", lease.epoch)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=renew) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert database.read_lease().renewals == 200
+    database.close()
+
+
+def test_sqlite_is_durable(tmp_path):
+    database = api.Database(f"sqlite:///{tmp_path}/fpgapool.sqlite")
+    with database.engine.connect() as connection:
+        pragmas = {
+            name: connection.execute(sa.text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    database.close()
+    full = 2
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": full,
+        "foreign_keys": 1,
+    }

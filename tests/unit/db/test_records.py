@@ -1,0 +1,109 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.db import api
+from fpgapool.db import models
+from fpgapool.db import records
+from fpgapool.objects import states
+
+TABLES = {
+    api.HostRecord: models.hosts,
+    api.DeviceRecord: models.devices,
+    api.SlotRecord: models.slots,
+    api.AcceleratorRecord: models.accelerators,
+    api.SessionRecord: models.sessions,
+    api.AssignmentRecord: models.assignments,
+}
+
+small_ids = st.integers(1, 3)
+any_host = st.builds(
+    api.HostRecord,
+    id=small_ids,
+    uuid=st.text(max_size=3),
+    name=st.just("n"),
+    nic_bytes_per_s=st.floats(0, 9),
+)
+any_assignment = st.builds(
+    api.AssignmentRecord,
+    slot_id=small_ids,
+    job_id=small_ids,
+    accelerator=st.just("aes"),
+    generation=st.integers(0, 9),
+    phase=st.just("ready"),
+    local=st.booleans(),
+    assigned_at=st.just(1.0),
+)
+any_changes = st.builds(
+    api.Changes.of,
+    st.lists(any_host | any_assignment, max_size=4),
+    st.lists(small_ids, max_size=2),
+)
+
+
+def _apply(tables: dict, changes: api.Changes) -> None:
+    """What the database does, in a dictionary."""
+    for slot_id in changes.released_slots:
+        tables.pop((api.AssignmentRecord, slot_id), None)
+    for record_class in TABLES:
+        for record in changes.rows(record_class):
+            tables[record_class, records.record_key(record)] = record
+
+
+@given(st.lists(any_changes, max_size=5))
+def test_merged_has_the_effect_of_its_parts_in_order(parts):
+    one_by_one: dict = {}
+    for part in parts:
+        _apply(one_by_one, part)
+    at_once: dict = {}
+    _apply(at_once, api.Changes.merged(parts))
+    assert at_once == one_by_one
+
+
+@given(any_changes)
+def test_merging_leaves_the_parts_alone(part):
+    copy = api.Changes.merged([part])
+    api.Changes.merged([part, api.Changes.of([], [1, 2, 3])])
+    assert copy == api.Changes.merged([part])
+
+
+def test_only_changes_are_true():
+    host = api.HostRecord(id=1, uuid="u", name="n", nic_bytes_per_s=1.0)
+    assert not api.Changes()
+    assert not api.Changes.merged([api.Changes(), api.Changes.of([])])
+    assert api.Changes.of([host])
+    assert api.Changes.of([], [1])
+
+
+@pytest.mark.parametrize("record_class", TABLES)
+def test_members_are_named_like_the_columns(record_class):
+    members = [field.name for field in dataclasses.fields(record_class)]
+    assert sorted(members) == sorted(TABLES[record_class].columns.keys())
+
+
+def test_every_table_has_a_record():
+    rest = set(models.metadata.tables.values()) - set(TABLES.values())
+    assert rest == {models.leader_lease}
+
+
+def test_live_states_are_those_of_the_sessions():
+    assert frozenset(api.LIVE_STATES) == states.LIVE
+
+
+def test_columns_hold_all_states():
+    length = models.sessions.c.state.type.length
+    assert max(len(state) for state in states.ALL) <= length
