@@ -1,0 +1,51 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""fpgapool-conductor: queues sessions and gives them slots."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from fpgapool.common import config
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.common import service
+from fpgapool.conductor import service as conductor_service
+from fpgapool.db import api as db_api
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until a signal.
+
+    :returns: 0 after a signal, 1 after an error, 2 if the configuration is
+        not usable.
+    """
+    try:
+        conf = config.init("fpgapool-conductor", argv)
+        database = db_api.Database.from_conf(conf)
+        runner = service.Runner(conf)
+        conductor = conductor_service.Conductor(conf, database, runner.fail)
+    except exception.ConfigurationError as error:
+        print(f"fpgapool-conductor: {error}", file=sys.stderr)
+        return 2
+    rpc.init(conf)
+    try:
+        return runner.run([conductor])
+    finally:
+        rpc.cleanup()
+        database.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

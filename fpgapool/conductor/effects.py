@@ -1,0 +1,105 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the engine wants done in the world.
+
+The engine decides and returns :class:`Effects`; the group-commit thread and
+the sender carry them out.  ``at_once`` leaves for the agents immediately (an
+agent may prepare a slot while the rows are on their way to the disk),
+``after_commit`` only when the rows they speak of are durable.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.db import api as db_api
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AssignSlot:
+    """Tell an agent to prepare a slot for a session."""
+
+    request: objects.AssignRequest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReleaseSlot:
+    """Tell an agent to end what a slot does for one generation."""
+
+    host_uuid: str
+    device: str
+    slot: int
+    session_id: str
+    generation: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReissueSecret:
+    """Ask an agent for a fresh secret of a prepared, unconnected slot."""
+
+    host_uuid: str
+    device: str
+    slot: int
+    session_id: str
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PublishSession:
+    """Tell a front door how one of its sessions stands."""
+
+    host_uuid: str
+    view: objects.SessionView
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskReport:
+    """Ask an agent to report now instead of at its next interval."""
+
+    host_uuid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """Resolve a query that an RPC handler waits for."""
+
+    future: concurrent.futures.Future[Any]
+    value: Any
+
+
+Message = (
+    AssignSlot
+    | ReleaseSlot
+    | ReissueSecret
+    | PublishSession
+    | AskReport
+    | Answer
+)
+
+
+@dataclasses.dataclass(slots=True)
+class Effects:
+    """The outcome of one batch of inputs.
+
+    :ivar changes: rows to write, in one transaction.
+    :ivar at_once: messages that do not wait for the commit.
+    :ivar after_commit: messages that leave when ``changes`` is durable.
+    """
+
+    changes: db_api.Changes
+    at_once: list[Message] = dataclasses.field(default_factory=list)
+    after_commit: list[Message] = dataclasses.field(default_factory=list)

@@ -1,0 +1,110 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which conductor leads: one row of the database says it.
+
+The row is the election and the epoch at once. A stand-by trusts no clock but
+its own: it takes the lease when it has seen no renewal for the time of the
+lease. Whoever led before is fenced by the epoch, which every write checks
+and every order to an agent carries.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from fpgapool.common import exception
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+
+class Election:
+    """One conductor's part in the election.
+
+    :param database: holds the lease row.
+    :param name: this conductor's name; no two may share one.
+    :param lease_s: how long a silent leader stays in office.
+    """
+
+    def __init__(
+        self, database: db_api.Database, name: str, lease_s: float
+    ) -> None:
+        self._database = database
+        self._name = name
+        self._lease_s = lease_s
+
+    def win(self, stopping: threading.Event) -> int | None:
+        """Stand by until elected.
+
+        :param stopping: ends the wait.
+        :returns: the epoch; None if ``stopping`` was set.
+        """
+        seen: db_api.Lease | None = None
+        seen_at_s = time.monotonic()
+        failing = False
+        while not stopping.is_set():
+            try:
+                lease = self._database.read_lease()
+                if lease != seen:
+                    seen, seen_at_s = lease, time.monotonic()
+                if self._may_take(lease, time.monotonic() - seen_at_s):
+                    return self._database.take_lease(self._name, lease).epoch
+                failing = False
+            except exception.NotLeader:
+                LOG.info("Another conductor was elected, standing by")
+            except exception.DatabaseError as error:
+                if not failing:
+                    LOG.error("No election is possible: %s", error)
+                failing = True
+            stopping.wait(self._lease_s / 6)
+        return None
+
+    def _may_take(self, lease: db_api.Lease | None, silent_s: float) -> bool:
+        # One's own name is from before a restart: that process is gone, or
+        # will be fenced by the new epoch.
+        if lease is None or lease.holder in ("", self._name):
+            return True
+        return silent_s >= self._lease_s
+
+    def hold(
+        self,
+        epoch: int,
+        stopping: threading.Event,
+        on_deposed: Callable[[], None],
+    ) -> None:
+        """Renew the lease until ``stopping`` is set or it is lost.
+
+        While the database is away nobody else can be elected either, so
+        the leader stays in office.
+        """
+        while not stopping.wait(self._lease_s / 3):
+            try:
+                self._database.renew_lease(self._name, epoch)
+            except exception.NotLeader:
+                on_deposed()
+                return
+            except exception.DatabaseError as error:
+                LOG.warning("The lease was not renewed: %s", error)
+
+    def resign(self, epoch: int) -> None:
+        """Give the lease back, so that a stand-by need not wait for it."""
+        try:
+            self._database.release_lease(self._name, epoch)
+        except exception.NotLeader:
+            LOG.debug("The lease was not ours any more")
+        except exception.DatabaseError as error:
+            LOG.warning("The lease was not given back: %s", error)

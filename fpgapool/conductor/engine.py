@@ -1,0 +1,1131 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The conductor's decisions: inputs and time in, effects out.
+
+The engine keeps the sessions, turns what agents and clients say into events
+for :class:`fpgapool.core.state.PoolState`, and turns its instructions into
+rows and messages.  It does no I/O and has no thread: the pump calls it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import uuid
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.conductor import effects
+from fpgapool.conductor import inputs
+from fpgapool.conductor import reconcile
+from fpgapool.conductor import registry
+from fpgapool.conductor import sessions
+from fpgapool.core import codes
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+
+LOG = logging.getLogger(__name__)
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+# Ended sessions that are still answered from memory: a client whose last
+# message was lost asks again within seconds.
+_REMEMBERED_SESSIONS = 10_000
+
+# More than this share of all hosts silent at once: the bus is ill, not they.
+_BUS_IS_ILL = 0.5
+
+_PHASE_STATES = {
+    model.Phase.PREPARING: states.PREPARING,
+    model.Phase.READY: states.READY,
+    model.Phase.ACTIVE: states.ACTIVE,
+    model.Phase.DETACHED: states.DETACHED,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Limits, see the options of the same names in ``[conductor]``."""
+
+    strategy: str = "wra"
+    report_timeout_s: float = 15.0
+    lost_session_timeout_s: float = 600.0
+    wait_timeout_s: float = 3600.0
+    connect_timeout_s: float = 30.0
+    resume_grace_s: float = 10.0
+    prepare_timeout_s: float = 60.0
+    resend_interval_s: float = 2.0
+    max_claimed_bytes: int = 2**50
+    max_queued_sessions: int = 200_000
+    max_queued_per_project: int = 20_000
+
+
+class Rejected(Exception):
+    """A request cannot become a session.
+
+    :ivar code: of :mod:`fpgapool.core.codes`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Engine:
+    """The state behind the pump; see the module's docstring.
+
+    :param state: the scheduling core, empty.
+    :param settings: limits.
+    :param snapshot: what the database holds.
+    """
+
+    def __init__(
+        self,
+        state: core_state.PoolState,
+        settings: EngineSettings,
+        snapshot: db_api.Snapshot,
+    ) -> None:
+        self.state = state
+        self.settings = settings
+        self.registry = registry.Registry()
+        self.profiles: dict[str, objects.AcceleratorProfile] = {}
+        self.holds: dict[int, reconcile.Hold] = {}
+        self.wake_at: float | None = None
+        self.database_failing = False
+        self._snapshot: db_api.Snapshot | None = snapshot
+        self._sessions: dict[int, sessions.Session] = {}
+        self._by_id: dict[str, sessions.Session] = {}
+        self._by_request: dict[tuple[str, str], sessions.Session] = {}
+        self._ended: collections.deque[int] = collections.deque()
+        self._queued = collections.Counter[str]()
+        self._last_job_id = snapshot.max_ids.session
+        self._events: list[events.Event] = []
+        self._submitted: set[int] = set()
+        self._dirty: dict[int, None] = {}
+        self._lost_since: dict[str, float] = {}
+        self._rows: list[db_api.Record] = []
+        self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
+        self._at_once: list[effects.Message] = []
+        self._after_commit: list[effects.Message] = []
+
+    # -- entry points ------------------------------------------------------
+
+    def start(self, now: float) -> effects.Effects:
+        """Take over what the database holds.
+
+        Every host counts as down until its agent reports, so nothing is
+        scheduled on what may no longer be there.
+        """
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            raise RuntimeError("the engine has been started already")
+        self._load_accelerators(snapshot.accelerators)
+        self.registry.restore(
+            snapshot.hosts, snapshot.devices, snapshot.slots, now
+        )
+        for slot in self.registry.slots.values():
+            if slot.faulty:
+                self._events.append(
+                    events.SlotFaulty(slot.id, slot.fault_reason)
+                )
+        self._load_sessions(snapshot)
+        self._step(now)
+        for host_uuid in self.registry.hosts:
+            self._at_once.append(effects.AskReport(host_uuid))
+        return self._take_effects()
+
+    def process(
+        self, batch: Sequence[inputs.Input], now: float
+    ) -> effects.Effects:
+        """Handle what has come in since the last call.
+
+        :param batch: inputs in the order of their arrival; may be empty.
+        :param now: wall clock in seconds, never less than before.
+        """
+        queries = []
+        for item in batch:
+            match item:
+                case inputs.Open():
+                    self._open(item, now)
+                case inputs.Cancel():
+                    self._cancel(item, now)
+                case inputs.Report(report):
+                    self._report(report, now)
+                case inputs.Prepared(prepared):
+                    self._prepared(prepared, now)
+                case inputs.RenewSecret(session_id):
+                    self._renew_secret(session_id, now)
+                case inputs.Query():
+                    queries.append(item)
+        if self.wake_at is not None and now >= self.wake_at:
+            self.wake_at = None
+            self._events.append(events.Wake())
+        self._step(now)
+        for query in queries:
+            self._after_commit.append(
+                effects.Answer(query.future, query.ask(self))
+            )
+        return self._take_effects()
+
+    def tick(self, now: float) -> effects.Effects:
+        """Look for what did not happen: silent hosts, stuck preparations."""
+        self._find_silent_hosts(now)
+        for hold in list(self.holds.values()):
+            self._check_hold(hold, now)
+        self._step(now)
+        return self._take_effects()
+
+    # -- questions (on the pump's thread) ----------------------------------
+
+    @property
+    def queued_count(self) -> int:
+        """How many sessions wait for a slot."""
+        return self._queued.total()
+
+    def views(self, session_ids: Iterable[str]) -> list[objects.SessionView]:
+        """Return the sessions of these ids that are in memory."""
+        found = (self._by_id.get(session_id) for session_id in session_ids)
+        return [self._full_view(session) for session in found if session]
+
+    def find(
+        self, project_id: str, request_id: str
+    ) -> objects.SessionView | None:
+        """Return the session of a request, if it is in memory."""
+        session = self._by_request.get((project_id, request_id))
+        return self._full_view(session) if session else None
+
+    def summary(self) -> dict[str, Any]:
+        """Return the pool at a glance, without anything of a tenant's."""
+        by_state = collections.Counter(
+            session.state for session in self._sessions.values()
+        )
+        hosts = [
+            self._host_summary(host)
+            for host in sorted(
+                self.registry.hosts.values(), key=lambda h: h.id
+            )
+        ]
+        return {
+            "strategy": self.settings.strategy,
+            "hosts": hosts,
+            "waiting": self.state.waiting_count,
+            "sessions": dict(by_state),
+        }
+
+    def _host_summary(self, host: registry.HostEntry) -> dict[str, Any]:
+        return {
+            "uuid": host.uuid,
+            "name": host.name,
+            "up": host.up,
+            "devices": [
+                {
+                    "name": device.name,
+                    "healthy": device.healthy,
+                    "slots": [
+                        self._slot_summary(device.slots[number])
+                        for number in sorted(device.slots)
+                    ],
+                }
+                for device in sorted(host.devices.values(), key=lambda d: d.id)
+            ],
+        }
+
+    def _slot_summary(self, slot: registry.SlotEntry) -> dict[str, Any]:
+        hold = self.holds.get(slot.id)
+        state = hold.phase.value.lower() if hold else "idle"
+        if not hold and (slot.faulty or not slot.usable):
+            state = "faulty"
+        return {
+            "slot": slot.number,
+            "shape": slot.shape,
+            "state": state,
+            "accelerator": hold.session.accelerator if hold else None,
+            "programmed": slot.programmed,
+        }
+
+    def _full_view(self, session: sessions.Session) -> objects.SessionView:
+        if session.state != states.QUEUED:
+            return session.view()
+        return session.view(
+            queue_position=self.state.queue_position(session.job_id),
+            pending_reasons=self.state.status(session.job_id).reasons,
+        )
+
+    # -- loading -----------------------------------------------------------
+
+    def _load_accelerators(
+        self, records: Iterable[db_api.AcceleratorRecord]
+    ) -> None:
+        for record in records:
+            self.profiles[record.name] = _profile(record)
+        self._events.append(
+            events.AcceleratorsChanged(
+                tuple(
+                    model.Accelerator(
+                        name=profile.name,
+                        peak_bytes_per_s=profile.peak_bytes_per_s,
+                        return_ratio=profile.return_ratio,
+                        stateless=profile.stateless,
+                        shapes=frozenset(profile.shapes),
+                    )
+                    for profile in self.profiles.values()
+                )
+            )
+        )
+
+    def _load_sessions(self, snapshot: db_api.Snapshot) -> None:
+        assignments = {row.job_id: row for row in snapshot.assignments}
+        for record in snapshot.live_sessions:
+            host = self.registry.hosts_by_id.get(record.host_id or 0)
+            session = sessions.Session.from_record(
+                record, host.uuid if host else None
+            )
+            self._remember(session)
+            assignment = assignments.pop(session.job_id, None)
+            if assignment is not None:
+                self._restore_assignment(session, assignment)
+            else:
+                self._restore_queued(session)
+        # What is left belongs to sessions that have ended: their slots, if
+        # still busy, show up as strays in the first report.
+        for orphan in assignments.values():
+            self._assignments[orphan.slot_id] = None
+
+    def _restore_assignment(
+        self, session: sessions.Session, row: db_api.AssignmentRecord
+    ) -> None:
+        slot = self.registry.slots[row.slot_id]
+        phase = model.Phase(row.phase)
+        session.slot_id = slot.id
+        session.generation = row.generation
+        session.local = row.local
+        session.place = _place(slot)
+        session.state = _PHASE_STATES[phase]
+        self.holds[slot.id] = reconcile.Hold(
+            session=session,
+            slot=slot,
+            generation=row.generation,
+            phase=phase,
+            assigned_at=row.assigned_at,
+        )
+        self._events.append(
+            events.AssignmentRestored(
+                job=session.job(),
+                slot_id=slot.id,
+                generation=row.generation,
+                phase=phase,
+                host_id=slot.host.id,
+            )
+        )
+
+    def _restore_queued(self, session: sessions.Session) -> None:
+        session.state = states.QUEUED
+        session.leave_slot()
+        self._queued[session.project_id] += 1
+        self._events.append(events.JobSubmitted(session.job()))
+
+    # -- clients -----------------------------------------------------------
+
+    def _open(self, item: inputs.Open, now: float) -> None:
+        request = item.request
+        if now > request.expires_at:
+            LOG.info("Request %s came too late", request.request_id[:80])
+            return
+        known = self._by_request.get((request.project_id, request.request_id))
+        if known is None and item.ended is not None:
+            known = sessions.Session.from_record(item.ended, None)
+        try:
+            if item.database_failing or self.database_failing:
+                raise Rejected(
+                    codes.DATABASE_UNAVAILABLE,
+                    "requests cannot be recorded at the moment, try again",
+                )
+            if known is not None:
+                self._repeat(known, request)
+            else:
+                self._admit(request, now)
+        except Rejected as error:
+            self._refuse(request, error, now)
+
+    def _repeat(
+        self, session: sessions.Session, request: objects.OpenRequest
+    ) -> None:
+        """A retry never opens twice; it learns how things stand."""
+        if not session.same_request(request):
+            raise Rejected(
+                codes.REQUEST_ID_REUSED,
+                f"request {request.request_id} has been used for something"
+                " else",
+            )
+        if request.host_uuid:
+            session.front_doors.add(request.host_uuid)
+            self._publish(session, request.host_uuid)
+
+    def _admit(self, request: objects.OpenRequest, now: float) -> None:
+        self._check(request)
+        host = self.registry.hosts.get(request.host_uuid or "")
+        limits = self.settings
+        self._last_job_id += 1
+        session = sessions.Session(
+            job_id=self._last_job_id,
+            session_id=str(uuid.uuid4()),
+            request_id=request.request_id,
+            project_id=request.project_id,
+            user_id=request.user_id,
+            host_id=host.id if host else None,
+            host_uuid=request.host_uuid,
+            accelerator=request.accelerator,
+            claimed_bytes=request.claimed_bytes,
+            priority=request.priority,
+            wait_timeout_s=_limited(
+                request.wait_timeout_s, limits.wait_timeout_s
+            ),
+            connect_timeout_s=_limited(
+                request.connect_timeout_s, limits.connect_timeout_s
+            ),
+            resume_grace_s=_limited(
+                request.resume_grace_s, limits.resume_grace_s
+            ),
+            queued_at=now,
+            front_doors={request.host_uuid} if request.host_uuid else set(),
+        )
+        self._remember(session)
+        self._queued[session.project_id] += 1
+        self._submitted.add(session.job_id)
+        self._events.append(events.JobSubmitted(session.job()))
+        self._touch(session)
+
+    def _check(self, request: objects.OpenRequest) -> None:
+        """:raises Rejected: if the request cannot become a session."""
+        limits = self.settings
+        if not _REQUEST_ID.fullmatch(request.request_id):
+            raise Rejected(
+                codes.INVALID_REQUEST_ID,
+                "a request id is 1 to 64 of the characters A-Z a-z 0-9 _.:-",
+            )
+        if request.host_uuid and request.host_uuid not in self.registry.hosts:
+            raise Rejected(
+                codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
+            )
+        self._check_accelerator(request.accelerator)
+        if request.claimed_bytes < 1:
+            raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
+        if request.claimed_bytes > limits.max_claimed_bytes:
+            raise Rejected(
+                codes.SIZE_TOO_LARGE,
+                f"the size must be at most {limits.max_claimed_bytes} bytes",
+            )
+        self._check_times(request)
+        self._check_room(request.project_id)
+
+    @staticmethod
+    def _check_times(request: objects.OpenRequest) -> None:
+        for value in (request.wait_timeout_s, request.connect_timeout_s):
+            if value is not None and value <= 0:
+                raise Rejected(
+                    codes.INVALID_TIMEOUT, "a time limit must be above 0 s"
+                )
+        if request.resume_grace_s is not None and request.resume_grace_s < 0:
+            raise Rejected(
+                codes.INVALID_TIMEOUT, "resume_grace_s must not be negative"
+            )
+
+    def _check_accelerator(self, name: str) -> None:
+        profile = self.profiles.get(name)
+        if profile is None:
+            raise Rejected(
+                codes.UNKNOWN_ACCELERATOR,
+                f"unknown accelerator {name!r:.80}; known are:"
+                f" {', '.join(sorted(self.profiles)) or 'none'}",
+            )
+        if not any(
+            not profile.shapes or slot.shape in profile.shapes
+            for slot in self.registry.slots.values()
+        ):
+            raise Rejected(
+                codes.NO_COMPATIBLE_SLOT,
+                f"no slot of the pool can run {name}",
+            )
+
+    def _check_room(self, project_id: str) -> None:
+        limits = self.settings
+        if self.queued_count >= limits.max_queued_sessions:
+            raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
+        if self._queued[project_id] >= limits.max_queued_per_project:
+            raise Rejected(
+                codes.QUOTA_EXCEEDED,
+                f"the project has {self._queued[project_id]} requests in the"
+                " queue, which is its limit",
+            )
+
+    def _refuse(
+        self, request: objects.OpenRequest, error: Rejected, now: float
+    ) -> None:
+        """A refused request leaves no trace but its answer."""
+        LOG.info(
+            "Request %s of project %s refused: %s",
+            request.request_id[:80],
+            request.project_id,
+            error.code,
+        )
+        if not request.host_uuid:
+            return
+        view = objects.SessionView(
+            session_id="",
+            request_id=request.request_id,
+            project_id=request.project_id,
+            state=states.REJECTED,
+            reason=error.code,
+            message=str(error),
+            accelerator=request.accelerator,
+            claimed_bytes=request.claimed_bytes,
+            host_uuid=request.host_uuid,
+            finished_at=now,
+        )
+        self._at_once.append(effects.PublishSession(request.host_uuid, view))
+
+    def _cancel(self, item: inputs.Cancel, now: float) -> None:
+        session = self._find_for_cancel(item)
+        if session is None:
+            return
+        if not session.live:
+            self._publish_everywhere(session)
+            return
+        if session.job_id in self._submitted:
+            # The core handles an instant's arrivals last; this job must be
+            # in its queue before it can be taken out of it.
+            self._step(now)
+        self._events.append(events.JobCancelled(session.job_id, item.reason))
+        self._end(session, states.CANCELLED, item.reason, "", now)
+        self._step(now)
+
+    def _find_for_cancel(self, item: inputs.Cancel) -> sessions.Session | None:
+        if item.session_id:
+            session = self._by_id.get(item.session_id)
+        else:
+            session = self._by_request.get(
+                (item.project_id, item.request_id or "")
+            )
+        if session is None or session.project_id != item.project_id:
+            return None
+        return session
+
+    def _renew_secret(self, session_id: str, now: float) -> None:
+        session = self._by_id.get(session_id)
+        if session is None or session.state != states.READY:
+            return
+        self._ask_secret(self.holds[_slot_id(session)], now)
+
+    # -- agents ------------------------------------------------------------
+
+    def _prepared(self, prepared: objects.Prepared, now: float) -> None:
+        host = self.registry.hosts.get(prepared.host_uuid)
+        device = host.devices.get(prepared.device) if host else None
+        slot = device.slots.get(prepared.slot) if device else None
+        hold = self.holds.get(slot.id) if slot else None
+        if (
+            hold is None
+            or hold.generation != prepared.generation
+            or hold.revoked
+            or hold.phase not in (model.Phase.PREPARING, model.Phase.READY)
+        ):
+            LOG.debug(
+                "Stale preparation of generation %d ignored",
+                prepared.generation,
+            )
+            return
+        session = hold.session
+        session.secret = prepared.secret
+        session.endpoints = prepared.endpoints
+        session.certificate_sha256 = prepared.certificate_sha256
+        if hold.phase is model.Phase.PREPARING:
+            self._events.append(
+                events.SlotReady(hold.slot.id, hold.generation)
+            )
+            # Whatever else this batch says of the slot comes after.
+            self._step(now)
+        else:
+            self._touch(session)
+
+    def _report(self, report: objects.AgentReport, now: float) -> None:
+        known = self.registry.hosts.get(report.host_uuid)
+        if known and not known.accepts(report.agent_boot_id, report.sequence):
+            LOG.debug(
+                "Late report %s/%d of host %s ignored",
+                report.agent_boot_id,
+                report.sequence,
+                report.host_name,
+            )
+            return
+        host, changed, rows = self.registry.update(report)
+        host.note_report(report.agent_boot_id, report.sequence, now)
+        if changed or not host.up:
+            self._host_up(host, rows)
+        # First what each slot can take, then what has become of the
+        # assignments: the second may schedule onto what the first says.
+        findings = [
+            (hold, self._look_at(slot, line, hold), line)
+            for slot, line in _lines(host, report)
+            for hold in (self.holds.get(slot.id),)
+        ]
+        for hold, finding, line in findings:
+            if hold is not None:
+                self._act(hold, finding, line, now)
+
+    def _host_up(
+        self, host: registry.HostEntry, rows: list[db_api.Record]
+    ) -> None:
+        if not host.up:
+            LOG.info("Host %s (%s) is up", host.name, host.uuid)
+            host.up = True
+            self._lost_since.pop(host.uuid, None)
+            rows = [*rows, registry.host_row(host)]
+        self._rows += rows
+        self._events.append(events.HostUp(host.spec()))
+
+    def _look_at(
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        hold: reconcile.Hold | None,
+    ) -> reconcile.Finding:
+        finding = reconcile.compare(hold, report)
+        if finding is reconcile.Finding.STRAY:
+            self._release_stray(slot, report)
+        self._note_programmed(slot, report)
+        self._note_usable(slot, report, finding)
+        return finding
+
+    def _act(
+        self,
+        hold: reconcile.Hold,
+        finding: reconcile.Finding,
+        report: objects.SlotReport,
+        now: float,
+    ) -> None:
+        session = hold.session
+        if reconcile.busy(report) and finding is not reconcile.Finding.STRAY:
+            session.input_bytes = report.input_bytes
+            session.output_bytes = report.output_bytes
+        match finding:
+            case reconcile.Finding.NOT_STARTED:
+                self._tell_again(hold, now)
+            case reconcile.Finding.NOT_RELEASED:
+                self._tell_again(hold, now)
+            case reconcile.Finding.READY:
+                if not session.secret:
+                    self._ask_secret(hold, now)
+            case reconcile.Finding.ATTACHED:
+                self._attached(hold, now)
+            case reconcile.Finding.DETACHED:
+                self._detached(hold, now)
+            case reconcile.Finding.PREPARE_FAILED:
+                self._prepare_failed(hold, report, now)
+            case reconcile.Finding.FINISHED:
+                self._finished(hold, report, now)
+            case reconcile.Finding.VANISHED:
+                self._vanished(hold, now)
+
+    def _attached(self, hold: reconcile.Hold, now: float) -> None:
+        if hold.phase is model.Phase.ACTIVE:
+            return
+        key = (hold.slot.id, hold.generation)
+        if hold.phase is model.Phase.PREPARING:
+            self._events.append(events.SlotReady(*key))
+        self._events.append(events.HolderAttached(*key))
+        session = hold.session
+        session.forget_secret()
+        session.ready_at = session.ready_at or now
+        session.started_at = session.started_at or now
+        self._enter(hold, model.Phase.ACTIVE)
+
+    def _detached(self, hold: reconcile.Hold, now: float) -> None:
+        if hold.phase is model.Phase.DETACHED:
+            return
+        self._attached(hold, now)
+        self._events.append(
+            events.HolderDetached(hold.slot.id, hold.generation)
+        )
+        self._enter(hold, model.Phase.DETACHED)
+
+    def _enter(self, hold: reconcile.Hold, phase: model.Phase) -> None:
+        hold.phase = phase
+        hold.session.state = _PHASE_STATES[phase]
+        self._save_hold(hold)
+        self._touch(hold.session)
+
+    def _prepare_failed(
+        self, hold: reconcile.Hold, report: objects.SlotReport, now: float
+    ) -> None:
+        result = report.last_result
+        reason = result.code if result else codes.PREPARE_FAILED
+        LOG.warning(
+            "Slot %s/%d of host %s could not be prepared for session %s: %s",
+            hold.slot.device.name,
+            hold.slot.number,
+            hold.slot.host.name,
+            hold.session.session_id,
+            reason,
+        )
+        self._fail_preparation(hold, reason, now)
+
+    def _fail_preparation(
+        self, hold: reconcile.Hold, reason: str, now: float
+    ) -> None:
+        self._events.append(
+            events.PrepareFailed(hold.slot.id, hold.generation, reason)
+        )
+        self._step(now)
+
+    def _finished(
+        self, hold: reconcile.Hold, report: objects.SlotReport, now: float
+    ) -> None:
+        result = report.last_result
+        session = hold.session
+        if result is not None:
+            session.input_bytes = result.input_bytes
+            session.output_bytes = result.output_bytes
+            session.started_at = result.started_at or session.started_at
+            if session.live:
+                self._end(
+                    session, result.state, result.code, result.message, now
+                )
+            else:
+                self._touch(session)
+        self._free(hold)
+
+    def _vanished(self, hold: reconcile.Hold, now: float) -> None:
+        """The worker and what it knew are gone."""
+        if hold.session.live and hold.phase in (
+            model.Phase.PREPARING,
+            model.Phase.READY,
+        ):
+            # No client has sent anything yet: another slot will do.
+            self._fail_preparation(hold, codes.WORKER_LOST, now)
+            return
+        if hold.session.live:
+            self._end(
+                hold.session,
+                states.FAILED,
+                codes.WORKER_LOST,
+                "the slot's worker process is gone",
+                now,
+            )
+        self._free(hold)
+
+    def _release_stray(
+        self, slot: registry.SlotEntry, report: objects.SlotReport
+    ) -> None:
+        LOG.warning(
+            "Slot %s/%d of host %s works for session %s, generation %s,"
+            " which should not have it: released",
+            slot.device.name,
+            slot.number,
+            slot.host.name,
+            report.session_id,
+            report.generation,
+        )
+        self._at_once.append(
+            effects.ReleaseSlot(
+                host_uuid=slot.host.uuid,
+                device=slot.device.name,
+                slot=slot.number,
+                session_id=report.session_id or "",
+                generation=report.generation or 0,
+                reason=codes.SUPERSEDED,
+            )
+        )
+
+    def _note_programmed(
+        self, slot: registry.SlotEntry, report: objects.SlotReport
+    ) -> None:
+        if slot.programmed != report.programmed:
+            slot.programmed = report.programmed
+            self._rows.append(registry.slot_row(slot))
+
+    def _note_usable(
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        finding: reconcile.Finding,
+    ) -> None:
+        """A slot that cannot take a session is not offered any."""
+        if finding is reconcile.Finding.STRAY:
+            usable = False
+        else:
+            usable = report.state not in (
+                states.SLOT_FAULTY,
+                states.SLOT_STARTING,
+            )
+        if usable == slot.usable:
+            return
+        slot.usable = usable
+        if not usable:
+            self._events.append(events.SlotFaulty(slot.id, codes.SLOT_FAULTY))
+        elif not slot.faulty:
+            self._events.append(
+                events.SlotRestored(slot.id, keep_failures=True)
+            )
+
+    # -- what did not happen -----------------------------------------------
+
+    def _find_silent_hosts(self, now: float) -> None:
+        present = [
+            host
+            for host in self.registry.hosts.values()
+            if host.uuid not in self._lost_since
+        ]
+        limit = now - self.settings.report_timeout_s
+        silent = [host for host in present if host.heard_at < limit]
+        if len(silent) > _BUS_IS_ILL * len(present):
+            LOG.warning(
+                "%d of %d hosts are silent: the message bus is suspected,"
+                " no host is given up",
+                len(silent),
+                len(present),
+            )
+            return
+        for host in silent:
+            self._lose_host(host, now)
+
+    def _lose_host(self, host: registry.HostEntry, now: float) -> None:
+        LOG.error(
+            "Host %s (%s) has been silent for %.0f s and counts as lost",
+            host.name,
+            host.uuid,
+            now - host.heard_at,
+        )
+        host.up = False
+        self._lost_since[host.uuid] = now
+        self._rows.append(registry.host_row(host))
+        self._events.append(events.HostLost(host.id))
+        self._step(now)
+
+    def _check_hold(self, hold: reconcile.Hold, now: float) -> None:
+        limits = self.settings
+        lost_at = self._lost_since.get(hold.slot.host.uuid)
+        if lost_at is not None:
+            if now - lost_at > limits.lost_session_timeout_s:
+                self._give_up(hold, now)
+        elif (
+            hold.phase is model.Phase.PREPARING
+            and not hold.revoked
+            and now - hold.assigned_at > limits.prepare_timeout_s
+        ):
+            self._prepare_timed_out(hold, now)
+
+    def _give_up(self, hold: reconcile.Hold, now: float) -> None:
+        if hold.session.live:
+            self._end(
+                hold.session,
+                states.LOST,
+                codes.HOST_LOST,
+                "the slot's host has not come back",
+                now,
+            )
+        self._free(hold)
+
+    def _prepare_timed_out(self, hold: reconcile.Hold, now: float) -> None:
+        LOG.warning(
+            "Slot %s/%d of host %s was not prepared within %.0f s",
+            hold.slot.device.name,
+            hold.slot.number,
+            hold.slot.host.name,
+            self.settings.prepare_timeout_s,
+        )
+        self._at_once.append(_release(hold, codes.PREPARE_TIMEOUT))
+        # Out of use until a report shows it idle: programming may hang.
+        hold.slot.usable = False
+        self._events.append(
+            events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT)
+        )
+        self._fail_preparation(hold, codes.PREPARE_TIMEOUT, now)
+
+    # -- the core ----------------------------------------------------------
+
+    def _step(self, now: float) -> None:
+        """Hand the core what has happened and do what it says."""
+        batch, self._events = self._events, []
+        self._submitted.clear()
+        for instruction in self.state.step(batch, now):
+            match instruction:
+                case instructions.Program():
+                    self._program(instruction, now)
+                case instructions.Grant(_, job_id, _):
+                    self._grant(job_id, now)
+                case instructions.Reject(job_id, code, message):
+                    self._reject(job_id, code, message, now)
+                case instructions.Requeue(job_id, _, reason):
+                    self._requeue(job_id, reason)
+                case instructions.Revoke(slot_id, _, _, reason):
+                    self._revoke(self.holds[slot_id], reason, now)
+                case instructions.TakeOut():
+                    self._take_out(instruction)
+                case instructions.WakeAt(time_s):
+                    self.wake_at = time_s
+
+    def _program(self, order: instructions.Program, now: float) -> None:
+        session = self._sessions[order.job_id]
+        slot = self.registry.slots[order.slot_id]
+        self._queued[session.project_id] -= 1
+        session.skips = self.state.skips(session.job_id)
+        session.generation = order.generation
+        session.slot_id = slot.id
+        session.local = session.host_id == slot.host.id
+        session.place = _place(slot)
+        hold = reconcile.Hold(
+            session=session,
+            slot=slot,
+            generation=order.generation,
+            phase=model.Phase.PREPARING,
+            assigned_at=now,
+            told_at=now,
+        )
+        self.holds[slot.id] = hold
+        self._enter(hold, model.Phase.PREPARING)
+        self._at_once.append(_assign(hold))
+
+    def _grant(self, job_id: int, now: float) -> None:
+        session = self._sessions[job_id]
+        hold = self.holds[_slot_id(session)]
+        if hold.phase is model.Phase.PREPARING:
+            session.ready_at = now
+            self._enter(hold, model.Phase.READY)
+
+    def _reject(
+        self, job_id: int, code: str, message: str, now: float
+    ) -> None:
+        session = self._sessions[job_id]
+        timed_out = code == codes.WAIT_TIMEOUT
+        state = states.EXPIRED if timed_out else states.REJECTED
+        self._end(session, state, code, message, now)
+
+    def _requeue(self, job_id: int, reason: str) -> None:
+        session = self._sessions[job_id]
+        LOG.info("Session %s waits again: %s", session.session_id, reason)
+        self._forget_hold(_slot_id(session))
+        session.leave_slot()
+        session.state = states.QUEUED
+        session.skips = self.state.skips(job_id)
+        self._queued[session.project_id] += 1
+        self._touch(session)
+
+    def _revoke(self, hold: reconcile.Hold, reason: str, now: float) -> None:
+        hold.revoked = reason
+        hold.told_at = now
+        self._at_once.append(_release(hold, reason))
+
+    def _take_out(self, order: instructions.TakeOut) -> None:
+        if order.slot_id is not None:
+            slots = [self.registry.slots[order.slot_id]]
+        else:
+            slots = [
+                slot
+                for slot in self.registry.slots.values()
+                if slot.device.id == order.device_id
+            ]
+        for slot in slots:
+            LOG.error(
+                "Slot %s/%d of host %s is out of use: %s",
+                slot.device.name,
+                slot.number,
+                slot.host.name,
+                order.reason,
+            )
+            slot.faulty = True
+            slot.fault_reason = order.reason
+            self._rows.append(registry.slot_row(slot))
+
+    # -- small steps -------------------------------------------------------
+
+    def _tell_again(self, hold: reconcile.Hold, now: float) -> None:
+        """Repeat an order whose effect does not show."""
+        if now - hold.told_at < self.settings.resend_interval_s:
+            return
+        hold.told_at = now
+        self._at_once.append(
+            _release(hold, hold.revoked) if hold.revoked else _assign(hold)
+        )
+
+    def _ask_secret(self, hold: reconcile.Hold, now: float) -> None:
+        if now - hold.told_at < self.settings.resend_interval_s:
+            return
+        hold.told_at = now
+        slot = hold.slot
+        self._at_once.append(
+            effects.ReissueSecret(
+                host_uuid=slot.host.uuid,
+                device=slot.device.name,
+                slot=slot.number,
+                session_id=hold.session.session_id,
+                generation=hold.generation,
+            )
+        )
+
+    def _free(self, hold: reconcile.Hold) -> None:
+        self._forget_hold(hold.slot.id)
+        self._events.append(events.SlotReleased(hold.slot.id, hold.generation))
+
+    def _forget_hold(self, slot_id: int) -> None:
+        del self.holds[slot_id]
+        self._assignments[slot_id] = None
+
+    def _save_hold(self, hold: reconcile.Hold) -> None:
+        session = hold.session
+        self._assignments[hold.slot.id] = db_api.AssignmentRecord(
+            slot_id=hold.slot.id,
+            job_id=session.job_id,
+            accelerator=session.accelerator,
+            generation=hold.generation,
+            phase=hold.phase.value,
+            local=bool(session.local),
+            assigned_at=hold.assigned_at,
+        )
+
+    def _end(
+        self,
+        session: sessions.Session,
+        state: str,
+        code: str,
+        message: str,
+        now: float,
+    ) -> None:
+        if session.state == states.QUEUED:
+            self._queued[session.project_id] -= 1
+        session.finish(state, code, message, now)
+        self._touch(session)
+        self._ended.append(session.job_id)
+        while len(self._ended) > _REMEMBERED_SESSIONS:
+            self._forget(self._sessions[self._ended.popleft()])
+
+    def _remember(self, session: sessions.Session) -> None:
+        self._sessions[session.job_id] = session
+        self._by_id[session.session_id] = session
+        self._by_request[session.request_key] = session
+
+    def _forget(self, session: sessions.Session) -> None:
+        del self._sessions[session.job_id]
+        del self._by_id[session.session_id]
+        del self._by_request[session.request_key]
+
+    def _touch(self, session: sessions.Session) -> None:
+        session.revision += 1
+        self._dirty[session.job_id] = None
+
+    def _publish_everywhere(self, session: sessions.Session) -> None:
+        for host_uuid in session.front_doors:
+            self._publish(session, host_uuid)
+
+    def _publish(self, session: sessions.Session, host_uuid: str) -> None:
+        self._after_commit.append(
+            effects.PublishSession(host_uuid, session.view())
+        )
+
+    def _take_effects(self) -> effects.Effects:
+        for job_id in self._dirty:
+            session = self._sessions.get(job_id)
+            if session is not None:
+                self._rows.append(session.record())
+                self._publish_everywhere(session)
+        self._dirty.clear()
+        taken = effects.Effects(
+            changes=self._changes(),
+            at_once=self._at_once,
+            after_commit=self._after_commit,
+        )
+        self._rows, self._assignments = [], {}
+        self._at_once, self._after_commit = [], []
+        return taken
+
+    def _changes(self) -> db_api.Changes:
+        given = [row for row in self._assignments.values() if row is not None]
+        released = [id_ for id_, row in self._assignments.items() if not row]
+        return db_api.Changes.of([*self._rows, *given], released)
+
+
+def _lines(
+    host: registry.HostEntry, report: objects.AgentReport
+) -> Iterator[tuple[registry.SlotEntry, objects.SlotReport]]:
+    for device in report.devices:
+        for line in device.slots:
+            yield host.devices[device.name].slots[line.slot], line
+
+
+def _limited(wanted: float | None, limit: float) -> float:
+    """A request can lower a limit, never raise it."""
+    return limit if wanted is None else min(wanted, limit)
+
+
+def _profile(
+    record: db_api.AcceleratorRecord,
+) -> objects.AcceleratorProfile:
+    members = dict(record.profile)
+    members["shapes"] = tuple(members.get("shapes", ()))
+    return objects.AcceleratorProfile(**members)
+
+
+def _slot_id(session: sessions.Session) -> int:
+    if session.slot_id is None:
+        raise RuntimeError(f"session {session.session_id} has no slot")
+    return session.slot_id
+
+
+def _place(slot: registry.SlotEntry) -> sessions.Place:
+    return sessions.Place(
+        host_id=slot.host.id,
+        host_uuid=slot.host.uuid,
+        host_name=slot.host.name,
+        device=slot.device.name,
+        slot=slot.number,
+    )
+
+
+def _assign(hold: reconcile.Hold) -> effects.AssignSlot:
+    session, slot = hold.session, hold.slot
+    return effects.AssignSlot(
+        objects.AssignRequest(
+            host_uuid=slot.host.uuid,
+            device=slot.device.name,
+            slot=slot.number,
+            session_id=session.session_id,
+            generation=hold.generation,
+            project_id=session.project_id,
+            accelerator=session.accelerator,
+            bitstream=f"builtin:{session.accelerator}",
+            connect_timeout_s=session.connect_timeout_s,
+            resume_grace_s=session.resume_grace_s,
+            claimed_bytes=session.claimed_bytes,
+            local=bool(session.local),
+        )
+    )
+
+
+def _release(hold: reconcile.Hold, reason: str) -> effects.ReleaseSlot:
+    return effects.ReleaseSlot(
+        host_uuid=hold.slot.host.uuid,
+        device=hold.slot.device.name,
+        slot=hold.slot.number,
+        session_id=hold.session.session_id,
+        generation=hold.generation,
+        reason=reason,
+    )

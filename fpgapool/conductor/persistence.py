@@ -1,0 +1,144 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The group-commit thread: one transaction for all that has piled up."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from oslo_log import log as logging
+
+from fpgapool.common import exception
+from fpgapool.conductor import effects
+from fpgapool.conductor import threads
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+_RETRY_FIRST_S = 0.2
+_RETRY_MAX_S = 2.0
+
+
+class GroupCommitter:
+    """Write changes in arrival order, many batches to a transaction.
+
+    While the database is away the rows stay in memory, newest value per row,
+    and are written when it is back: rows hold absolute values, so a repeated
+    write changes nothing.
+
+    :param database: the database, see :class:`fpgapool.db.api.Database`.
+    :param epoch: the leader epoch that every transaction checks.
+    :param deliver: called with the messages whose rows are durable.
+    :param on_deposed: called once if another conductor has taken the lease.
+    :param on_failure: called if the thread ends by an error of its own.
+    """
+
+    def __init__(
+        self,
+        database: db_api.Database,
+        epoch: int,
+        *,
+        deliver: Callable[[Sequence[effects.Message]], None],
+        on_deposed: Callable[[], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._epoch = epoch
+        self._deliver = deliver
+        self._on_deposed = on_deposed
+        self._queue: queue.SimpleQueue[effects.Effects | None] = (
+            queue.SimpleQueue()
+        )
+        self._stopping = threading.Event()
+        self._failing = threading.Event()
+        self._thread = threads.start_later(
+            "group-commit", self._run, on_failure
+        )
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last transaction failed: the database is away."""
+        return self._failing.is_set()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Write what is queued and end; gives up after ``timeout_s``."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        self._stopping.set()
+
+    def put(self, batch: effects.Effects) -> None:
+        """Queue a batch; returns at once."""
+        self._queue.put(batch)
+
+    def _run(self) -> None:
+        ended = False
+        while not ended and not self._stopping.is_set():
+            batches, ended = self._take()
+            if batches and not self._write(batches):
+                return
+
+    def _take(self) -> tuple[list[effects.Effects], bool]:
+        item = self._queue.get()
+        batches: list[effects.Effects] = []
+        while item is not None:
+            batches.append(item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batches, False
+        return batches, True
+
+    def _write(self, batches: Sequence[effects.Effects]) -> bool:
+        """:returns: whether this conductor may go on writing."""
+        changes = db_api.Changes.merged(batch.changes for batch in batches)
+        if changes and not self._commit_until_done(changes):
+            return False
+        messages = [
+            message for batch in batches for message in batch.after_commit
+        ]
+        if messages:
+            self._deliver(messages)
+        return True
+
+    def _commit_until_done(self, changes: db_api.Changes) -> bool:
+        delay_s = _RETRY_FIRST_S
+        while not self._stopping.is_set():
+            try:
+                self._database.commit(self._epoch, changes)
+            except exception.NotLeader:
+                LOG.error(
+                    "Another conductor leads: epoch %d is over, nothing"
+                    " more is written",
+                    self._epoch,
+                )
+                self._on_deposed()
+                return False
+            except exception.DatabaseUnavailable as error:
+                if not self._failing.is_set():
+                    LOG.error("The database is away, writes wait: %s", error)
+                self._failing.set()
+                self._stopping.wait(delay_s)
+                delay_s = min(delay_s * 2, _RETRY_MAX_S)
+            else:
+                if self._failing.is_set():
+                    LOG.info("The database is back")
+                self._failing.clear()
+                return True
+        return False

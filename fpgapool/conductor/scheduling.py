@@ -1,0 +1,87 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The strategy that the configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import stevedore
+from oslo_config import cfg
+from stevedore import exception as stevedore_exception
+
+from fpgapool.common import exception
+from fpgapool.core import strategy
+
+NAMESPACE = "fpgapool.strategies"
+
+_FALLBACKS = {"auto": None, "on": True, "off": False}
+
+
+def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
+    """Make the strategy of ``[conductor] strategy``.
+
+    :param conf: with the groups ``conductor`` and ``scheduler``.
+    :raises ConfigurationError: if the name or an option is not valid; the
+        message lists the known names.
+    """
+    name = conf.conductor.strategy
+    try:
+        manager = stevedore.DriverManager(
+            NAMESPACE, name, warn_on_missing_entrypoint=False
+        )
+    except stevedore_exception.NoMatches:
+        known = stevedore.ExtensionManager(NAMESPACE).names()
+        raise exception.ConfigurationError(
+            reason=f"unknown strategy {name!r} in [conductor]; known are: "
+            + ", ".join(sorted(known))
+        ) from None
+    try:
+        made: strategy.Strategy = manager.driver(
+            options(conf), conf.scheduler.seed
+        )
+    except ValueError as error:
+        raise exception.ConfigurationError(
+            reason=f"[scheduler], strategy {name}: {error}"
+        ) from error
+    return made
+
+
+def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
+    """Return the group ``scheduler`` as strategies take it."""
+    group = conf.scheduler
+    return {
+        **_threshold_options(group),
+        "remote_limit": _unless_negative(group.remote_limit),
+        "skip_limit": _unless_negative(group.skip_limit),
+        "wait_s_per_byte": group.wait_s_per_byte,
+        "fallback": _FALLBACKS[group.fallback],
+        "slot_choice": group.slot_choice,
+        "offer_order": group.offer_order,
+    }
+
+
+def _unless_negative(limit: int) -> int | None:
+    return None if limit < 0 else limit
+
+
+def _threshold_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
+    if group.thresholds_bytes:
+        return {"thresholds_bytes": tuple(group.thresholds_bytes)}
+    return {
+        "E_bytes": group.first_threshold_bytes,
+        "q": group.threshold_ratio,
+        "k1": group.geometric_queues,
+        "k2": group.linear_queues_end,
+        "queues": group.queues,
+    }

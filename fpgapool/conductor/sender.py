@@ -1,0 +1,188 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Carry the engine's messages to the agents, in order, off the pump."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.conductor import effects
+from fpgapool.conductor import threads
+from fpgapool.rpcapi import agent as agent_rpcapi
+
+LOG = logging.getLogger(__name__)
+
+# A broker that is away must not let memory grow without end. What is dropped
+# is sent again when the next report shows that it did not happen.
+_MAX_QUEUED = 100_000
+
+
+class Sender:
+    """One thread that casts to agents and resolves queries.
+
+    A cast that cannot be delivered is logged and dropped: agents' reports
+    show what did not happen, and it is sent again.
+
+    :param agents: the RPC client of the agents.
+    :param epoch: the leader epoch that every cast carries.
+    :param name: the thread's name.
+    :param on_failure: called if the thread ends by an error of its own.
+    """
+
+    def __init__(
+        self,
+        agents: agent_rpcapi.AgentAPI,
+        epoch: int,
+        *,
+        name: str,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._agents = agents
+        self._epoch = epoch
+        self._dropped = 0
+        self._queue: queue.Queue[effects.Message | None] = queue.Queue(
+            _MAX_QUEUED
+        )
+        self._thread = threads.start_later(name, self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Send what is queued and end; gives up after ``timeout_s``."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def deliver(self, messages: Iterable[effects.Message]) -> None:
+        """Queue messages; answers to queries are given at once."""
+        for message in messages:
+            if isinstance(message, effects.Answer):
+                _answer(message)
+                continue
+            try:
+                self._queue.put_nowait(message)
+            except queue.Full:
+                self._dropped += 1
+                if self._dropped % 1000 == 1:
+                    LOG.warning(
+                        "%d messages to agents dropped: the broker does"
+                        " not keep up",
+                        self._dropped,
+                    )
+
+    def _run(self) -> None:
+        while True:
+            batch, ended = self._take()
+            for host_uuid, views in _views_by_host(batch).items():
+                self._cast(
+                    lambda h=host_uuid, v=views: self._agents.session_changed(
+                        h, self._epoch, v
+                    ),
+                    host_uuid,
+                )
+            for message in batch:
+                self._send(message)
+            if ended:
+                return
+
+    def _take(self) -> tuple[list[effects.Message], bool]:
+        item = self._queue.get()
+        batch: list[effects.Message] = []
+        while item is not None:
+            batch.append(item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _send(self, message: effects.Message) -> None:
+        agents, epoch = self._agents, self._epoch
+        match message:
+            case effects.AssignSlot(request):
+                self._cast(
+                    lambda: agents.assign(request.host_uuid, epoch, request),
+                    request.host_uuid,
+                )
+            case effects.ReleaseSlot():
+                self._cast(
+                    lambda: agents.release(
+                        message.host_uuid,
+                        epoch,
+                        message.device,
+                        message.slot,
+                        message.session_id,
+                        message.generation,
+                        message.reason,
+                    ),
+                    message.host_uuid,
+                )
+            case effects.ReissueSecret():
+                self._cast(
+                    lambda: agents.reissue_secret(
+                        message.host_uuid,
+                        epoch,
+                        message.device,
+                        message.slot,
+                        message.session_id,
+                        message.generation,
+                    ),
+                    message.host_uuid,
+                )
+            case effects.AskReport(host_uuid):
+                self._cast(
+                    lambda: agents.report_now(host_uuid, epoch), host_uuid
+                )
+
+    def _cast(self, cast: Callable[[], None], host_uuid: str) -> None:
+        try:
+            cast()
+        except messaging.MessagingException as error:
+            LOG.warning("Agent %s could not be told: %s", host_uuid, error)
+
+
+def _answer(message: effects.Answer) -> None:
+    # A caller that has given up has cancelled its future.
+    if message.future.set_running_or_notify_cancel():
+        message.future.set_result(message.value)
+
+
+def _views_by_host(
+    batch: Sequence[effects.Message],
+) -> dict[str, list[objects.SessionView]]:
+    """Newest view per session, grouped by the host of its front door."""
+    newest: dict[tuple[str, ...], objects.SessionView] = {}
+    for message in batch:
+        if isinstance(message, effects.PublishSession):
+            view = message.view
+            newest[
+                message.host_uuid,
+                view.project_id,
+                view.request_id,
+                view.session_id,
+            ] = view
+    by_host: dict[str, list[objects.SessionView]] = {}
+    for key, view in newest.items():
+        by_host.setdefault(key[0], []).append(view)
+    return by_host

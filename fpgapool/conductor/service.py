@@ -1,0 +1,204 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A conductor: stands by, leads, stands by again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool.common import clock
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.conductor import election
+from fpgapool.conductor import engine
+from fpgapool.conductor import manager
+from fpgapool.conductor import persistence
+from fpgapool.conductor import pump
+from fpgapool.conductor import scheduling
+from fpgapool.conductor import sender
+from fpgapool.conductor import threads
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+from fpgapool.rpcapi import agent as agent_rpcapi
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+
+LOG = logging.getLogger(__name__)
+
+# Generations of a new leader lie above all that any older one gave out, so
+# none of them has to be stored.
+_GENERATION_BITS = 32
+
+
+class Conductor:
+    """The conductor's life; ``start`` and ``stop`` return soon.
+
+    :param conf: the global configuration; RPC must have been set up.
+    :param database: its database, with the current schema.
+    :param on_failure: called with a reason if it cannot go on.
+    :raises ConfigurationError: if the strategy's options are wrong.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        database: db_api.Database,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._conf = conf
+        self._database = database
+        self._on_failure = on_failure
+        # Wrong options are better reported before the first election.
+        scheduling.load_strategy(conf)
+        self._election = election.Election(
+            database, conf.conductor.name, conf.conductor.lease_s
+        )
+        self._stopping = threading.Event()
+        self._deposed = threading.Event()
+        self._leading = threading.Event()
+        self._thread = threads.start_later("conductor", self._run, on_failure)
+
+    def start(self) -> None:
+        """Stand for election."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is under way and give the lease back."""
+        self._stopping.set()
+        self._deposed.set()
+        self._thread.join()
+
+    def wait_until_leading(self, timeout_s: float) -> bool:
+        """:returns: whether this conductor leads within ``timeout_s``."""
+        return self._leading.wait(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            epoch = self._election.win(self._stopping)
+            if epoch is None:
+                return
+            try:
+                self._lead(epoch)
+            except exception.DatabaseUnavailable as error:
+                LOG.error("The office was not entered: %s", error)
+
+    def _lead(self, epoch: int) -> None:
+        LOG.info(
+            "Conductor %s leads, epoch %d", self._conf.conductor.name, epoch
+        )
+        self._deposed.clear()
+        if self._stopping.is_set():
+            self._deposed.set()
+        term = _Term(
+            self._conf, self._database, epoch, self._deposed, self._fail
+        )
+        term.start()
+        self._leading.set()
+        self._election.hold(epoch, self._deposed, self._deposed.set)
+        self._leading.clear()
+        term.stop()
+        self._election.resign(epoch)
+        LOG.info("Epoch %d is over", epoch)
+
+    def _fail(self, thread_name: str) -> None:
+        """A thread that cannot be replaced has ended: give up office."""
+        self._stopping.set()
+        self._deposed.set()
+        self._on_failure(f"the thread {thread_name} has failed")
+
+
+class _Term:
+    """All that exists only while a conductor leads."""
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        database: db_api.Database,
+        epoch: int,
+        deposed: threading.Event,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        snapshot = database.load()
+        agents = agent_rpcapi.AgentAPI()
+        # Orders to agents must not wait behind the news for front doors.
+        self._orders = sender.Sender(
+            agents, epoch, name="orders", on_failure=on_failure
+        )
+        self._news = sender.Sender(
+            agents, epoch, name="news", on_failure=on_failure
+        )
+        self._committer = persistence.GroupCommitter(
+            database,
+            epoch,
+            deliver=self._news.deliver,
+            on_deposed=deposed.set,
+            on_failure=on_failure,
+        )
+        brain = engine.Engine(
+            core_state.PoolState(
+                scheduling.load_strategy(conf),
+                first_generation=epoch << _GENERATION_BITS,
+                slot_fault_limit=conf.conductor.slot_fault_limit,
+                device_fault_limit=conf.conductor.device_fault_limit,
+            ),
+            _settings(conf),
+            snapshot,
+        )
+        latest = max((s.queued_at for s in snapshot.live_sessions), default=0)
+        self._pump = pump.Pump(
+            brain,
+            clock.WallClock(not_before=latest),
+            committer=self._committer,
+            outbox=self._orders,
+            on_failure=on_failure,
+        )
+        self._server = rpc.get_server(
+            conductor_rpcapi.TOPIC,
+            conf.conductor.name,
+            [manager.ConductorManager(self._pump, database)],
+        )
+
+    def start(self) -> None:
+        self._orders.start()
+        self._news.start()
+        self._committer.start()
+        self._pump.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._server.wait()
+        self._pump.stop()
+        self._committer.stop()
+        self._orders.stop()
+        self._news.stop()
+
+
+def _settings(conf: cfg.ConfigOpts) -> engine.EngineSettings:
+    options = conf.conductor
+    return engine.EngineSettings(
+        strategy=options.strategy,
+        report_timeout_s=options.report_timeout_s,
+        lost_session_timeout_s=options.lost_session_timeout_s,
+        wait_timeout_s=options.wait_timeout_s,
+        connect_timeout_s=options.connect_timeout_s,
+        resume_grace_s=options.resume_grace_s,
+        prepare_timeout_s=options.prepare_timeout_s,
+        resend_interval_s=options.resend_interval_s,
+        max_claimed_bytes=options.max_claimed_bytes,
+        max_queued_sessions=options.max_queued_sessions,
+        max_queued_per_project=options.max_queued_per_project,
+    )

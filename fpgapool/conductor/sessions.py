@@ -1,0 +1,217 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One session as the conductor knows it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fpgapool import objects
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+
+
+@dataclasses.dataclass(slots=True)
+class Place:
+    """The slot of a session, in the words of its owner."""
+
+    host_id: int
+    host_uuid: str
+    host_name: str
+    device: str
+    slot: int
+
+
+@dataclasses.dataclass(slots=True)
+class Session:
+    """A session's whole state; only the engine changes it.
+
+    Times are wall clock in seconds. ``secret`` lives in memory only: after a
+    restart the agent is asked for a fresh one.
+    """
+
+    job_id: int
+    session_id: str
+    request_id: str
+    project_id: str
+    user_id: str
+    accelerator: str
+    claimed_bytes: int
+    queued_at: float
+    host_id: int | None = None
+    host_uuid: str | None = None
+    priority: int = 0
+    skips: int = 0
+    wait_timeout_s: float | None = None
+    connect_timeout_s: float = 0.0
+    resume_grace_s: float = 0.0
+    state: str = states.QUEUED
+    reason: str = ""
+    message: str = ""
+    generation: int = 0
+    revision: int = 0
+    slot_id: int | None = None
+    local: bool | None = None
+    ready_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    input_bytes: int = 0
+    output_bytes: int = 0
+    place: Place | None = None
+    secret: str = dataclasses.field(default="", repr=False)
+    endpoints: tuple[objects.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+    front_doors: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def live(self) -> bool:
+        """Whether the session waits for or has a slot."""
+        return self.state in states.LIVE
+
+    @property
+    def request_key(self) -> tuple[str, str]:
+        """What the client names the session by."""
+        return self.project_id, self.request_id
+
+    def job(self) -> model.Job:
+        """Return the scheduler's view of the session."""
+        return model.Job(
+            id=self.job_id,
+            host_id=self.host_id,
+            accelerator=self.accelerator,
+            claimed_bytes=self.claimed_bytes,
+            arrival_s=self.queued_at,
+            priority=self.priority,
+            project=self.project_id,
+            skips=self.skips,
+            wait_timeout_s=self.wait_timeout_s,
+        )
+
+    def same_request(self, request: objects.OpenRequest) -> bool:
+        """Whether a repeated request asks for what the first one did."""
+        return (
+            request.accelerator == self.accelerator
+            and request.claimed_bytes == self.claimed_bytes
+            and request.priority == self.priority
+        )
+
+    def leave_slot(self) -> None:
+        """Forget the slot and what was handed out for it."""
+        self.slot_id = None
+        self.local = None
+        self.place = None
+        self.ready_at = None
+        self.forget_secret()
+
+    def forget_secret(self) -> None:
+        """Drop what is worthless once a client has connected or gone."""
+        self.secret = ""
+        self.endpoints = ()
+        self.certificate_sha256 = None
+
+    def finish(self, state: str, code: str, message: str, now: float) -> None:
+        """Enter a terminal state."""
+        self.state = state
+        self.reason = code
+        self.message = message
+        self.finished_at = now
+        self.forget_secret()
+
+    def view(
+        self,
+        *,
+        queue_position: int | None = None,
+        pending_reasons: tuple[str, ...] = (),
+    ) -> objects.SessionView:
+        """Return what the session's owner may know, secret included."""
+        ready = self.state == states.READY
+        place = self.place
+        return objects.SessionView(
+            session_id=self.session_id,
+            request_id=self.request_id,
+            project_id=self.project_id,
+            state=self.state,
+            reason=self.reason,
+            message=self.message,
+            accelerator=self.accelerator,
+            claimed_bytes=self.claimed_bytes,
+            generation=self.generation,
+            revision=self.revision,
+            host_uuid=self.host_uuid,
+            queued_at=self.queued_at,
+            ready_at=self.ready_at,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            slot_host_uuid=place.host_uuid if place else None,
+            slot_host_name=place.host_name if place else None,
+            device=place.device if place else None,
+            slot=place.slot if place else None,
+            local=self.local,
+            endpoints=self.endpoints if ready else (),
+            secret=self.secret if ready else "",
+            certificate_sha256=self.certificate_sha256 if ready else None,
+            input_bytes=self.input_bytes,
+            output_bytes=self.output_bytes,
+            queue_position=queue_position,
+            pending_reasons=pending_reasons,
+        )
+
+    def record(self) -> db_api.SessionRecord:
+        """Return the session's row."""
+        return db_api.SessionRecord(
+            id=self.job_id,
+            **{name: getattr(self, name) for name in _SHARED_MEMBERS},
+        )
+
+    @classmethod
+    def from_record(
+        cls, record: db_api.SessionRecord, host_uuid: str | None
+    ) -> Session:
+        """Rebuild a session from its row."""
+        return cls(
+            job_id=record.id,
+            host_uuid=host_uuid,
+            front_doors={host_uuid} if host_uuid else set(),
+            **{name: getattr(record, name) for name in _SHARED_MEMBERS},
+        )
+
+
+# Everything that the row and the session call by the same name.
+_SHARED_MEMBERS = (
+    "session_id",
+    "request_id",
+    "project_id",
+    "user_id",
+    "host_id",
+    "accelerator",
+    "claimed_bytes",
+    "priority",
+    "skips",
+    "wait_timeout_s",
+    "connect_timeout_s",
+    "resume_grace_s",
+    "state",
+    "reason",
+    "message",
+    "generation",
+    "revision",
+    "slot_id",
+    "local",
+    "queued_at",
+    "ready_at",
+    "started_at",
+    "finished_at",
+    "input_bytes",
+    "output_bytes",
+)

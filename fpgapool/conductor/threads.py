@@ -1,0 +1,48 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Threads without which a conductor must not go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+
+def start_later(
+    name: str,
+    target: Callable[[], None],
+    on_failure: Callable[[str], None],
+) -> threading.Thread:
+    """Make a thread whose unexpected end does not go unnoticed.
+
+    A conductor whose pump or group commit has died would accept requests
+    and never serve them; it is better replaced by a stand-by.
+
+    :param name: shown in the log and given to ``on_failure``.
+    :param target: the thread's body.
+    :param on_failure: called with ``name`` if ``target`` raises.
+    :returns: the thread, not yet started.
+    """
+
+    def body() -> None:
+        try:
+            target()
+        except Exception:
+            LOG.exception("The thread %s has failed", name)
+            on_failure(name)
+
+    return threading.Thread(target=body, name=name, daemon=True)

@@ -1,0 +1,526 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The engine's decisions, one rule a test."""
+
+import concurrent.futures
+
+import pytest
+
+from fpgapool import objects
+from fpgapool.conductor import effects
+from fpgapool.conductor import inputs
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.unit.conductor import world
+
+
+@pytest.fixture
+def pool() -> world.World:
+    """Host a with two slots, host b without a board."""
+    return world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
+    )
+
+
+@pytest.fixture
+def single() -> world.World:
+    """Host a with one slot."""
+    return world.World([world.FakeAgent("a", 1)])
+
+
+def open_until_ready(pool: world.World, host: str = "a") -> str:
+    request_id = pool.open(host)
+    pool.deliver_all()
+    ready_up(pool)
+    return request_id
+
+
+def ready_up(pool: world.World) -> None:
+    for agent in pool.agents.values():
+        for number, slot in enumerate(agent.slots):
+            if slot.state == states.SLOT_PREPARING:
+                answer = agent.prepared(number)
+                assert answer is not None
+                pool.feed(answer)
+    pool.deliver_all()
+
+
+def activate(pool: world.World, number: int = 0) -> None:
+    agent = pool.agents["a"]
+    agent.slots[number].state = states.SLOT_ACTIVE
+    pool.feed(agent.report())
+
+
+def test_a_session_gets_a_slot_and_its_secret_goes_to_its_front_door(pool):
+    request_id = open_until_ready(pool, "b")
+    view = pool.agents["b"].views[request_id]
+    assert view.state == states.READY
+    assert view.secret == "5ec7e7"
+    assert view.endpoints[0].port == 4000
+    assert (view.slot_host_uuid, view.device, view.slot) == ("a", "board0", 0)
+    assert view.local is False
+    assert view.generation == 1 << 32
+    assert request_id not in pool.agents["a"].views
+
+
+def test_ready_is_told_only_after_its_rows_are_durable(pool):
+    pool.open()
+    assign = pool.wire.pop(0)
+    assert isinstance(assign, effects.AssignSlot)
+    pool.deliver(assign)
+    answer = pool.agents["a"].prepared(0)
+    wanted = pool.engine.process((answer,), pool.now)
+    assert not wanted.at_once
+    (news,) = wanted.after_commit
+    assert news.view.state == states.READY
+    assert wanted.changes.rows(db_api.SessionRecord)[0].state == states.READY
+
+
+def test_the_secret_is_forgotten_once_the_client_is_connected(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    assert pool.view(request_id).state == states.ACTIVE
+    assert pool.view(request_id).secret == ""
+    assert "5ec7e7" not in repr(pool.engine.holds)
+
+
+def test_a_result_ends_the_session_and_frees_the_slot(single):
+    first = open_until_ready(single)
+    second = single.open()
+    activate(single)
+    agent = single.agents["a"]
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(agent.report())
+    assert single.view(first).state == states.CLOSED
+    assert single.view(second).state == states.PREPARING
+
+
+def test_a_lost_preparation_order_is_sent_again(single):
+    request_id = single.open()
+    single.wire.clear()
+    single.now += 1
+    single.feed(single.agents["a"].report())
+    assert not single.wire, "the order may still be on its way"
+    single.now += 2
+    single.feed(single.agents["a"].report())
+    single.deliver_all()
+    ready_up(single)
+    assert single.view(request_id).state == states.READY
+
+
+def test_lost_word_of_readiness_gets_a_new_secret(single):
+    request_id = single.open()
+    single.deliver_all()
+    agent = single.agents["a"]
+    assert agent.prepared(0) is not None  # and it is lost
+    single.now += 3
+    single.feed(agent.report())
+    single.deliver_all()
+    assert agent.views[request_id].secret == "5ec7e7"
+
+
+def test_missed_phases_are_caught_up_from_one_report(single):
+    request_id = single.open()
+    single.deliver_all()
+    agent = single.agents["a"]
+    agent.slots[0].state = states.SLOT_DETACHED
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.DETACHED
+    agent.slots[0].state = states.SLOT_ACTIVE
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.ACTIVE
+
+
+def test_late_and_doubled_reports_change_nothing(single):
+    request_id = open_until_ready(single)
+    agent = single.agents["a"]
+    ready = agent.report()
+    activate(single)
+    single.feed(ready)
+    single.feed(ready)
+    assert single.view(request_id).state == states.ACTIVE
+    agent.restart()
+    single.feed(agent.report())
+    single.feed(ready)
+    assert single.view(request_id).state == states.ACTIVE
+
+
+def test_a_repeated_request_opens_once(single):
+    request_id = single.open()
+    session_id = single.view(request_id).session_id
+    single.open(request_id=request_id)
+    assert single.view(request_id).session_id == session_id
+    assert len(single.rows["sessions"]) == 1
+
+
+def test_a_repeat_after_the_end_learns_the_end(single):
+    request_id = single.open()
+    single.cancel(request_id)
+    single.wire.clear()
+    single.open(request_id=request_id)
+    (news,) = single.wire
+    assert news.view.state == states.CANCELLED
+
+
+def test_a_repeat_after_a_restart_learns_the_end(single):
+    request_id = single.open()
+    single.cancel(request_id)
+    single.settle()
+    (row,) = single.rows["sessions"].values()
+    single.boot_conductor()
+    single.wire.clear()
+    request = objects.OpenRequest(
+        request_id=request_id,
+        project_id="p",
+        user_id="u",
+        host_uuid="a",
+        accelerator="copy",
+        claimed_bytes=1000,
+        expires_at=single.now + 10,
+    )
+    single.feed(inputs.Open(request, ended=row))
+    (news,) = single.wire
+    assert news.view.session_id == row.session_id
+    assert news.view.state == states.CANCELLED
+    assert len(single.rows["sessions"]) == 1
+
+
+def test_a_request_id_cannot_be_used_for_something_else(single):
+    request_id = single.open()
+    single.wire.clear()
+    single.open(request_id=request_id, claimed_bytes=5)
+    (news,) = single.wire
+    assert news.view.reason == codes.REQUEST_ID_REUSED
+    assert news.view.session_id == ""
+    assert single.view(request_id).claimed_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"accelerator": "warp"}, codes.UNKNOWN_ACCELERATOR),
+        ({"claimed_bytes": 0}, codes.INVALID_SIZE),
+        ({"claimed_bytes": -1}, codes.INVALID_SIZE),
+        ({"claimed_bytes": 2**70}, codes.SIZE_TOO_LARGE),
+        ({"host_uuid": "nowhere"}, codes.UNKNOWN_HOST),
+        ({"request_id": "a b"}, codes.INVALID_REQUEST_ID),
+        ({"request_id": ""}, codes.INVALID_REQUEST_ID),
+        ({"request_id": "x" * 65}, codes.INVALID_REQUEST_ID),
+        ({"wait_timeout_s": 0.0}, codes.INVALID_TIMEOUT),
+        ({"connect_timeout_s": -1.0}, codes.INVALID_TIMEOUT),
+        ({"resume_grace_s": -1.0}, codes.INVALID_TIMEOUT),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):
+    single.wire.clear()
+    single.open(**changes)
+    (news,) = single.wire
+    assert news.view.state == states.REJECTED
+    assert news.view.reason == code
+    assert not single.rows["sessions"]
+    assert not single.engine.holds
+
+
+def test_an_accelerator_that_fits_no_slot_is_refused():
+    pool = world.World([world.FakeAgent("a", 0, board=False)])
+    pool.wire.clear()
+    pool.open()
+    assert pool.wire[0].view.reason == codes.NO_COMPATIBLE_SLOT
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_dropped(single):
+    single.open(expires_at=single.now - 1)
+    assert not single.rows["sessions"]
+
+
+def test_requests_are_refused_while_they_cannot_be_recorded(single):
+    single.engine.database_failing = True
+    single.wire.clear()
+    single.open()
+    assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
+
+
+def test_limits_of_the_queue_and_of_a_project():
+    pool = world.World(
+        [world.FakeAgent("a", 1)],
+        max_queued_sessions=3,
+        max_queued_per_project=2,
+    )
+    pool.open()  # gets the slot
+    first, _ = pool.open(), pool.open()
+    pool.wire.clear()
+    pool.open()
+    assert pool.wire.pop().view.reason == codes.QUOTA_EXCEEDED
+    pool.open(project_id="q")
+    pool.wire.clear()
+    pool.open(project_id="q")
+    assert pool.wire.pop().view.reason == codes.QUEUE_FULL
+    pool.cancel(first)
+    pool.open(request_id="again")
+    assert pool.view("again").state == states.QUEUED
+
+
+def test_cancel_while_queued_prepared_ready_and_active(single):
+    held = single.open()
+    queued = single.open()
+    single.cancel(queued)
+    assert single.view(queued).state == states.CANCELLED
+    for step in (lambda: None, ready_up, activate):
+        single.deliver_all()
+        if step is not activate:
+            step(single) if step is ready_up else step()
+        else:
+            ready_up(single)
+            activate(single)
+        single.cancel(held)
+        assert single.view(held).state == states.CANCELLED
+        held = single.open()
+        assert single.view(held).state == states.QUEUED, "still being freed"
+        single.settle()
+        assert single.view(held).generation
+        single.cancel(held)
+        single.settle()
+        held = single.open()
+
+
+def test_cancel_and_open_in_one_batch(single):
+    single.open(request_id="busy")
+    request = objects.OpenRequest(
+        request_id="r",
+        project_id="p",
+        user_id="u",
+        host_uuid="a",
+        accelerator="copy",
+        claimed_bytes=1,
+        expires_at=single.now + 1,
+    )
+    single.feed(
+        inputs.Open(request),
+        inputs.Cancel("p", None, "r", codes.CLIENT_GONE),
+    )
+    assert single.view("r").state == states.CANCELLED
+    assert single.view("r").reason == codes.CLIENT_GONE
+
+
+def test_nobody_cancels_a_session_of_another_project(single):
+    request_id = single.open()
+    session_id = single.view(request_id).session_id
+    single.feed(inputs.Cancel("q", session_id, None, codes.CLIENT_GONE))
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_waiting_too_long_expires(single):
+    single.open()
+    request_id = single.open(wait_timeout_s=5.0)
+    single.now += 4.9
+    single.feed()
+    assert single.view(request_id).state == states.QUEUED
+    assert single.engine.wake_at <= single.now + 0.2
+    single.now += 0.2
+    single.feed()
+    assert single.view(request_id).state == states.EXPIRED
+    assert single.view(request_id).reason == codes.WAIT_TIMEOUT
+
+
+def test_a_failed_preparation_requeues_at_the_old_place(pool):
+    request_id = pool.open()
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.end(0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
+    pool.feed(agent.report())
+    view = pool.view(request_id)
+    assert (view.state, view.slot) == (states.PREPARING, 1)
+    assert view.queued_at == 1000.0
+
+
+def test_a_slot_that_keeps_failing_is_taken_out_and_stays_out(single):
+    request_id = single.open()
+    agent = single.agents["a"]
+    for _ in range(3):
+        single.deliver_all()
+        agent.end(0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, single.now)
+        # Its worker dies of it each time.
+        agent.slots[0].state = states.SLOT_STARTING
+        single.feed(agent.report())
+        agent.slots[0].state = states.SLOT_IDLE
+        single.feed(agent.report())
+    assert single.view(request_id).state == states.QUEUED
+    (row,) = single.rows["slots"].values()
+    assert row.faulty
+    single.boot_conductor()
+    single.settle()
+    assert single.view(request_id).state == states.QUEUED
+
+
+def test_preparation_that_hangs_goes_elsewhere(pool):
+    request_id = pool.open()
+    pool.deliver_all()
+    pool.now += 30
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.view(request_id).slot == 0
+    pool.now += 31
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.tick()
+    view = pool.view(request_id)
+    assert (view.state, view.slot) == (states.PREPARING, 1)
+    released = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    assert released[0].reason == codes.PREPARE_TIMEOUT
+
+
+def three_hosts() -> world.World:
+    return world.World([world.FakeAgent(name, 1) for name in "abc"])
+
+
+def test_a_lost_host_requeues_what_has_not_started():
+    pool = three_hosts()
+    ready, active = pool.open(), pool.open()
+    pool.deliver_all()
+    ready_up(pool)
+    slots = {pool.view(r).slot_host_uuid: r for r in (ready, active)}
+    lost = pool.view(ready).slot_host_uuid
+    kept = pool.view(active).slot_host_uuid
+    pool.agents[kept].slots[0].state = states.SLOT_ACTIVE
+    assert len(slots) == 2
+    before = pool.view(ready).generation
+    for _ in range(4):
+        pool.feed(*(a.report() for u, a in pool.agents.items() if u != lost))
+        pool.tick(5.0)
+    view = pool.view(ready)
+    assert view.slot_host_uuid not in (lost, kept)
+    assert view.generation > before
+    assert pool.view(active).state == states.ACTIVE
+
+
+def test_a_lost_host_keeps_its_active_session_until_it_is_given_up():
+    pool = three_hosts()
+    request_id = open_until_ready(pool)
+    lost = pool.view(request_id).slot_host_uuid
+    pool.agents[lost].slots[0].state = states.SLOT_ACTIVE
+    pool.feed(pool.agents[lost].report())
+    alive = [a for u, a in pool.agents.items() if u != lost]
+    for _ in range(10):
+        pool.feed(*(a.report() for a in alive))
+        pool.tick(10.0)
+    assert pool.view(request_id).state == states.ACTIVE
+    pool.feed(pool.agents[lost].report())
+    assert pool.view(request_id).state == states.ACTIVE
+    for _ in range(70):
+        pool.feed(*(a.report() for a in alive))
+        pool.tick(10.0)
+    assert pool.view(request_id).state == states.LOST
+    assert pool.view(request_id).reason == codes.HOST_LOST
+
+
+def test_more_than_half_of_all_hosts_silent_means_an_ill_bus():
+    pool = three_hosts()
+    request_id = open_until_ready(pool)
+    generation = pool.view(request_id).generation
+    for _ in range(10):
+        pool.feed(pool.agents["c"].report())
+        pool.tick(10.0)
+    assert pool.view(request_id).generation == generation
+    assert all(host.up for host in pool.engine.registry.hosts.values())
+
+
+def test_strays_are_released_and_their_slot_is_not_used_meanwhile(single):
+    agent = single.agents["a"]
+    agent.slots[0].state = states.SLOT_ACTIVE
+    agent.slots[0].generation = agent.slots[0].seen_generation = 7
+    agent.slots[0].session_id = "unknown"
+    single.feed(agent.report())
+    request_id = single.open()
+    assert single.view(request_id).state == states.QUEUED
+    single.settle()
+    assert single.view(request_id).state == states.READY
+
+
+def test_a_vanished_worker_fails_its_connected_session(single):
+    request_id = open_until_ready(single)
+    activate(single)
+    agent = single.agents["a"]
+    agent.restart(workers_too=True)
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.FAILED
+    assert single.view(request_id).reason == codes.WORKER_LOST
+
+
+def test_a_vanished_worker_costs_an_unconnected_session_nothing(single):
+    request_id = open_until_ready(single)
+    agent = single.agents["a"]
+    agent.restart(workers_too=True)
+    single.feed(agent.report())
+    single.settle()
+    assert single.view(request_id).state == states.READY
+
+
+def test_a_restart_keeps_queue_order_and_running_sessions(single):
+    active = open_until_ready(single)
+    activate(single)
+    waiting = [single.open() for _ in range(5)]
+    arrival = {r: single.view(r).queued_at for r in waiting}
+    single.now += 3
+    single.boot_conductor()
+    single.check()
+    assert single.view(active).state == states.ACTIVE
+    assert [single.view(r).queue_position for r in waiting] == [*range(5)]
+    assert {r: single.view(r).queued_at for r in waiting} == arrival
+    single.settle()
+    assert single.view(active).state == states.ACTIVE
+    agent = single.agents["a"]
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(agent.report())
+    assert single.view(waiting[0]).state == states.PREPARING
+    assert single.view(waiting[0]).generation >= 2 << 32
+
+
+def test_a_restart_renews_the_secret_of_a_ready_session(single):
+    request_id = open_until_ready(single)
+    single.agents["a"].views.clear()
+    single.boot_conductor()
+    assert single.view(request_id).secret == ""
+    single.settle()
+    assert single.agents["a"].views[request_id].secret == "5ec7e7"
+
+
+def test_nothing_is_scheduled_before_a_host_has_reported(single):
+    single.boot_conductor()
+    request_id = single.open()
+    view = single.view(request_id)
+    assert view.state == states.QUEUED
+    assert view.pending_reasons == (codes.NO_HOST_UP,)
+    single.deliver_all()
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_a_query_is_answered_after_the_commit(single):
+    future = concurrent.futures.Future()
+    wanted = single.engine.process(
+        (inputs.Query(lambda engine: engine.summary(), future),), single.now
+    )
+    (answer,) = wanted.after_commit
+    assert answer.future is future
+    (host,) = answer.value["hosts"]
+    assert host["up"]
+    assert host["devices"][0]["slots"][0]["state"] == "idle"
+
+
+def test_a_board_that_is_no_longer_reported_is_not_used(single):
+    agent = single.agents["a"]
+    slots, agent.slots = agent.slots, []
+    single.feed(agent.report())
+    request_id = single.open()
+    assert single.view(request_id).state == states.QUEUED
+    agent.slots = slots
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.PREPARING

@@ -1,0 +1,355 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A conductor's engine with agents that are plain objects.
+
+The agents behave as the contract says (epochs and generations checked, the
+whole slot table in each report), the network between them is a list: tests
+deliver, drop, double and reorder its messages as they like.
+"""
+
+import dataclasses
+
+from fpgapool import objects
+from fpgapool import strategies
+from fpgapool.conductor import effects
+from fpgapool.conductor import engine
+from fpgapool.conductor import inputs
+from fpgapool.core import codes
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+
+PROFILE = objects.AcceleratorProfile(
+    name="copy",
+    peak_bytes_per_s=1e9,
+    return_ratio=1.0,
+    stateless=True,
+    core="copy",
+)
+
+
+_RECORDS = {
+    "hosts": db_api.HostRecord,
+    "devices": db_api.DeviceRecord,
+    "slots": db_api.SlotRecord,
+    "sessions": db_api.SessionRecord,
+    "assignments": db_api.AssignmentRecord,
+}
+
+
+@dataclasses.dataclass
+class Slot:
+    """A slot of an agent that does what it is told."""
+
+    state: str = states.SLOT_IDLE
+    session_id: str | None = None
+    generation: int | None = None
+    seen_generation: int = 0
+    programmed: str | None = None
+    last_result: objects.SessionResult | None = None
+
+
+class FakeAgent:
+    """One host with one board."""
+
+    def __init__(self, uuid: str, slots: int, board: bool = True) -> None:
+        self.uuid = uuid
+        self.boots = 1
+        self.sequence = 0
+        self.slots = [Slot() for _ in range(slots)] if board else []
+        self.views: dict[str, objects.SessionView] = {}
+
+    def report(self) -> inputs.Report:
+        """The whole state, as a heartbeat carries it."""
+        self.sequence += 1
+        device = objects.DeviceReport(
+            name="board0",
+            model="test",
+            dma_bytes_per_s=2e9,
+            slots=tuple(
+                objects.SlotReport(
+                    device="board0",
+                    slot=number,
+                    shape="medium",
+                    **dataclasses.asdict(slot)
+                    | {"last_result": slot.last_result},
+                )
+                for number, slot in enumerate(self.slots)
+            ),
+        )
+        return inputs.Report(
+            objects.AgentReport(
+                host_uuid=self.uuid,
+                host_name=self.uuid,
+                agent_boot_id=f"{self.boots}-1",
+                sequence=self.sequence,
+                nic_bytes_per_s=1e9,
+                devices=(device,) if self.slots else (),
+                driver="test",
+            )
+        )
+
+    def assign(self, request: objects.AssignRequest) -> None:
+        slot = self.slots[request.slot]
+        if request.generation <= slot.seen_generation:
+            return
+        slot.seen_generation = request.generation
+        slot.state = states.SLOT_PREPARING
+        slot.session_id = request.session_id
+        slot.generation = request.generation
+        slot.last_result = None
+
+    def release(self, message: effects.ReleaseSlot, now: float) -> None:
+        slot = self.slots[message.slot]
+        if message.generation < slot.seen_generation:
+            return
+        known = message.generation == slot.seen_generation
+        slot.seen_generation = message.generation
+        if known and slot.generation != message.generation:
+            return
+        self.end(
+            message.slot,
+            states.CANCELLED,
+            message.reason,
+            now,
+            generation=message.generation,
+            session_id=message.session_id,
+        )
+
+    def prepared(self, number: int) -> inputs.Prepared | None:
+        """The worker is ready; :returns: what the agent then casts."""
+        slot = self.slots[number]
+        if slot.state not in (states.SLOT_PREPARING, states.SLOT_READY):
+            return None
+        slot.state = states.SLOT_READY
+        slot.programmed = "copy"
+        return inputs.Prepared(
+            objects.Prepared(
+                host_uuid=self.uuid,
+                device="board0",
+                slot=number,
+                session_id=slot.session_id or "",
+                generation=slot.generation or 0,
+                secret="5ec7e7",
+                endpoints=(objects.Endpoint("data", "127.0.0.1", 4000),),
+            )
+        )
+
+    def end(
+        self,
+        number: int,
+        state: str,
+        code: str,
+        now: float,
+        *,
+        generation: int | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """What the slot does ends."""
+        slot = self.slots[number]
+        slot.last_result = objects.SessionResult(
+            session_id=session_id or slot.session_id or "",
+            generation=generation or slot.generation or 0,
+            state=state,
+            code=code,
+            finished_at=now,
+        )
+        slot.state = states.SLOT_IDLE
+        slot.session_id = slot.generation = None
+
+    def restart(self, *, workers_too: bool = False) -> None:
+        """A new agent process finds its workers again, or none."""
+        self.boots += 1
+        self.sequence = 0
+        for slot in self.slots:
+            slot.seen_generation = slot.generation or 0
+            if workers_too:
+                slot.state = states.SLOT_IDLE
+                slot.seen_generation = 0
+                slot.session_id = slot.generation = slot.last_result = None
+
+
+class World:
+    """An engine, its agents, its database and the messages under way."""
+
+    def __init__(
+        self,
+        agents: list[FakeAgent],
+        *,
+        fault_limit: int = 3,
+        **settings: object,
+    ) -> None:
+        self.fault_limit = fault_limit
+        self.agents = {agent.uuid: agent for agent in agents}
+        self.settings = engine.EngineSettings(**settings)
+        self.now = 1000.0
+        self.epoch = 0
+        self.rows: dict[str, dict[object, object]] = {
+            "hosts": {},
+            "devices": {},
+            "slots": {},
+            "sessions": {},
+            "assignments": {},
+        }
+        self.wire: list[effects.Message] = []
+        self.requests = 0
+        self.boot_conductor()
+        self.feed(*(agent.report() for agent in agents))
+
+    def boot_conductor(self) -> None:
+        """A new leader takes over what is in the database."""
+        self.epoch += 1
+        strategy = strategies.fifo({"slot_choice": "index"}, 0)
+        self.state = core_state.PoolState(
+            strategy,
+            first_generation=self.epoch << 32,
+            slot_fault_limit=self.fault_limit,
+            device_fault_limit=self.fault_limit,
+        )
+        self.engine = engine.Engine(
+            self.state, self.settings, self._snapshot()
+        )
+        self._take(self.engine.start(self.now))
+
+    def _snapshot(self) -> db_api.Snapshot:
+        tables = {name: list(t.values()) for name, t in self.rows.items()}
+        sessions = tables.pop("sessions")
+        return db_api.Snapshot(
+            **tables,
+            accelerators=[
+                db_api.AcceleratorRecord(
+                    name="copy",
+                    profile=PROFILE.to_primitive()["data"],
+                )
+            ],
+            live_sessions=[s for s in sessions if s.state in states.LIVE],
+            max_ids=db_api.MaxIds(
+                0, 0, 0, max(self.rows["sessions"], default=0)
+            ),
+        )
+
+    def feed(self, *batch: inputs.Input) -> None:
+        """Give the engine inputs of this instant."""
+        self._take(self.engine.process(batch, self.now))
+        self.check()
+
+    def tick(self, passed_s: float = 0.0) -> None:
+        """Let time pass."""
+        self.now += passed_s
+        self._take(self.engine.process((), self.now))
+        self._take(self.engine.tick(self.now))
+        self.check()
+
+    def _take(self, wanted: effects.Effects) -> None:
+        changes = wanted.changes
+        for name, table in self.rows.items():
+            for row in changes.rows(_RECORDS[name]):
+                key = row.slot_id if name == "assignments" else row.id
+                table[key] = row
+        for slot_id in changes.released_slots:
+            self.rows["assignments"].pop(slot_id, None)
+        self.wire += [*wanted.at_once, *wanted.after_commit]
+
+    def check(self) -> None:
+        """What holds after every step: core, engine and rows agree."""
+        self.state.check_invariants()
+        assigned = self.state.assignments()
+        holds = self.engine.holds
+        assert set(assigned) <= set(holds)
+        for slot_id, assignment in assigned.items():
+            hold = holds[slot_id]
+            assert hold.generation == assignment.generation
+            assert hold.phase == assignment.phase
+            assert bool(hold.revoked) == assignment.revoked
+        rows = self.rows["assignments"]
+        assert {s: r.generation for s, r in rows.items()} == {
+            s: h.generation for s, h in holds.items()
+        }
+        waiting = {job.id for job in self.state.waiting()}
+        for job_id, row in self.rows["sessions"].items():
+            assert (row.state == states.QUEUED) == (job_id in waiting)
+            held = [h for h in holds.values() if h.session.job_id == job_id]
+            assert len(held) <= 1
+            if row.state in states.ASSIGNED:
+                assert held
+                assert held[0].phase.value == row.state
+        assert self.engine.queued_count == len(waiting)
+
+    def deliver(self, message: effects.Message) -> None:
+        """Carry one message to its agent."""
+        match message:
+            case effects.AssignSlot(request):
+                self.agents[request.host_uuid].assign(request)
+            case effects.ReleaseSlot(host_uuid=host_uuid):
+                self.agents[host_uuid].release(message, self.now)
+            case effects.ReissueSecret(host_uuid=host_uuid, slot=number):
+                answer = self.agents[host_uuid].prepared(number)
+                if answer:
+                    self.feed(answer)
+            case effects.PublishSession(host_uuid, view):
+                views = self.agents[host_uuid].views
+                old = views.get(view.request_id)
+                if old is None or old.revision <= view.revision:
+                    views[view.request_id] = view
+            case effects.AskReport(host_uuid):
+                self.feed(self.agents[host_uuid].report())
+
+    def deliver_all(self) -> None:
+        """Carry all messages, and those that they cause."""
+        while self.wire:
+            self.deliver(self.wire.pop(0))
+
+    def open(self, host: str = "a", **changes: object) -> str:
+        """Open a session from a host; :returns: the request's id."""
+        self.requests += 1
+        request_id = f"r{self.requests}"
+        members = {
+            "request_id": request_id,
+            "project_id": "p",
+            "user_id": "u",
+            "host_uuid": host,
+            "accelerator": "copy",
+            "claimed_bytes": 1000,
+            "expires_at": self.now + 10,
+        } | changes
+        self.feed(inputs.Open(objects.OpenRequest(**members)))
+        return members["request_id"]
+
+    def cancel(self, request_id: str) -> None:
+        """The client of a session wants it no more."""
+        self.feed(
+            inputs.Cancel("p", None, request_id, codes.CANCELLED_BY_CLIENT)
+        )
+
+    def view(self, request_id: str) -> objects.SessionView:
+        """The session as the conductor sees it."""
+        view = self.engine.find("p", request_id)
+        assert view is not None
+        return view
+
+    def view_or_none(self, request_id: str) -> objects.SessionView | None:
+        """The same, None if it has left the conductor's memory."""
+        return self.engine.find("p", request_id)
+
+    def settle(self) -> None:
+        """Let messages, workers and reports do their work for a while."""
+        for _ in range(12):
+            self.deliver_all()
+            for agent in self.agents.values():
+                for number, slot in enumerate(agent.slots):
+                    if slot.state == states.SLOT_PREPARING:
+                        answer = agent.prepared(number)
+                        if answer:
+                            self.feed(answer)
+                self.feed(agent.report())
+            self.tick(3.0)
