@@ -95,3 +95,10 @@ class SessionNotFound(FpgapoolException):
 
     code = codes.SESSION_NOT_FOUND
     msg_fmt = "Session {session_id} was not found."
+
+
+class InvalidRequest(FpgapoolException):
+    """A call's arguments make no sense."""
+
+    code = codes.INVALID_REQUEST
+    msg_fmt = "Invalid request: {reason}"

@@ -48,6 +48,8 @@ LOG = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
+_MAX_PRIORITY = 1000
+
 # Ended sessions that are still answered from memory: a client whose last
 # message was lost asks again within seconds.
 _REMEMBERED_SESSIONS = 10_000
@@ -434,6 +436,11 @@ class Engine:
             raise Rejected(
                 codes.SIZE_TOO_LARGE,
                 f"the size must be at most {limits.max_claimed_bytes} bytes",
+            )
+        if abs(request.priority) > _MAX_PRIORITY:
+            raise Rejected(
+                codes.INVALID_REQUEST,
+                f"a priority lies within -{_MAX_PRIORITY} and {_MAX_PRIORITY}",
             )
         self._check_times(request)
         self._check_room(request.project_id)

@@ -24,16 +24,18 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import inputs
+from fpgapool.conductor import limits
 from fpgapool.conductor import pump
 from fpgapool.conductor import sessions
 from fpgapool.db import api as db_api
+from fpgapool.objects import base
 from fpgapool.objects import states
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
 # Shorter than the callers' own limit, so that they get the reason.
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=base.Payload)
 
 _ANSWER_S = 5.0
 
@@ -166,7 +168,9 @@ class ConductorManager:
 
 def _parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
     try:
-        return parse(primitive)
+        payload = parse(primitive)
+        limits.check(payload)
+        return payload
     except ValueError as error:
         LOG.warning("Malformed message dropped: %s", error)
         return None

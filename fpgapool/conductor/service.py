@@ -33,6 +33,7 @@ from fpgapool.conductor import sender
 from fpgapool.conductor import threads
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
@@ -41,6 +42,8 @@ LOG = logging.getLogger(__name__)
 # Generations of a new leader lie above all that any older one gave out, so
 # none of them has to be stored.
 _GENERATION_BITS = 32
+
+_RETRY_S = 2.0
 
 
 class Conductor:
@@ -92,8 +95,9 @@ class Conductor:
                 return
             try:
                 self._lead(epoch)
-            except exception.DatabaseUnavailable as error:
-                LOG.error("The office was not entered: %s", error)
+            except exception.DatabaseError as error:
+                LOG.error("The office cannot be entered: %s", error)
+                self._stopping.wait(_RETRY_S)
 
     def _lead(self, epoch: int) -> None:
         LOG.info(
@@ -131,6 +135,7 @@ class _Term:
         deposed: threading.Event,
         on_failure: Callable[[str], None],
     ) -> None:
+        migration.require_newest(database.engine)
         snapshot = database.load()
         agents = agent_rpcapi.AgentAPI()
         # Orders to agents must not wait behind the news for front doors.

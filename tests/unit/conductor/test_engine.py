@@ -220,6 +220,7 @@ def test_a_request_id_cannot_be_used_for_something_else(single):
         ({"wait_timeout_s": 0.0}, codes.INVALID_TIMEOUT),
         ({"connect_timeout_s": -1.0}, codes.INVALID_TIMEOUT),
         ({"resume_grace_s": -1.0}, codes.INVALID_TIMEOUT),
+        ({"priority": 1001}, codes.INVALID_REQUEST),
     ],
 )
 def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):

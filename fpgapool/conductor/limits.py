@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits of what a payload may hold before it reaches the engine.
+
+A value that no column can hold would stop the group commit for everybody, so
+it is refused at the door, whoever sent it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.objects import base
+
+_MAX_NAME_LENGTH = 255
+
+# Texts for people; the database cuts them by itself.
+_FREE_TEXTS = frozenset({"message", "description", "secret"})
+
+_MAX_INTEGER = 2**63 - 1
+
+
+def check(payload: base.Payload) -> None:
+    """Make sure that every member of a payload fits its column.
+
+    :raises ValueError: that names the payload and the member.
+    """
+    for name in base.members(payload):
+        _check(payload, name, getattr(payload, name))
+
+
+def _check(payload: base.Payload, name: str, value: Any) -> None:
+    if isinstance(value, base.Payload):
+        check(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _check(payload, name, item)
+    elif isinstance(value, str):
+        if len(value) > _MAX_NAME_LENGTH and name not in _FREE_TEXTS:
+            raise ValueError(_complaint(payload, name, "too long"))
+    elif name != "claimed_bytes":
+        # The engine refuses sizes with a code of their own.
+        if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+            raise ValueError(_complaint(payload, name, "out of range"))
+
+
+def _complaint(payload: base.Payload, name: str, what: str) -> str:
+    return f"{type(payload).__name__}.{name} is {what}"

@@ -1,0 +1,146 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The RPC endpoint: what is malformed never reaches the engine."""
+
+import dataclasses
+
+import oslo_messaging as messaging
+import pytest
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.conductor import inputs
+from fpgapool.conductor import limits
+from fpgapool.conductor import manager
+from fpgapool.core import codes
+from tests.unit.conductor import world
+
+
+class FakePump:
+    """Collects inputs; has no answers."""
+
+    def __init__(self) -> None:
+        self.inputs: list[inputs.Input] = []
+
+    def put(self, item: inputs.Input) -> None:
+        self.inputs.append(item)
+
+    def ask(self, question, timeout_s):
+        raise TimeoutError
+
+
+class FakeDatabase:
+    """Knows no session; may be away."""
+
+    failing = False
+
+    def find_session(self, project_id, request_id):
+        if self.failing:
+            raise exception.DatabaseUnavailable(reason="gone")
+
+
+@pytest.fixture
+def endpoint():
+    made = manager.ConductorManager(FakePump(), FakeDatabase())
+    return made, made._pump.inputs, made._database
+
+
+REQUEST = objects.OpenRequest(
+    request_id="r",
+    project_id="p",
+    user_id="u",
+    host_uuid="a",
+    accelerator="copy",
+    claimed_bytes=1,
+    expires_at=1.0,
+)
+
+
+def test_well_formed_casts_reach_the_engine(endpoint):
+    made, taken, _ = endpoint
+    made.open_session(None, REQUEST.to_primitive())
+    report = world.FakeAgent("a", 1).report().report
+    made.report(None, report.to_primitive())
+    made.cancel_session(None, "p", request_id="r", reason="R")
+    made.renew_secret(None, "s")
+    assert taken == [
+        inputs.Open(REQUEST),
+        inputs.Report(report),
+        inputs.Cancel("p", None, "r", "R"),
+        inputs.RenewSecret("s"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "junk", [None, 7, "x", [], {}, {"fpgapool_object": "OpenRequest"}]
+)
+def test_malformed_casts_are_dropped(endpoint, junk):
+    made, taken, _ = endpoint
+    made.open_session(None, junk)
+    made.report(None, junk)
+    made.prepared(None, junk)
+    made.cancel_session(None, ["p"], request_id=junk, reason=None)
+    made.renew_secret(None, 7)
+    assert taken == []
+
+
+def test_what_no_column_can_hold_is_dropped(endpoint):
+    made, taken, _ = endpoint
+    for changes in (
+        {"project_id": "p" * 256},
+        {"accelerator": "a" * 256},
+        {"priority": 2**63},
+    ):
+        request = dataclasses.replace(REQUEST, **changes)
+        made.open_session(None, request.to_primitive())
+    assert taken == []
+    report = world.FakeAgent("a", 1)
+    report.slots[0].seen_generation = 2**64
+    with pytest.raises(ValueError, match="seen_generation is out of range"):
+        limits.check(report.report().report)
+
+
+def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
+    made, taken, _ = endpoint
+    request = dataclasses.replace(REQUEST, claimed_bytes=2**70)
+    made.open_session(None, request.to_primitive())
+    assert taken == [inputs.Open(request)]
+
+
+def test_a_request_during_an_outage_is_marked(endpoint):
+    made, taken, database = endpoint
+    database.failing = True
+    made.open_session(None, REQUEST.to_primitive())
+    assert taken == [inputs.Open(REQUEST, database_failing=True)]
+
+
+def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):
+    made, _, _ = endpoint
+    for call in (
+        lambda: made.pool_summary(None),
+        lambda: made.list_accelerators(None),
+        lambda: made.find_session(None, "p", "r"),
+    ):
+        with pytest.raises(messaging.ExpectedException) as caught:
+            call()
+        assert isinstance(
+            caught.value.exc_info[1], exception.DatabaseUnavailable
+        )
+
+
+@pytest.mark.parametrize("ids", [None, "s", ["s"] * 1001])
+def test_a_list_of_ids_has_a_limit(endpoint, ids):
+    made, _, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.get_sessions(None, ids)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST

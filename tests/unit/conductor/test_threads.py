@@ -1,0 +1,406 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The threads around the engine, with a database that fails on demand."""
+
+import queue
+import threading
+
+import oslo_messaging as messaging
+import pytest
+
+from fpgapool import objects
+from fpgapool.common import clock
+from fpgapool.common import exception
+from fpgapool.conductor import effects
+from fpgapool.conductor import election
+from fpgapool.conductor import inputs
+from fpgapool.conductor import persistence
+from fpgapool.conductor import pump
+from fpgapool.conductor import sender
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from tests.unit.conductor import world
+
+WAIT_S = 10
+
+
+class FakeDatabase:
+    """Commits into a list, or raises what it is told to."""
+
+    def __init__(self) -> None:
+        self.committed: list[db_api.Changes] = []
+        self.errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+        self.entered = threading.Event()
+        self.proceed = threading.Event()
+        self.proceed.set()
+
+    def commit(self, epoch: int, changes: db_api.Changes) -> None:
+        self.entered.set()
+        assert self.proceed.wait(WAIT_S)
+        if not self.errors.empty():
+            raise self.errors.get()
+        self.committed.append(changes)
+
+
+class Collector:
+    """Waits for what a thread delivers."""
+
+    def __init__(self) -> None:
+        self.items: queue.Queue[object] = queue.Queue()
+
+    def __call__(self, delivered: object) -> None:
+        self.items.put(delivered)
+
+    def next(self) -> object:
+        return self.items.get(timeout=WAIT_S)
+
+
+def host(number: int) -> db_api.HostRecord:
+    return db_api.HostRecord(
+        id=number, uuid=str(number), name="h", nic_bytes_per_s=1.0
+    )
+
+
+def batch(*rows: db_api.Record, ask: str | None = None) -> effects.Effects:
+    after = [effects.AskReport(ask)] if ask else []
+    return effects.Effects(changes=db_api.Changes.of(rows), after_commit=after)
+
+
+@pytest.fixture
+def parts():
+    database, delivered, deposed, failed = (
+        FakeDatabase(),
+        Collector(),
+        threading.Event(),
+        Collector(),
+    )
+    committer = persistence.GroupCommitter(
+        database,
+        7,
+        deliver=delivered,
+        on_deposed=deposed.set,
+        on_failure=failed,
+    )
+    committer.start()
+    yield committer, database, delivered, deposed, failed
+    database.proceed.set()
+    committer.stop()
+
+
+def test_what_piles_up_during_a_commit_is_one_transaction(parts):
+    committer, database, delivered, _, _ = parts
+    database.proceed.clear()
+    committer.put(batch(host(1), ask="first"))
+    assert database.entered.wait(WAIT_S)
+    for number in range(2, 50):
+        committer.put(batch(host(number), ask=f"later{number}"))
+    database.proceed.set()
+    assert delivered.next() == [effects.AskReport("first")]
+    assert len(delivered.next()) == 48
+    sizes = [len(c.rows(db_api.HostRecord)) for c in database.committed]
+    assert sizes == [1, 48]
+
+
+def test_nothing_is_told_before_its_rows_are_durable(parts):
+    committer, database, delivered, _, _ = parts
+    database.errors.put(exception.DatabaseUnavailable(reason="gone"))
+    database.errors.put(exception.DatabaseUnavailable(reason="gone"))
+    database.proceed.clear()
+    committer.put(batch(host(1), ask="a"))
+    assert database.entered.wait(WAIT_S)
+    assert delivered.items.empty()
+    database.proceed.set()
+    assert delivered.next() == [effects.AskReport("a")]
+    assert len(database.committed) == 1
+    assert not committer.failing
+
+
+def test_messages_without_rows_keep_their_place(parts):
+    committer, database, delivered, _, _ = parts
+    database.proceed.clear()
+    committer.put(batch(host(1), ask="a"))
+    committer.put(batch(ask="b"))
+    database.proceed.set()
+    told = delivered.next()
+    if len(told) == 1:
+        told += delivered.next()
+    assert told == [effects.AskReport("a"), effects.AskReport("b")]
+
+
+def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
+    committer, database, delivered, deposed, _ = parts
+    database.errors.put(exception.NotLeader(reason="epoch 7 is over"))
+    committer.put(batch(host(1), ask="a"))
+    assert deposed.wait(WAIT_S)
+    committer.put(batch(host(2), ask="b"))
+    committer.stop()
+    assert not database.committed
+    assert delivered.items.empty()
+
+
+def test_an_error_that_repeating_cannot_help_is_not_hidden(parts):
+    committer, database, _, _, failed = parts
+    database.errors.put(exception.DatabaseError(reason="a row is refused"))
+    committer.put(batch(host(1)))
+    assert failed.next() == "group-commit"
+
+
+class FakeAgents:
+    """Collects casts; the broker is away for hosts named "away"."""
+
+    def __init__(self) -> None:
+        self.casts = Collector()
+
+    def __getattr__(self, method):
+        def cast(host_uuid, epoch, *arguments):
+            if host_uuid == "away":
+                raise messaging.MessageDeliveryFailure("no broker")
+            self.casts((method, host_uuid, epoch, *arguments))
+
+        return cast
+
+
+@pytest.fixture
+def outbox():
+    agents = FakeAgents()
+    made = sender.Sender(agents, 7, name="test", on_failure=Collector())
+    made.start()
+    yield made, agents.casts
+    made.stop()
+
+
+def test_every_cast_carries_the_epoch(outbox):
+    made, casts = outbox
+    made.deliver([effects.AskReport("a")])
+    assert casts.next() == ("report_now", "a", 7)
+    release = effects.ReleaseSlot("a", "board0", 1, "s", 5, "R")
+    made.deliver([release])
+    assert casts.next() == ("release", "a", 7, "board0", 1, "s", 5, "R")
+    made.deliver([effects.ReissueSecret("a", "board0", 1, "s", 5)])
+    assert casts.next() == ("reissue_secret", "a", 7, "board0", 1, "s", 5)
+
+
+def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
+    made, casts = outbox
+    made.deliver([effects.AskReport("away"), effects.AskReport("b")])
+    assert casts.next() == ("report_now", "b", 7)
+
+
+def test_only_the_newest_view_of_a_session_is_sent(outbox):
+    made, casts = outbox
+
+    def news(revision: int) -> effects.PublishSession:
+        return effects.PublishSession(
+            "a",
+            objects.SessionView(
+                session_id="s",
+                request_id="r",
+                project_id="p",
+                state="QUEUED",
+                accelerator="copy",
+                claimed_bytes=1,
+                revision=revision,
+            ),
+        )
+
+    made.deliver([news(revision) for revision in range(100)])
+    last = -1
+    while last < 99:
+        method, _, _, views = casts.next()
+        assert method == "session_changed"
+        assert views[-1].revision > last
+        last = views[-1].revision
+
+
+class FakeCommitter:
+    """Takes batches; nothing is away."""
+
+    failing = False
+
+    def __init__(self) -> None:
+        self.batches = Collector()
+
+    def put(self, wanted: effects.Effects) -> None:
+        for message in wanted.after_commit:
+            if isinstance(message, effects.Answer):
+                message.future.set_result(message.value)
+        self.batches(wanted)
+
+
+@pytest.fixture
+def pumping():
+    pool = world.World([world.FakeAgent("a", 1)])
+    committer, outbox, failed = FakeCommitter(), Collector(), Collector()
+    pool.engine.start = lambda now: effects.Effects(db_api.Changes())
+    outbox.deliver = outbox
+    made = pump.Pump(
+        pool.engine,
+        clock.WallClock(),
+        committer=committer,
+        outbox=outbox,
+        on_failure=failed,
+    )
+    made.start()
+    yield made, committer, outbox, failed, pool
+    made.stop()
+
+
+def test_the_pump_carries_a_request_to_the_agents(pumping):
+    made, committer, outbox, _, _ = pumping
+    made.put(
+        inputs.Open(
+            objects.OpenRequest(
+                request_id="r",
+                project_id="p",
+                user_id="u",
+                host_uuid="a",
+                accelerator="copy",
+                claimed_bytes=1,
+                expires_at=2**40,
+            )
+        )
+    )
+    (order,) = outbox.next()
+    assert isinstance(order, effects.AssignSlot)
+    wanted = committer.batches.next()
+    assert len(wanted.changes.rows(db_api.SessionRecord)) == 1
+
+
+def test_the_pump_answers_questions(pumping):
+    made, *_ = pumping
+    assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0
+
+
+def test_the_pump_wakes_for_a_wait_timeout(pumping):
+    made, committer, _, _, _ = pumping
+    for number, wait_timeout_s in enumerate((None, 0.2)):
+        made.put(
+            inputs.Open(
+                objects.OpenRequest(
+                    request_id=f"r{number}",
+                    project_id="p",
+                    user_id="u",
+                    host_uuid="a",
+                    accelerator="copy",
+                    claimed_bytes=1,
+                    expires_at=2**40,
+                    wait_timeout_s=wait_timeout_s,
+                )
+            )
+        )
+    reasons: list[str] = []
+    while codes.WAIT_TIMEOUT not in reasons:
+        wanted = committer.batches.next()
+        reasons += [
+            r.reason for r in wanted.changes.rows(db_api.SessionRecord)
+        ]
+
+
+def test_a_failed_pump_is_noticed(pumping):
+    made, _, _, failed, _ = pumping
+    made.put(inputs.Query(lambda engine: 1 / 0, None))
+    assert failed.next() == "pump"
+
+
+class FakeLeases:
+    """A lease row that a test changes as another conductor would."""
+
+    def __init__(self, lease: db_api.Lease | None) -> None:
+        self.lease = lease
+        self.read = threading.Event()
+        self.failing = False
+
+    def read_lease(self) -> db_api.Lease | None:
+        self.read.set()
+        if self.failing:
+            raise exception.DatabaseUnavailable(reason="gone")
+        return self.lease
+
+    def take_lease(self, holder, expected):
+        if expected != self.lease:
+            raise exception.NotLeader(reason="somebody was quicker")
+        epoch = expected.epoch + 1 if expected else 1
+        self.lease = db_api.Lease(holder=holder, epoch=epoch, renewals=0)
+        return self.lease
+
+    def renew_lease(self, holder, epoch):
+        if (self.lease.holder, self.lease.epoch) != (holder, epoch):
+            raise exception.NotLeader(reason="deposed")
+
+    def release_lease(self, holder, epoch):
+        self.renew_lease(holder, epoch)
+        self.lease = db_api.Lease(holder="", epoch=epoch, renewals=0)
+
+
+@pytest.mark.parametrize(
+    ("lease", "epoch"),
+    [
+        (None, 1),
+        (db_api.Lease(holder="", epoch=4, renewals=9), 5),
+        (db_api.Lease(holder="me", epoch=4, renewals=9), 5),
+    ],
+)
+def test_a_free_office_is_taken_at_once(lease, epoch):
+    leases = FakeLeases(lease)
+    won = election.Election(leases, "me", 3600).win(threading.Event())
+    assert won == epoch
+
+
+def test_a_silent_leader_is_succeeded():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    won = election.Election(leases, "me", 0.3).win(threading.Event())
+    assert won == 5
+
+
+def test_a_living_leader_is_not_succeeded():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    stopping, results = threading.Event(), Collector()
+    candidate = election.Election(leases, "me", 3600)
+    thread = threading.Thread(target=lambda: results(candidate.win(stopping)))
+    thread.start()
+    assert leases.read.wait(WAIT_S)
+    stopping.set()
+    assert results.next() is None
+    thread.join()
+    assert leases.lease.holder == "it"
+
+
+def test_an_election_waits_for_the_database():
+    leases = FakeLeases(None)
+    leases.failing = True
+    results = Collector()
+    candidate = election.Election(leases, "me", 0.1)
+    thread = threading.Thread(
+        target=lambda: results(candidate.win(threading.Event()))
+    )
+    thread.start()
+    assert leases.read.wait(WAIT_S)
+    leases.failing = False
+    assert results.next() == 1
+    thread.join()
+
+
+def test_a_deposed_leader_notices():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=9, renewals=0))
+    deposed = threading.Event()
+    election.Election(leases, "me", 0.1).hold(
+        4, threading.Event(), deposed.set
+    )
+    assert deposed.is_set()
+
+
+def test_a_resigned_office_is_free():
+    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    election.Election(leases, "me", 1).resign(4)
+    assert leases.lease.holder == ""
+    election.Election(leases, "me", 1).resign(4)
