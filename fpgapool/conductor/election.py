@@ -84,21 +84,26 @@ class Election:
         self,
         epoch: int,
         stopping: threading.Event,
-        on_deposed: Callable[[], None],
-    ) -> None:
+        on_renewed: Callable[[], None],
+    ) -> bool:
         """Renew the lease until ``stopping`` is set or it is lost.
 
         While the database is away nobody else can be elected either, so
         the leader stays in office.
+
+        :param on_renewed: called after each renewal; may raise
+            DatabaseError.
+        :returns: False if another conductor has been elected.
         """
         while not stopping.wait(self._lease_s / 3):
             try:
                 self._database.renew_lease(self._name, epoch)
+                on_renewed()
             except exception.NotLeader:
-                on_deposed()
-                return
+                return False
             except exception.DatabaseError as error:
                 LOG.warning("The lease was not renewed: %s", error)
+        return True
 
     def resign(self, epoch: int) -> None:
         """Give the lease back, so that a stand-by need not wait for it."""

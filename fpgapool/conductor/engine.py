@@ -122,7 +122,6 @@ class Engine:
         self._queued = collections.Counter[str]()
         self._last_job_id = snapshot.max_ids.session
         self._events: list[events.Event] = []
-        self._submitted: set[int] = set()
         self._dirty: dict[int, None] = {}
         self._lost_since: dict[str, float] = {}
         self._rows: list[db_api.Record] = []
@@ -177,6 +176,8 @@ class Engine:
                     self._prepared(prepared, now)
                 case inputs.RenewSecret(session_id):
                     self._renew_secret(session_id, now)
+                case inputs.Library(records):
+                    self._load_accelerators(records)
                 case inputs.Query():
                     queries.append(item)
         if self.wake_at is not None and now >= self.wake_at:
@@ -278,8 +279,7 @@ class Engine:
     def _load_accelerators(
         self, records: Iterable[db_api.AcceleratorRecord]
     ) -> None:
-        for record in records:
-            self.profiles[record.name] = _profile(record)
+        self.profiles = {record.name: _profile(record) for record in records}
         self._events.append(
             events.AcceleratorsChanged(
                 tuple(
@@ -413,7 +413,6 @@ class Engine:
         )
         self._remember(session)
         self._queued[session.project_id] += 1
-        self._submitted.add(session.job_id)
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
 
@@ -518,10 +517,6 @@ class Engine:
         if not session.live:
             self._publish_everywhere(session)
             return
-        if session.job_id in self._submitted:
-            # The core handles an instant's arrivals last; this job must be
-            # in its queue before it can be taken out of it.
-            self._step(now)
         self._events.append(events.JobCancelled(session.job_id, item.reason))
         self._end(session, states.CANCELLED, item.reason, "", now)
         self._step(now)
@@ -873,7 +868,6 @@ class Engine:
     def _step(self, now: float) -> None:
         """Hand the core what has happened and do what it says."""
         batch, self._events = self._events, []
-        self._submitted.clear()
         for instruction in self.state.step(batch, now):
             match instruction:
                 case instructions.Program():

@@ -68,6 +68,13 @@ class RenewSecret:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Library:
+    """The accelerators that the database holds now."""
+
+    records: tuple[db_api.AcceleratorRecord, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Query:
     """A question; the answer comes when what it rests on is durable.
 
@@ -78,4 +85,4 @@ class Query:
     future: concurrent.futures.Future[Any]
 
 
-Input = Open | Cancel | Report | Prepared | RenewSecret | Query
+Input = Open | Cancel | Report | Prepared | RenewSecret | Library | Query

@@ -48,10 +48,13 @@ def _check(payload: base.Payload, name: str, value: Any) -> None:
     elif isinstance(value, str):
         if len(value) > _MAX_NAME_LENGTH and name not in _FREE_TEXTS:
             raise ValueError(_complaint(payload, name, "too long"))
-    elif name != "claimed_bytes":
+    elif (
+        isinstance(value, int)
+        and abs(value) > _MAX_INTEGER
         # The engine refuses sizes with a code of their own.
-        if isinstance(value, int) and abs(value) > _MAX_INTEGER:
-            raise ValueError(_complaint(payload, name, "out of range"))
+        and name != "claimed_bytes"
+    ):
+        raise ValueError(_complaint(payload, name, "out of range"))
 
 
 def _complaint(payload: base.Payload, name: str, what: str) -> str:

@@ -25,6 +25,7 @@ from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import election
 from fpgapool.conductor import engine
+from fpgapool.conductor import inputs
 from fpgapool.conductor import manager
 from fpgapool.conductor import persistence
 from fpgapool.conductor import pump
@@ -111,7 +112,8 @@ class Conductor:
         )
         term.start()
         self._leading.set()
-        self._election.hold(epoch, self._deposed, self._deposed.set)
+        if not self._election.hold(epoch, self._deposed, term.look_around):
+            LOG.warning("Another conductor has been elected")
         self._leading.clear()
         term.stop()
         self._election.resign(epoch)
@@ -162,6 +164,8 @@ class _Term:
             _settings(conf),
             snapshot,
         )
+        self._database = database
+        self._library = snapshot.accelerators
         latest = max((s.queued_at for s in snapshot.live_sessions), default=0)
         self._pump = pump.Pump(
             brain,
@@ -182,6 +186,17 @@ class _Term:
         self._committer.start()
         self._pump.start()
         self._server.start()
+
+    def look_around(self) -> None:
+        """Take over what operators have changed in the database.
+
+        :raises DatabaseError: if it cannot be read.
+        """
+        library = self._database.accelerators()
+        if library != self._library:
+            LOG.info("The library of accelerators has changed")
+            self._library = library
+            self._pump.put(inputs.Library(tuple(library)))
 
     def stop(self) -> None:
         self._server.stop()

@@ -32,6 +32,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
     package: None if names is None else frozenset(names.split())
     for package, names in {
         "accelerators": "core.codes",
+        "allinone": "agent cmd.manage common conductor conf drivers rpcapi",
         "agent": "core drivers objects protocol rpcapi conf common version",
         "agent.worker": "core drivers protocol common.channel version",
         "api": "core objects db rpcapi conf common policies version",
@@ -44,6 +45,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "conf": "",
         "core": "",
         "db": "core conf common version",
+        "demo": "allinone client common sim",
         "drivers": "core conf accelerators",
         "objects": "core",
         "osc": "version",

@@ -525,3 +525,16 @@ def test_a_board_that_is_no_longer_reported_is_not_used(single):
     agent.slots = slots
     single.feed(agent.report())
     assert single.view(request_id).state == states.PREPARING
+
+
+def test_a_new_accelerator_can_be_used_without_a_restart(single):
+    profile = world.PROFILE.to_primitive()["data"]
+    record = db_api.AcceleratorRecord(
+        name="new", profile=profile | {"name": "new"}
+    )
+    single.feed(inputs.Library((record,)))
+    request_id = single.open(accelerator="new")
+    assert single.view(request_id).state == states.PREPARING
+    single.wire.clear()
+    single.open(accelerator="copy")
+    assert single.wire[0].view.reason == codes.UNKNOWN_ACCELERATOR

@@ -392,11 +392,24 @@ def test_an_election_waits_for_the_database():
 
 def test_a_deposed_leader_notices():
     leases = FakeLeases(db_api.Lease(holder="it", epoch=9, renewals=0))
-    deposed = threading.Event()
-    election.Election(leases, "me", 0.1).hold(
-        4, threading.Event(), deposed.set
-    )
-    assert deposed.is_set()
+    candidate = election.Election(leases, "me", 0.1)
+    assert not candidate.hold(4, threading.Event(), lambda: None)
+
+
+def test_a_leader_stays_in_office_while_the_database_is_away():
+    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    stopping, renewals = threading.Event(), Collector()
+    leases.errors = [exception.DatabaseUnavailable(reason="gone")] * 3
+
+    def renewed() -> None:
+        if leases.errors:
+            raise leases.errors.pop()
+        renewals("renewed")
+        stopping.set()
+
+    candidate = election.Election(leases, "me", 0.1)
+    assert candidate.hold(4, stopping, renewed)
+    assert renewals.next() == "renewed"
 
 
 def test_a_resigned_office_is_free():

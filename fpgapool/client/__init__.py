@@ -1,0 +1,65 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Accelerators of the pool for programs.
+
+:func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
+:func:`acc_close` gives it back; :func:`run_file`, :func:`run_stream` and
+:func:`run_buffer` do all of it for data that is at hand. Importing this
+package loads the standard library only.
+"""
+
+from fpgapool.client.cancel import CancelToken
+from fpgapool.client.errors import Cancelled
+from fpgapool.client.errors import FpgapoolError
+from fpgapool.client.errors import FrontDoorUnavailable
+from fpgapool.client.errors import InvalidParams
+from fpgapool.client.errors import InvalidRequest
+from fpgapool.client.errors import OperationTimeout
+from fpgapool.client.errors import RequestRejected
+from fpgapool.client.errors import SessionClosed
+from fpgapool.client.errors import SessionFailed
+from fpgapool.client.errors import WaitTimeout
+from fpgapool.client.opening import acc_close
+from fpgapool.client.opening import acc_open
+from fpgapool.client.opening import acc_run
+from fpgapool.client.session import Session
+from fpgapool.client.session import Statistics
+from fpgapool.client.transfer import RunReport
+from fpgapool.client.transfer import run_buffer
+from fpgapool.client.transfer import run_file
+from fpgapool.client.transfer import run_stream
+from fpgapool.client.view import SessionView
+
+__all__ = [
+    "CancelToken",
+    "Cancelled",
+    "FpgapoolError",
+    "FrontDoorUnavailable",
+    "InvalidParams",
+    "InvalidRequest",
+    "OperationTimeout",
+    "RequestRejected",
+    "RunReport",
+    "Session",
+    "SessionClosed",
+    "SessionFailed",
+    "SessionView",
+    "Statistics",
+    "WaitTimeout",
+    "acc_close",
+    "acc_open",
+    "acc_run",
+    "run_buffer",
+    "run_file",
+    "run_stream",
+]

@@ -1,0 +1,142 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Cancelling what blocks in another thread."""
+
+from __future__ import annotations
+
+import threading
+
+from fpgapool.client import errors
+from fpgapool.common import channel
+
+# How often a plain Event is looked at; an Event cannot call back.
+_EVENT_POLL_S = 0.1
+
+
+class CancelToken:
+    """Cancels requests from another thread or a signal handler.
+
+    One token may serve several requests. :meth:`cancel` wakes every thread
+    that waits for the pool on their behalf; it then raises
+    :class:`errors.Cancelled`.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant, because a signal handler may interrupt a thread that
+        # holds it and cancel from there.
+        self._lock = threading.RLock()
+        self._event = threading.Event()
+        self._channels: set[channel.Channel] = set()
+
+    def cancel(self) -> None:
+        """Cancel now and for ever."""
+        with self._lock:
+            self._event.set()
+            channels = list(self._channels)
+        for attached in channels:
+            attached.shutdown()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return self._event.is_set()
+
+    def check(self) -> None:
+        """Do nothing unless cancelled.
+
+        :raises errors.Cancelled: if cancelled.
+        """
+        if self._event.is_set():
+            raise errors.Cancelled()
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep.
+
+        :param timeout_s: how long.
+        :raises errors.Cancelled: as soon as cancelled.
+        """
+        if self._event.wait(timeout_s):
+            raise errors.Cancelled()
+
+    def attach(self, attached: channel.Channel) -> None:
+        """Shut a channel down when cancelled.
+
+        :param attached: the channel; its owner detaches it before closing.
+        :raises errors.Cancelled: if cancelled already.
+        """
+        with self._lock:
+            self.check()
+            self._channels.add(attached)
+
+    def detach(self, attached: channel.Channel) -> None:
+        """Forget a channel.
+
+        :param attached: a channel, attached or not.
+        """
+        with self._lock:
+            self._channels.discard(attached)
+
+
+class EventToken(CancelToken):
+    """A token that follows a plain :class:`threading.Event`.
+
+    :param event: the caller's event; setting it cancels.
+    """
+
+    def __init__(self, event: threading.Event) -> None:
+        super().__init__()
+        self._source = event
+        self._stopped = threading.Event()
+        if event.is_set():
+            self.cancel()
+        else:
+            threading.Thread(
+                target=self._watch, name="fpgapool-cancel", daemon=True
+            ).start()
+
+    def stop(self) -> None:
+        """Stop following the event."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            if self._source.wait(_EVENT_POLL_S):
+                self.cancel()
+                return
+
+
+def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
+    """Make a token of what a caller passed.
+
+    :param cancel: a token, a plain event, or nothing.
+    :returns: a token.
+    :raises errors.InvalidRequest: if it is something else.
+    """
+    if cancel is None:
+        return CancelToken()
+    if isinstance(cancel, CancelToken):
+        return cancel
+    if isinstance(cancel, threading.Event):
+        return EventToken(cancel)
+    raise errors.InvalidRequest(
+        errors.INVALID_REQUEST, "cancel must be a CancelToken or an Event"
+    )
+
+
+def release(token: CancelToken) -> None:
+    """Stop what :func:`token_of` may have started.
+
+    :param token: a token that it returned.
+    """
+    if isinstance(token, EventToken):
+        token.stop()

@@ -1,0 +1,164 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Checks of what a caller asks for, before anything is sent."""
+
+from __future__ import annotations
+
+import collections.abc
+import re
+import typing
+
+from fpgapool.client import errors
+
+MAX_SIZE_BYTES = 2**63 - 1
+MAX_TIMEOUT_S = 1e9
+MAX_PRIORITY = 1000
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+
+def size(size_bytes: object) -> int:
+    """Check a number of bytes.
+
+    :param size_bytes: what the caller passed.
+    :returns: the same, 1 ... 2**63 - 1.
+    :raises errors.InvalidRequest: code ``INVALID_SIZE``.
+    """
+    if type(size_bytes) is not int:
+        raise errors.InvalidRequest(
+            errors.INVALID_SIZE,
+            "the size must be an integer number of bytes, "
+            f"not {type(size_bytes).__name__}",
+        )
+    if not 1 <= size_bytes <= MAX_SIZE_BYTES:
+        raise errors.InvalidRequest(
+            errors.INVALID_SIZE,
+            f"the size must be 1 to 2**63 - 1 bytes, not {size_bytes}",
+        )
+    return size_bytes
+
+
+def request_id(value: object) -> str:
+    """Check the name of a request.
+
+    :param value: what the caller passed.
+    :returns: the same.
+    :raises errors.InvalidRequest: code ``INVALID_REQUEST_ID``.
+    """
+    if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
+        return value
+    raise errors.InvalidRequest(
+        errors.INVALID_REQUEST_ID,
+        "request_id must be 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
+    )
+
+
+def seconds(value: object, name: str) -> float | None:
+    """Check a duration.
+
+    :param value: what the caller passed.
+    :param name: name of the argument, for the message.
+    :returns: the same.
+    :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
+    """
+    if value is None:
+        return None
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        # NaN compares false with everything.
+        and 0 < value <= MAX_TIMEOUT_S
+    ):
+        return value
+    raise errors.InvalidRequest(
+        errors.INVALID_TIMEOUT,
+        f"{name} must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds, "
+        "or None for no limit",
+    )
+
+
+def priority(value: object) -> int:
+    """Check a priority.
+
+    :param value: what the caller passed.
+    :returns: the same, -1000 ... 1000.
+    :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
+    """
+    if type(value) is int and abs(value) <= MAX_PRIORITY:
+        return value
+    raise errors.InvalidRequest(
+        errors.INVALID_REQUEST,
+        f"priority must be an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}",
+    )
+
+
+def params(value: object) -> dict[str, typing.Any]:
+    """Bring parameters into the form in which they are sent.
+
+    :param value: mapping of names to JSON values; bytes become hexadecimal
+        digits.
+    :returns: the parameters.
+    :raises errors.InvalidParams: if it is not a mapping with names.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, collections.abc.Mapping):
+        raise errors.InvalidParams("params must be a mapping")
+    if not all(isinstance(name, str) for name in value):
+        raise errors.InvalidParams("the names of params must be strings")
+    return {name: _json_value(item) for name, item in value.items()}
+
+
+def _json_value(item: object) -> object:
+    if isinstance(item, bytes | bytearray | memoryview):
+        return bytes(item).hex()
+    return item
+
+
+def params_schema(
+    values: collections.abc.Mapping[str, typing.Any],
+    schema: collections.abc.Mapping[str, typing.Any],
+) -> None:
+    """Check parameters against the schema of their accelerator.
+
+    :param values: the parameters.
+    :param schema: JSON schema from the accelerator's profile.
+    :raises errors.InvalidParams: names the first wrong one, and never says
+        its value, which may be a key.
+    """
+    if not schema:
+        return
+    # Imported here: it costs more than everything else in the client.
+    import jsonschema  # type: ignore[import-untyped]
+
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    error = jsonschema.exceptions.best_match(
+        validator.iter_errors(dict(values))
+    )
+    if error is not None:
+        raise errors.InvalidParams(_describe(error))
+
+
+def _describe(error: typing.Any) -> str:
+    path = ".".join(["params", *(str(step) for step in error.absolute_path)])
+    if error.validator == "required":
+        missing = [
+            name
+            for name in error.validator_value
+            if name not in error.instance
+        ]
+        return f"{path}: missing: {', '.join(missing)}"
+    if error.validator == "additionalProperties":
+        known = ", ".join(sorted(error.schema.get("properties", {})))
+        return f"{path}: unknown names; known are: {known or 'none'}"
+    return f"{path}: must satisfy {error.validator} {error.validator_value}"

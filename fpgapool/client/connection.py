@@ -1,0 +1,402 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Connections to a worker's data port: dialing, HELLO and OPENED."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import mmap
+import os
+import socket
+import time
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import view as views
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+
+STREAM = "stream"
+SHM = "shm"
+
+# Of one attempt: a worker that lives answers HELLO within milliseconds.
+_ATTEMPT_S = 10.0
+# What a worker allows that does not say it.
+_DEFAULT_GRACE_S = 10.0
+_MAX_WINDOW_BYTES = 2**32 - 1
+
+
+class WorkerError(Exception):
+    """The worker answered with ERROR.
+
+    :ivar code: stable code.
+    :ivar message: explanation for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """The worker's OPENED, checked."""
+
+    resume_secret: str = dataclasses.field(repr=False)
+    chunk_bytes: int
+    window_bytes: int
+    input_offset_bytes: int
+    output_offset_bytes: int
+    stateless: bool
+    chunk_multiple_bytes: int
+    resume_grace_s: float
+    shared_buffers: int
+
+    @classmethod
+    def from_document(cls, document: dict[str, typing.Any]) -> Opened:
+        """Read the JSON of OPENED.
+
+        :param document: its members.
+        :returns: the values.
+        :raises frames.ProtocolError: if they make no sense.
+        """
+        chunk_bytes = frames.require(document, "chunk_bytes", int)
+        window_bytes = frames.require(document, "window_bytes", int)
+        if not 0 < chunk_bytes <= frames.MAX_DATA_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "chunk_bytes out of range"
+            )
+        if not chunk_bytes <= window_bytes <= _MAX_WINDOW_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "window_bytes out of range"
+            )
+        multiple_bytes = document.get("chunk_multiple_bytes", 1)
+        if type(multiple_bytes) is not int or not (
+            0 < multiple_bytes <= chunk_bytes
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "chunk_multiple_bytes out of range"
+            )
+        grace_s = document.get("resume_grace_s", _DEFAULT_GRACE_S)
+        return cls(
+            resume_secret=frames.require(document, "resume_secret", str),
+            chunk_bytes=chunk_bytes,
+            window_bytes=window_bytes,
+            input_offset_bytes=frames.require_offset(document, "input_offset"),
+            output_offset_bytes=frames.require_offset(
+                document, "output_offset"
+            ),
+            stateless=document.get("stateless") is True,
+            chunk_multiple_bytes=multiple_bytes,
+            resume_grace_s=float(grace_s)
+            if isinstance(grace_s, int | float)
+            else _DEFAULT_GRACE_S,
+            shared_buffers=_shared_buffers(document, chunk_bytes),
+        )
+
+
+def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
+    shm = document.get("shm")
+    if shm is None:
+        return 0
+    if (
+        not isinstance(shm, dict)
+        or frames.require(shm, "buffer_bytes", int) < chunk_bytes
+        or not 0 < frames.require(shm, "buffers", int) <= 65536
+    ):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "shared buffers make no sense"
+        )
+    return int(shm["buffers"])
+
+
+class SharedBuffers:
+    """The worker's input and output buffers, mapped into this process.
+
+    The maps live as long as somebody has a view of them.
+
+    :param input_fd: memfd of the input buffers; closed here.
+    :param output_fd: memfd of the output buffers; closed here.
+    :param shm: the ``shm`` member of OPENED.
+    :raises frames.ProtocolError: if a memfd is smaller than announced.
+    """
+
+    def __init__(
+        self, input_fd: int, output_fd: int, shm: dict[str, int]
+    ) -> None:
+        self.buffers = shm["buffers"]
+        self._buffer_bytes = shm["buffer_bytes"]
+        status = os.fstat(input_fd)
+        #: Equal for maps of the same memory.
+        self.identity = (status.st_dev, status.st_ino)
+        try:
+            self._input = self._map(input_fd)
+            self._output = self._map(output_fd)
+        finally:
+            channel.close_fds([input_fd, output_fd])
+
+    def _map(self, fd: int) -> memoryview:
+        size_bytes = self.buffers * self._buffer_bytes
+        # Touching a page beyond the end would kill the process.
+        if os.fstat(fd).st_size < size_bytes:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "shared memory smaller than announced"
+            )
+        return memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED))
+
+    def input(self, number: int) -> memoryview:
+        """View of an input buffer.
+
+        :param number: 0 ... buffers - 1.
+        :returns: the whole buffer, writable.
+        """
+        start = number * self._buffer_bytes
+        return self._input[start : start + self._buffer_bytes]
+
+    def output(self, number: int) -> memoryview:
+        """View of an output buffer.
+
+        :param number: 0 ... buffers - 1.
+        :returns: the whole buffer.
+        """
+        start = number * self._buffer_bytes
+        return self._output[start : start + self._buffer_bytes]
+
+
+class Connection:
+    """A data connection after OPENED.
+
+    :ivar channel: where frames go and come.
+    :ivar opened: what the worker said.
+    :ivar shared: shared buffers, or None when payloads are in the stream.
+    """
+
+    def __init__(
+        self,
+        data: channel.Channel,
+        opened: Opened,
+        shared: SharedBuffers | None,
+    ) -> None:
+        self.channel = data
+        self.opened = opened
+        self.shared = shared
+
+
+class Dialer:
+    """Finds the way to the worker of a session.
+
+    :param view: the READY view of the session.
+    :param front_door: hands out connections to workers of this host.
+    :param cancel: shuts down what the dialer makes.
+    """
+
+    def __init__(
+        self,
+        view: views.SessionView,
+        front_door: frontdoor.FrontDoor,
+        cancel: cancelling.CancelToken,
+    ) -> None:
+        self.view = view
+        self.front_door = front_door
+        self._cancel = cancel
+
+    def open(
+        self,
+        params: collections.abc.Mapping[str, typing.Any],
+        deadline_s: float | None,
+    ) -> Connection:
+        """Connect for the first time.
+
+        :param params: of the accelerator; they go to the worker only.
+        :param deadline_s: absolute deadline.
+        :returns: the connection.
+        :raises WorkerError: if the worker refuses.
+        :raises channel.ChannelClosed: if it is not reached.
+        :raises channel.DeadlineExceeded: if it does not answer in time.
+        :raises frames.ProtocolError: if it answers nonsense.
+        :raises errors.Cancelled: if cancelled.
+        """
+        return self._dial(
+            {"secret": self.view.secret, "params": dict(params)}, deadline_s
+        )
+
+    def resume(
+        self,
+        resume_secret: str,
+        input_offset_bytes: int,
+        output_offset_bytes: int,
+        deadline_s: float | None,
+    ) -> Connection:
+        """Connect again.
+
+        :param resume_secret: from the last OPENED.
+        :param input_offset_bytes: input acknowledged by the worker.
+        :param output_offset_bytes: output received.
+        :param deadline_s: absolute deadline.
+        :returns: the connection.
+        :raises: as :meth:`open`.
+        """
+        return self._dial(
+            {
+                "resume_secret": resume_secret,
+                "input_offset": input_offset_bytes,
+                "output_offset": output_offset_bytes,
+            },
+            deadline_s,
+        )
+
+    def _dial(
+        self, members: dict[str, object], deadline_s: float | None
+    ) -> Connection:
+        attempt_s = time.monotonic() + _ATTEMPT_S
+        deadline_s = min(attempt_s, deadline_s or attempt_s)
+        data, transport = self._connect(deadline_s)
+        hello = {
+            "features": [],
+            "session_id": self.view.session_id,
+            "generation": self.view.generation,
+            "transport": transport,
+            **members,
+        }
+        try:
+            self._cancel.attach(data)
+            return _shake_hands(data, hello, deadline_s)
+        except BaseException:
+            self.hang_up(data)
+            raise
+
+    def hang_up(self, data: channel.Channel) -> None:
+        """Close a connection that this dialer made.
+
+        :param data: its channel; no thread may be using it.
+        """
+        self._cancel.detach(data)
+        data.close()
+
+    def _connect(
+        self, deadline_s: float | None
+    ) -> tuple[channel.Channel, str]:
+        # Shared memory beats every network.
+        endpoints = sorted(
+            self.view.endpoints,
+            key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
+        )
+        failure: Exception = channel.ChannelClosed(
+            "the session has no endpoint that this client could use"
+        )
+        for endpoint in endpoints:
+            try:
+                return self._connect_to(endpoint, deadline_s)
+            except (OSError, frontdoor.ConnectionLost) as exc:
+                failure = exc
+            except errors.OperationTimeout as exc:
+                failure = channel.DeadlineExceeded(str(exc))
+            except (
+                errors.RequestRejected,
+                errors.FrontDoorUnavailable,
+            ) as exc:
+                failure = channel.ChannelClosed(str(exc))
+        if isinstance(failure, OSError):
+            raise failure
+        raise channel.ChannelClosed(str(failure)) from failure
+
+    def _connect_to(
+        self, endpoint: views.Endpoint, deadline_s: float | None
+    ) -> tuple[channel.Channel, str]:
+        if endpoint.network == views.LOCAL_NETWORK:
+            return channel.PlainChannel(self._local(deadline_s)), SHM
+        sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
+        if self.view.certificate_sha256 is None:
+            return channel.PlainChannel(sock), STREAM
+        tls = channel.TlsChannel.connect(
+            sock, self.view.certificate_sha256, deadline_s
+        )
+        return tls, STREAM
+
+    def _local(self, deadline_s: float | None) -> socket.socket:
+        session_id, generation = self.view.session_id, self.view.generation
+        try:
+            return self.front_door.request_connection(
+                session_id, generation, deadline_s
+            )
+        except frontdoor.ConnectionLost:
+            # The agent was restarted; the worker outlived it.
+            self.front_door.reconnect(deadline_s)
+            return self.front_door.request_connection(
+                session_id, generation, deadline_s
+            )
+
+
+def _shake_hands(
+    data: channel.Channel,
+    hello: dict[str, object],
+    deadline_s: float | None,
+) -> Connection:
+    data.send(
+        frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
+        deadline_s=deadline_s,
+    )
+    header, fds = _recv_first_header(
+        data, hello["transport"] == SHM, deadline_s
+    )
+    try:
+        document = frames.decode_json(
+            channel.recv_payload(data, header, deadline_s)
+        )
+        if header.type == frames.ERROR:
+            raise WorkerError(
+                str(document.get("code", errors.PROTOCOL_ERROR)),
+                str(document.get("message", "")),
+            )
+        if header.type != frames.OPENED:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the worker did not answer OPENED"
+            )
+        opened = Opened.from_document(document)
+        shared = None
+        if hello["transport"] == SHM:
+            if len(fds) != 2 or not opened.shared_buffers:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "OPENED without shared memory"
+                )
+            input_fd, output_fd = fds
+            fds = []
+            shared = SharedBuffers(input_fd, output_fd, document["shm"])
+        return Connection(data, opened, shared)
+    finally:
+        channel.close_fds(fds)
+
+
+def _recv_first_header(
+    data: channel.Channel, with_fds: bool, deadline_s: float | None
+) -> tuple[frames.FrameHeader, list[int]]:
+    if not with_fds:
+        return (
+            channel.recv_header(
+                data, bytearray(frames.HEADER_BYTES), deadline_s=deadline_s
+            ),
+            [],
+        )
+    scratch = bytearray(frames.HEADER_BYTES)
+    plain = typing.cast(channel.PlainChannel, data)
+    fds = plain.recv_exact_with_fds(memoryview(scratch), 2, deadline_s)
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(channel.close_fds, fds)
+        header = frames.FrameHeader.unpack_from(scratch)
+        on_error.pop_all()
+    return header, fds

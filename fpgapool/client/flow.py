@@ -1,0 +1,577 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The flow of data through one session, over as many connections as it takes.
+
+Input is kept until the worker acknowledges it. When the connection breaks,
+the receiving thread connects again, tells the worker what it has, and sends
+what the worker lacks; callers notice nothing but the delay.
+
+One thread receives. Another one may send meanwhile; for a session that does
+one task at a time both are the caller's thread.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import connection as connections
+from fpgapool.client import errors
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+
+_FIRST_BACKOFF_S = 0.02
+_LONGEST_BACKOFF_S = 1.0
+# A connection that breaks this often without moving a byte is not repaired
+# by another one.
+_MAX_IDLE_RESUMES = 8
+_UINT32_MAX = 2**32 - 1
+_UNAUTHORIZED = "UNAUTHORIZED"
+
+
+class Stopped(Exception):
+    """The flow was stopped by another thread."""
+
+
+class Piece:
+    """Input of one task, from being filled until it is acknowledged.
+
+    :ivar number: of its buffer.
+    :ivar data: the input; the caller may replace it before sending.
+    """
+
+    __slots__ = ("data", "end", "number", "offset_bytes", "shared", "task_id")
+
+    def __init__(
+        self,
+        number: int,
+        data: memoryview,
+        shared: connections.SharedBuffers | None,
+    ) -> None:
+        self.number = number
+        self.data = data
+        self.shared = shared
+        self.end = False
+        self.task_id = 0
+        self.offset_bytes = 0
+
+    @property
+    def end_offset_bytes(self) -> int:
+        """Position behind its last byte."""
+        return self.offset_bytes + len(self.data)
+
+    def header(self) -> frames.FrameHeader:
+        """The INPUT header that announces it."""
+        flags = frames.END if self.end else 0
+        return frames.FrameHeader(
+            frames.INPUT,
+            flags if self.shared is None else flags | frames.SHM,
+            0,
+            self.task_id,
+            self.offset_bytes,
+            len(self.data),
+            0 if self.shared is None else self.number,
+        )
+
+
+class Output(typing.NamedTuple):
+    """A piece of output.
+
+    :ivar data: valid until the next call of :meth:`Flow.receive`.
+    :ivar last: whether the task gives no more output.
+    """
+
+    data: memoryview
+    last: bool
+
+
+class Flow:
+    """See the module.
+
+    :param dialer: connects again.
+    :param connection: the first connection.
+    :param cancel: looked at whenever the connection breaks.
+    """
+
+    def __init__(
+        self,
+        dialer: connections.Dialer,
+        connection: connections.Connection,
+        cancel: cancelling.CancelToken,
+    ) -> None:
+        opened = connection.opened
+        self._dialer = dialer
+        self._connection = connection
+        self._cancel = cancel
+        self.chunk_bytes = opened.chunk_bytes
+        self.window_bytes = opened.window_bytes
+        self.chunk_multiple_bytes = opened.chunk_multiple_bytes
+        #: Input handed to the worker, acknowledged or not.
+        self.sent_bytes = opened.input_offset_bytes
+        #: Input whose output has arrived completely.
+        self.acknowledged_bytes = opened.input_offset_bytes
+        #: Output that has arrived.
+        self.received_bytes = opened.output_offset_bytes
+        #: Whether the last output has arrived.
+        self.ended = False
+        #: Members of CLOSED, once it has come.
+        self.closed: dict[str, typing.Any] | None = None
+        self.reconnects = 0
+        self._released_bytes = self.received_bytes
+        self._held_outputs = 0
+        self._last_task_id = 0
+        self._idle_resumes = 0
+        self._progress_mark = (-1, -1)
+        self._changed = threading.Condition()
+        # Held while input is sent and while a connection is replaced, so
+        # that no new input overtakes what has to be sent again.
+        self._sending = threading.Lock()
+        self._unacknowledged: collections.deque[Piece] = collections.deque()
+        self._stopped = False
+        self._scratch = bytearray(frames.HEADER_BYTES)
+        count = self._buffer_count(connection)
+        self._own: list[memoryview | None] = [None] * count
+        self._free = collections.deque(range(count))
+
+    def _buffer_count(self, connection: connections.Connection) -> int:
+        if connection.shared is not None:
+            return connection.shared.buffers
+        return self.window_bytes // self.chunk_bytes
+
+    @property
+    def shared(self) -> connections.SharedBuffers | None:
+        """The shared buffers in use, None when payloads are in the stream."""
+        return self._connection.shared
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent is acknowledged."""
+        return not self._unacknowledged
+
+    # Sending
+
+    def piece(self, number: int) -> Piece:
+        """Make a piece of a buffer.
+
+        :param number: of the buffer, which must not be in use.
+        :returns: a piece with the whole buffer, ``chunk_bytes`` long.
+        """
+        shared = self._connection.shared
+        if shared is not None:
+            buffer = shared.input(number)[: self.chunk_bytes]
+        else:
+            buffer = self._own_buffer(number)
+        return Piece(number, buffer, shared)
+
+    def _own_buffer(self, number: int) -> memoryview:
+        buffer = self._own[number]
+        if buffer is None:
+            # Zero pages until they are written: small jobs stay small.
+            buffer = memoryview(bytearray(self.chunk_bytes))
+            self._own[number] = buffer
+        return buffer
+
+    def take(self, number: int) -> None:
+        """Take a certain free buffer.
+
+        :param number: of the buffer.
+        """
+        with self._changed:
+            self._free.remove(number)
+
+    def reserve(
+        self, length_bytes: int, *, filled: bool, deadline_s: float | None
+    ) -> Piece:
+        """Wait until the window has room, and take a free buffer.
+
+        :param length_bytes: how much will be sent.
+        :param filled: False if the caller brings the data in memory of its
+            own when there are no shared buffers; none is allocated then.
+        :param deadline_s: absolute deadline.
+        :returns: a piece to fill and to pass to :meth:`send`.
+        :raises Stopped: if the flow was stopped.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        with self._changed:
+            while not self._has_room(length_bytes):
+                if self._stopped:
+                    raise Stopped
+                if not self._changed.wait(channel.remaining_s(deadline_s)):
+                    raise channel.DeadlineExceeded("deadline passed")
+            if self._stopped:
+                raise Stopped
+            number = self._free.popleft()
+        if not filled and self._connection.shared is None:
+            return Piece(number, memoryview(b""), None)
+        return self.piece(number)
+
+    def _has_room(self, length_bytes: int) -> bool:
+        in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
+        return (
+            bool(self._free)
+            and in_flight_bytes + length_bytes <= self.window_bytes
+        )
+
+    def send(
+        self,
+        piece: Piece,
+        *,
+        end: bool,
+        deadline_s: float | None,
+        release_output: bool = False,
+    ) -> None:
+        """Send one piece; a broken connection is left to the receiver.
+
+        :param piece: the input; its data must not change until it is
+            acknowledged.
+        :param end: whether it is the last one.
+        :param deadline_s: absolute deadline.
+        :param release_output: give the output received so far back to the
+            worker in the same breath.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        with self._sending:
+            self._last_task_id = self._last_task_id % _UINT32_MAX + 1
+            piece.task_id = self._last_task_id
+            piece.offset_bytes = self.sent_bytes
+            piece.end = end
+            with self._changed:
+                self._unacknowledged.append(piece)
+                self.sent_bytes += len(piece.data)
+            connection = self._connection
+            prefix = self._release() if release_output else b""
+            try:
+                self._transmit(connection, piece, prefix, deadline_s)
+            except channel.ChannelClosed:
+                connection.channel.shutdown()
+
+    def _transmit(
+        self,
+        connection: connections.Connection,
+        piece: Piece,
+        prefix: bytes,
+        deadline_s: float | None,
+    ) -> None:
+        shared = connection.shared
+        if shared is None:
+            piece.shared = None
+            connection.channel.send(
+                prefix + piece.header().pack(),
+                piece.data,
+                deadline_s=deadline_s,
+            )
+            return
+        if piece.shared is None or piece.shared.identity != shared.identity:
+            # The worker made new buffers after a resume.
+            buffer = shared.input(piece.number)
+            buffer[: len(piece.data)] = piece.data
+        piece.shared = shared
+        connection.channel.send(
+            prefix + piece.header().pack(), deadline_s=deadline_s
+        )
+
+    # Receiving
+
+    def receive(
+        self, place: memoryview, deadline_s: float | None
+    ) -> Output | None:
+        """Receive the next frame; gives back the output received before.
+
+        :param place: where to put output that comes in the stream; at least
+            ``chunk_bytes`` long.
+        :param deadline_s: absolute deadline.
+        :returns: output, or None if the frame brought none.
+        :raises errors.SessionFailed: if the session has ended or cannot be
+            resumed.
+        :raises errors.Cancelled: if cancelled.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        :raises frames.ProtocolError: if the worker breaks the protocol.
+        """
+        while True:
+            connection = self._connection
+            try:
+                self._release_when_due(connection, deadline_s)
+                header = channel.recv_header(
+                    connection.channel, self._scratch, deadline_s=deadline_s
+                )
+                return self._handle(connection, header, place, deadline_s)
+            except channel.ChannelClosed as exc:
+                self._resume(deadline_s, exc)
+
+    def _release(self) -> bytes:
+        if self._released_bytes == self.received_bytes:
+            return b""
+        self._released_bytes = self.received_bytes
+        self._held_outputs = 0
+        return frames.FrameHeader(
+            frames.ACK, offset_bytes=self.received_bytes
+        ).pack()
+
+    def _release_when_due(
+        self,
+        connection: connections.Connection,
+        deadline_s: float | None,
+    ) -> None:
+        held_bytes = self.received_bytes - self._released_bytes
+        due = 4 * held_bytes >= self.window_bytes
+        if connection.shared is not None:
+            # Short outputs occupy whole buffers.
+            due = due or 4 * self._held_outputs >= connection.shared.buffers
+        if due:
+            acknowledgement = self._release()
+            if acknowledgement:
+                connection.channel.send(acknowledgement, deadline_s=deadline_s)
+
+    def _handle(
+        self,
+        connection: connections.Connection,
+        header: frames.FrameHeader,
+        place: memoryview,
+        deadline_s: float | None,
+    ) -> Output | None:
+        kind = header.type
+        if kind == frames.OUTPUT:
+            return self._take_output(connection, header, place, deadline_s)
+        if kind == frames.ACK:
+            self._acknowledged(header)
+            return None
+        payload = channel.recv_payload(connection.channel, header, deadline_s)
+        if kind == frames.PING:
+            connection.channel.send(
+                header._replace(type=frames.PONG).pack(), deadline_s=deadline_s
+            )
+        elif kind == frames.ERROR:
+            self._fail(frames.decode_json(payload))
+        elif kind == frames.CLOSED:
+            self.closed = frames.decode_json(payload)
+        elif kind != frames.PONG and not header.optional:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
+            )
+        return None
+
+    def _take_output(
+        self,
+        connection: connections.Connection,
+        header: frames.FrameHeader,
+        place: memoryview,
+        deadline_s: float | None,
+    ) -> Output:
+        length_bytes = header.payload_length_bytes
+        if header.offset_bytes != self.received_bytes:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR,
+                f"output at {header.offset_bytes}, "
+                f"expected at {self.received_bytes}",
+            )
+        if length_bytes > self.chunk_bytes:
+            raise frames.ProtocolError(
+                frames.FRAME_TOO_LARGE, f"output of {length_bytes} bytes"
+            )
+        if header.flags & frames.SHM:
+            data = self._shared_output(connection, header)
+        else:
+            data = place[:length_bytes]
+            connection.channel.recv_exact_into(data, deadline_s)
+        self.received_bytes += length_bytes
+        last = bool(header.flags & (frames.TASK_END | frames.END))
+        if header.flags & frames.END:
+            self._finish()
+        return Output(data, last)
+
+    def _finish(self) -> None:
+        # The last output implies that all input was processed, should the
+        # acknowledgement behind it get lost.
+        self.ended = True
+        with self._changed:
+            self._unacknowledged.clear()
+            self.acknowledged_bytes = self.sent_bytes
+            self._changed.notify_all()
+
+    def _shared_output(
+        self, connection: connections.Connection, header: frames.FrameHeader
+    ) -> memoryview:
+        shared = connection.shared
+        if shared is None or header.aux >= shared.buffers:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no shared buffer {header.aux}"
+            )
+        self._held_outputs += 1
+        return shared.output(header.aux)[: header.payload_length_bytes]
+
+    def _acknowledged(self, header: frames.FrameHeader) -> None:
+        offset_bytes = header.offset_bytes
+        with self._changed:
+            if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR,
+                    f"input {offset_bytes} acknowledged, of "
+                    f"{self.acknowledged_bytes} to {self.sent_bytes}",
+                )
+            while self._unacknowledged and _is_covered(
+                self._unacknowledged[0], header
+            ):
+                piece = self._unacknowledged.popleft()
+                self._free.append(piece.number)
+            self.acknowledged_bytes = offset_bytes
+            self._changed.notify_all()
+
+    def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
+        code = str(document.get("code", errors.PROTOCOL_ERROR))
+        message = str(document.get("message", "the worker gave no reason"))
+        if code == errors.INVALID_PARAMS:
+            raise errors.InvalidParams(message)
+        raise errors.SessionFailed(code, message, self.acknowledged_bytes)
+
+    # Resuming
+
+    def _resume(
+        self, deadline_s: float | None, reason: channel.ChannelClosed
+    ) -> None:
+        # Wakes a thread that sends; it then lets go of the lock.
+        self._connection.channel.shutdown()
+        with self._sending:
+            while True:
+                self._check_resumable(reason)
+                self._dialer.hang_up(self._connection.channel)
+                self._connection = self._dial_again(deadline_s)
+                self.reconnects += 1
+                try:
+                    self._send_again(deadline_s)
+                    return
+                except channel.ChannelClosed as exc:
+                    reason = exc
+
+    def _check_resumable(self, reason: channel.ChannelClosed) -> None:
+        self._cancel.check()
+        if self._stopped:
+            raise Stopped
+        mark = (self.acknowledged_bytes, self.received_bytes)
+        if mark != self._progress_mark:
+            self._progress_mark = mark
+            self._idle_resumes = 0
+        self._idle_resumes += 1
+        if self._idle_resumes > _MAX_IDLE_RESUMES:
+            raise self._lost(str(reason))
+
+    def _dial_again(self, deadline_s: float | None) -> connections.Connection:
+        opened = self._connection.opened
+        gives_up_s = time.monotonic() + opened.resume_grace_s
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            try:
+                return self._dialer.resume(
+                    opened.resume_secret,
+                    self.acknowledged_bytes,
+                    self.received_bytes,
+                    deadline_s,
+                )
+            except connections.WorkerError as exc:
+                if exc.code == _UNAUTHORIZED:
+                    raise self._lost(exc.message) from exc
+                raise errors.SessionFailed(
+                    exc.code, exc.message, self.acknowledged_bytes
+                ) from exc
+            except OSError as exc:
+                self._cancel.check()
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    raise channel.DeadlineExceeded("deadline passed") from exc
+                if time.monotonic() >= gives_up_s:
+                    raise self._lost(str(exc)) from exc
+            self._cancel.wait(backoff_s)
+            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+
+    def _send_again(self, deadline_s: float | None) -> None:
+        opened = self._connection.opened
+        if opened.output_offset_bytes != self.received_bytes or not (
+            self.acknowledged_bytes
+            <= opened.input_offset_bytes
+            <= self.sent_bytes
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the worker resumes at other offsets"
+            )
+        self._released_bytes = self.received_bytes
+        self._held_outputs = 0
+        for piece in tuple(self._unacknowledged):
+            if _is_missing(piece, opened.input_offset_bytes):
+                self._transmit(self._connection, piece, b"", deadline_s)
+
+    def _lost(self, reason: str) -> errors.SessionFailed:
+        return errors.SessionFailed(
+            errors.SESSION_LOST,
+            "the connection to the worker broke and could not be resumed: "
+            f"{reason}",
+            self.acknowledged_bytes,
+        )
+
+    # Ending
+
+    def close(self, place: memoryview, deadline_s: float | None) -> None:
+        """Tell the worker that the session is over, and wait until it is.
+
+        A connection that breaks meanwhile is no error: all output that was
+        asked for is here.
+
+        :param place: see :meth:`receive`.
+        :param deadline_s: absolute deadline.
+        :raises errors.SessionFailed: if the session failed before.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        :raises frames.ProtocolError: if the worker breaks the protocol.
+        """
+        connection = self._connection
+        close = frames.FrameHeader(frames.CLOSE).pack()
+        try:
+            connection.channel.send(
+                self._release() + close, deadline_s=deadline_s
+            )
+            while self.closed is None:
+                header = channel.recv_header(
+                    connection.channel, self._scratch, deadline_s=deadline_s
+                )
+                self._handle(connection, header, place, deadline_s)
+        except channel.ChannelClosed:
+            self._cancel.check()
+
+    def stop(self) -> None:
+        """Make every thread in the flow return soon."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._connection.channel.shutdown()
+
+    def hang_up(self) -> None:
+        """Close the connection; no other thread may be in the flow."""
+        self._dialer.hang_up(self._connection.channel)
+
+
+def _is_covered(piece: Piece, header: frames.FrameHeader) -> bool:
+    if piece.data:
+        return piece.end_offset_bytes <= header.offset_bytes
+    # An empty END shares its offset with the piece before it.
+    return piece.task_id == header.task_id
+
+
+def _is_missing(piece: Piece, input_offset_bytes: int) -> bool:
+    if not piece.data:
+        # The offset cannot tell whether an empty END arrived; the worker
+        # ignores a second one.
+        return True
+    if piece.offset_bytes < input_offset_bytes < piece.end_offset_bytes:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "the worker resumes within a frame"
+        )
+    return piece.offset_bytes >= input_offset_bytes

@@ -1,0 +1,262 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Connection to the front door: requests, replies and notifications."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import contextlib
+import os
+import pathlib
+import socket
+import stat
+import threading
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+
+ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
+SYSTEM_PATH = "/run/fpgapool/front-door.sock"
+
+_RECEIVE_BYTES = 64 * 1024
+
+
+class ConnectionLost(Exception):
+    """The front door went away; asking it again may help."""
+
+
+def candidate_paths() -> list[str]:
+    """Where front doors are by convention, the user's own one first.
+
+    :returns: paths, whether or not there is a socket.
+    """
+    paths = [f"/tmp/fpgapool-{os.getuid()}/front-door.sock", SYSTEM_PATH]
+    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime_dir:
+        paths.insert(0, f"{runtime_dir}/fpgapool/front-door.sock")
+    return paths
+
+
+def default_path() -> str:
+    """Find the front door.
+
+    :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
+        place where there is a socket.
+    :raises errors.FrontDoorUnavailable: if there is none.
+    """
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        return named
+    paths = candidate_paths()
+    for path in paths:
+        if _is_trusted_socket(path):
+            return path
+    raise errors.FrontDoorUnavailable(
+        f"no front door found; looked at {', '.join(paths)}; "
+        f"set {ENVIRONMENT_VARIABLE} to the path of its socket"
+    )
+
+
+def _is_trusted_socket(path: str) -> bool:
+    # Anybody may create a directory in /tmp, and the front door decides
+    # where keys are sent.
+    try:
+        owner = pathlib.Path(path).parent.stat().st_uid
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    trusted = path == SYSTEM_PATH or owner in (0, os.getuid())
+    return trusted and stat.S_ISSOCK(mode)
+
+
+class FrontDoor:
+    """A connection to the front door.
+
+    :param path: of its Unix socket.
+    :param cancel: cancels every wait.
+    :param deadline_s: absolute deadline of connecting.
+    :raises errors.FrontDoorUnavailable: if nobody listens there.
+    :raises errors.Cancelled: if cancelled.
+    :raises errors.OperationTimeout: if the deadline passes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+    ) -> None:
+        self.path = path
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self._messages: collections.deque[messages.Message] = (
+            collections.deque()
+        )
+        self._events: collections.deque[messages.Message] = collections.deque()
+        self._fds: list[int] = []
+        self._last_number = 0
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self._connect(deadline_s)
+
+    def _connect(self, deadline_s: float | None) -> None:
+        self._decoder = messages.MessageDecoder()
+        try:
+            sock = channel.connect_unix(self.path, deadline_s)
+        except channel.DeadlineExceeded as exc:
+            raise errors.OperationTimeout(str(exc)) from exc
+        except (channel.ChannelClosed, ValueError) as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        self._channel = channel.PlainChannel(sock)
+        try:
+            self._cancel.attach(self._channel)
+        except errors.Cancelled:
+            self._channel.close()
+            raise
+
+    def reconnect(self, deadline_s: float | None = None) -> None:
+        """Connect again after :class:`ConnectionLost`.
+
+        :param deadline_s: absolute deadline.
+        :raises: as the constructor.
+        """
+        with self._lock:
+            self.close()
+            self._messages.clear()
+            self._connect(deadline_s)
+
+    def request(
+        self,
+        operation: str,
+        deadline_s: float | None = None,
+        **members: object,
+    ) -> messages.Message:
+        """Ask and wait for the reply.
+
+        :param operation: name of the operation.
+        :param deadline_s: absolute deadline.
+        :param members: its arguments.
+        :returns: the reply.
+        :raises errors.FpgapoolError: if the front door refuses.
+        :raises ConnectionLost: if it went away.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+        with self._lock:
+            return self._request(operation, deadline_s, members)
+
+    def request_connection(
+        self, session_id: str, generation: int, deadline_s: float | None
+    ) -> socket.socket:
+        """Ask for a connection to a worker of this host.
+
+        :param session_id: of the session that the worker serves.
+        :param generation: of its assignment.
+        :param deadline_s: absolute deadline.
+        :returns: a connected Unix stream socket.
+        :raises: as :meth:`request`.
+        """
+        with self._lock:
+            self._request(
+                "connect",
+                deadline_s,
+                {"session_id": session_id, "generation": generation},
+            )
+            fds, self._fds = self._fds, []
+        if len(fds) != 1:
+            channel.close_fds(fds)
+            raise ConnectionLost("the front door handed over no connection")
+        return socket.socket(fileno=fds[0])
+
+    def _request(
+        self,
+        operation: str,
+        deadline_s: float | None,
+        members: dict[str, object],
+    ) -> messages.Message:
+        self._last_number += 1
+        number = self._last_number
+        data = messages.encode(messages.request(number, operation, **members))
+        with self._translated():
+            self._channel.send(data, deadline_s=deadline_s)
+            while True:
+                message = self._next_message(deadline_s)
+                if "event" in message:
+                    self._events.append(message)
+                elif message.get("id") == number:
+                    break
+        if message.get("ok") is True:
+            return message
+        raise _error_of(message)
+
+    def next_event(self, deadline_s: float | None = None) -> messages.Message:
+        """Wait for the next notification.
+
+        :param deadline_s: absolute deadline.
+        :returns: the notification.
+        :raises ConnectionLost: if the front door went away.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+        with self._lock, self._translated():
+            while not self._events:
+                message = self._next_message(deadline_s)
+                if "event" in message:
+                    self._events.append(message)
+            return self._events.popleft()
+
+    def _next_message(self, deadline_s: float | None) -> messages.Message:
+        while not self._messages:
+            received_bytes, fds = self._channel.recv_with_fds(
+                self._buffer, channel.MAX_FDS, deadline_s
+            )
+            self._fds += fds
+            self._messages.extend(
+                self._decoder.feed(self._buffer[:received_bytes])
+            )
+        return self._messages.popleft()
+
+    @contextlib.contextmanager
+    def _translated(self) -> collections.abc.Iterator[None]:
+        try:
+            yield
+        except channel.DeadlineExceeded as exc:
+            self._cancel.check()
+            raise errors.OperationTimeout(
+                "the front door did not answer in time"
+            ) from exc
+        except channel.ChannelClosed as exc:
+            self._cancel.check()
+            raise ConnectionLost(str(exc)) from exc
+        except frames.ProtocolError as exc:
+            raise ConnectionLost(str(exc)) from exc
+
+    def close(self) -> None:
+        """End the connection; closing twice does nothing."""
+        self._cancel.detach(self._channel)
+        self._channel.close()
+        channel.close_fds(self._fds)
+        self._fds = []
+
+
+def _error_of(message: messages.Message) -> errors.FpgapoolError:
+    error = message.get("error")
+    if not isinstance(error, dict):
+        error = {}
+    return errors.rejection(
+        str(error.get("code", errors.PROTOCOL_ERROR)),
+        str(error.get("message", "the front door refused without a reason")),
+    )

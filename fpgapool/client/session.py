@@ -1,0 +1,431 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A session: one slot with one accelerator, from opening to closing."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import threading
+import time
+import types
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import connection as connections
+from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import frontdoor
+from fpgapool.client import view as views
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+
+CLOSE_TIMEOUT_S = 30.0
+# Telling the front door that nobody wants a session is a courtesy: the pool
+# finds out by itself.
+_CANCEL_TIMEOUT_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What went through a session.
+
+    :ivar input_bytes: input whose output has arrived.
+    :ivar output_bytes: output that has arrived.
+    :ivar run_s: seconds in :meth:`Session.run` and the like; of a closed
+        session what the worker measured.
+    """
+
+    input_bytes: int
+    output_bytes: int
+    run_s: float
+
+
+class Session:
+    """An open session; made by :func:`fpgapool.client.acc_open`.
+
+    A context manager: leaving it closes the session, after an exception it
+    gives the slot back at once. One thread at a time may use it.
+
+    :ivar view: what the front door said when the slot was ready.
+    :ivar waited_s: seconds from the request until the slot was ready and
+        connected.
+    """
+
+    def __init__(
+        self,
+        dialer: connections.Dialer,
+        connection: connections.Connection,
+        cancel: cancelling.CancelToken,
+        waited_s: float,
+    ) -> None:
+        self.view: views.SessionView = dialer.view
+        self.waited_s = waited_s
+        self.flow = flows.Flow(dialer, connection, cancel)
+        self._dialer = dialer
+        self._cancel = cancel
+        self._transport = connections.SHM
+        self._using = threading.Lock()
+        self._closed = False
+        self._failure: errors.FpgapoolError | None = None
+        self._finished = False
+        self._run_s = 0.0
+        # The same for the whole session, so that a caller may keep it.
+        self._input = self.flow.piece(0)
+        self._pin = self._input.data
+        if connection.shared is None:
+            self._transport = connections.STREAM
+            self._place = memoryview(bytearray(self.flow.chunk_bytes))
+            self._pout = self._place
+        else:
+            self._place = memoryview(b"")
+            self._pout = connection.shared.output(0)[: self.flow.chunk_bytes]
+
+    @property
+    def session_id(self) -> str:
+        """The pool's name of the session."""
+        return self.view.session_id
+
+    @property
+    def host_name(self) -> str | None:
+        """Host of the slot."""
+        return self.view.host_name
+
+    @property
+    def device(self) -> str | None:
+        """Board of the slot."""
+        return self.view.device
+
+    @property
+    def slot(self) -> int | None:
+        """Number of the slot on its board."""
+        return self.view.slot
+
+    @property
+    def local(self) -> bool:
+        """Whether the slot is on the host of this process."""
+        return bool(self.view.local)
+
+    @property
+    def transport(self) -> str:
+        """``shm`` or ``stream``."""
+        return self._transport
+
+    @property
+    def queued_at(self) -> float | None:
+        """Wall clock when the pool had the request safe."""
+        return self.view.queued_at
+
+    @property
+    def ready_at(self) -> float | None:
+        """Wall clock when the slot was ready."""
+        return self.view.ready_at
+
+    @property
+    def reconnects(self) -> int:
+        """How often a broken connection was replaced."""
+        return self.flow.reconnects
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session was closed."""
+        return self._closed
+
+    @property
+    def pin(self) -> memoryview:
+        """The input buffer, ``chunk_bytes`` long.
+
+        With the transport ``shm`` it is the worker's own buffer.
+        """
+        return self._pin
+
+    @property
+    def pout(self) -> memoryview:
+        """The buffer of the last output.
+
+        With the transport ``shm`` it is the worker's own buffer; valid
+        until the next :meth:`run`.
+        """
+        return self._pout
+
+    @property
+    def statistics(self) -> Statistics:
+        """What went through so far."""
+        run_s = self._run_s
+        reported = (self.flow.closed or {}).get("run_s")
+        if isinstance(reported, int | float):
+            run_s = float(reported)
+        return Statistics(
+            self.flow.acknowledged_bytes, self.flow.received_bytes, run_s
+        )
+
+    def run(
+        self, n_bytes: int | None = None, *, timeout_s: float | None = None
+    ) -> memoryview:
+        """Process the first bytes of :attr:`pin`.
+
+        :param n_bytes: how many; None for the whole buffer. All but the
+            last of a session must be a multiple of what the accelerator
+            asks for (``chunk_multiple_bytes``).
+        :param timeout_s: time limit; if it passes the session is over.
+        :returns: the output, valid until the next call.
+        :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
+            of :attr:`pin`; the session is not affected.
+        :raises errors.SessionClosed: after :meth:`close` or
+            :meth:`finish`.
+        :raises errors.SessionFailed: if the session has ended.
+        :raises errors.OperationTimeout: if the time limit passes.
+        :raises errors.Cancelled: if cancelled.
+        """
+        length_bytes = len(self._pin)
+        if n_bytes is not None:
+            length_bytes = checks.size(n_bytes)
+            if length_bytes > len(self._pin):
+                raise errors.InvalidRequest(
+                    errors.INVALID_SIZE,
+                    f"{n_bytes} bytes do not fit the input buffer "
+                    f"of {len(self._pin)}",
+                )
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        with self.using():
+            piece = flows.Piece(
+                0, self._pin[:length_bytes], self._input.shared
+            )
+            return self._run(piece, end=False, deadline_s=deadline_s)
+
+    def finish(self, *, timeout_s: float | None = None) -> memoryview:
+        """Say that there is no more input, and take the last output.
+
+        :param timeout_s: time limit; if it passes the session is over.
+        :returns: the output, often empty; valid until :meth:`close`.
+        :raises: as :meth:`run`.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        with self.using():
+            piece = flows.Piece(0, self._pin[:0], self._input.shared)
+            output = self._run(piece, end=True, deadline_s=deadline_s)
+            self._finished = True
+            return output
+
+    def _run(
+        self, piece: flows.Piece, *, end: bool, deadline_s: float | None
+    ) -> memoryview:
+        flow = self.flow
+        flow.take(piece.number)
+        flow.send(piece, end=end, deadline_s=deadline_s, release_output=True)
+        output = _Collected(self._place)
+        while not flow.idle:
+            received = flow.receive(output.place(flow), deadline_s)
+            if received is not None:
+                output.add(received)
+        if self._transport == connections.STREAM:
+            self._place = output.buffer
+        self._pout = output.whole()
+        return self._pout
+
+    @contextlib.contextmanager
+    def using(self) -> collections.abc.Iterator[None]:
+        """Use the flow of the session for a while, for transfers.
+
+        :raises errors.SessionClosed: if the session is closed or finished.
+        :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
+            thread uses it; what the flow raises otherwise, in the errors of
+            this library. The session is over then.
+        """
+        if not self._using.acquire(blocking=False):
+            raise errors.FpgapoolError(
+                errors.SESSION_BUSY, "another thread uses the session"
+            )
+        try:
+            self._check_usable()
+            started_s = time.monotonic()
+            try:
+                with translated(self.flow):
+                    yield
+            except BaseException as exc:
+                self._broke(exc)
+                raise
+            finally:
+                self._run_s += time.monotonic() - started_s
+        finally:
+            self._using.release()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise errors.SessionClosed()
+        if self._failure is not None:
+            raise self._failure
+        if self._finished:
+            raise errors.SessionClosed("the session takes no more input")
+
+    def _broke(self, exc: BaseException) -> None:
+        # The position in the stream is unknown from here on.
+        if isinstance(exc, errors.FpgapoolError):
+            self._failure = exc
+        else:
+            self._failure = errors.SessionFailed(
+                errors.SESSION_LOST,
+                f"interrupted by {type(exc).__name__}",
+                self.flow.acknowledged_bytes,
+            )
+
+    def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
+        """Give the slot back.
+
+        :param timeout_s: how long to wait for the worker; the slot is given
+            back in any case.
+        :raises errors.SessionClosed: if the session was closed before.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        if self._closed:
+            raise errors.SessionClosed()
+        if self._failure is not None:
+            self.abort()
+            return
+        place = memoryview(bytearray(self.flow.chunk_bytes))
+        try:
+            with translated(self.flow):
+                self.flow.close(place, deadline_s)
+        except errors.FpgapoolError:
+            self.abort()
+            return
+        except BaseException:
+            self.abort()
+            raise
+        if self.flow.closed is None:
+            self.abort()
+        self._end()
+
+    def abort(self) -> None:
+        """Give the slot back at once, whatever is going on; never raises."""
+        if self._closed:
+            return
+        self.flow.stop()
+        cancel_request(
+            self._dialer.front_door.path, session_id=self.session_id
+        )
+        self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self.flow.hang_up()
+        self._dialer.front_door.close()
+        cancelling.release(self._cancel)
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        elif not self._closed:
+            self.close()
+
+
+class _Collected:
+    """The output of one task; copied only if it comes in several pieces."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self._filled_bytes = 0
+        self._view: memoryview | None = None
+
+    def place(self, flow: flows.Flow) -> memoryview:
+        if flow.shared is None:
+            self._make_room(flow.chunk_bytes)
+        return self.buffer[self._filled_bytes :]
+
+    def add(self, output: flows.Output) -> None:
+        if not output.data:
+            return
+        start, end = (
+            self._filled_bytes,
+            self._filled_bytes + len(output.data),
+        )
+        if output.data.obj is self.buffer.obj:
+            self._filled_bytes = end
+        elif output.last and start == 0:
+            self._view = output.data
+        else:
+            # The shared buffer goes back before the next piece comes.
+            self._make_room(len(output.data))
+            self.buffer[start:end] = output.data
+            self._filled_bytes = end
+
+    def _make_room(self, length_bytes: int) -> None:
+        if len(self.buffer) - self._filled_bytes < length_bytes:
+            larger = memoryview(
+                bytearray(2 * (self._filled_bytes + length_bytes))
+            )
+            larger[: self._filled_bytes] = self.buffer[: self._filled_bytes]
+            self.buffer = larger
+
+    def whole(self) -> memoryview:
+        if self._view is not None:
+            return self._view
+        return self.buffer[: self._filled_bytes]
+
+
+@contextlib.contextmanager
+def translated(flow: flows.Flow) -> collections.abc.Iterator[None]:
+    """Turn what a flow raises into the errors of this library.
+
+    :param flow: knows how far it came.
+    """
+    try:
+        yield
+    except channel.DeadlineExceeded as exc:
+        raise errors.OperationTimeout(
+            f"time limit passed at input offset {flow.acknowledged_bytes}"
+        ) from exc
+    except frames.ProtocolError as exc:
+        raise errors.SessionFailed(
+            exc.code, exc.message, flow.acknowledged_bytes
+        ) from exc
+    except channel.ChannelClosed as exc:
+        raise errors.SessionFailed(
+            errors.SESSION_LOST, str(exc), flow.acknowledged_bytes
+        ) from exc
+
+
+def cancel_request(path: str, **members: object) -> None:
+    """Tell the front door that a request or session is not wanted.
+
+    Never raises; takes a bounded time.
+
+    :param path: of the front door.
+    :param members: ``session_id`` or ``request_id``.
+    """
+    deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
+    with contextlib.suppress(
+        errors.FpgapoolError, frontdoor.ConnectionLost, OSError
+    ):
+        # Its own token: the one of the request may be cancelled already.
+        door = frontdoor.FrontDoor(path, cancelling.CancelToken(), deadline_s)
+        try:
+            door.request("cancel", deadline_s, **members)
+        finally:
+            door.close()

@@ -1,0 +1,405 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Whole files, streams and buffers through an accelerator, pipelined."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import os
+import secrets
+import shutil
+import stat
+import threading
+import time
+import typing
+
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import opening
+from fpgapool.client import session as sessions
+from fpgapool.common import channel
+
+Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
+Path: typing.TypeAlias = str | os.PathLike[str]
+
+# A thread that reads from a pipe cannot be interrupted; it is a daemon.
+_JOIN_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class RunReport:
+    """What a transfer did, and where.
+
+    :ivar waited_s: from the request until the slot was ready.
+    :ivar ran_s: from then until the last output was written.
+    :ivar bytes_per_s: input per second of ``ran_s``.
+    :ivar host: name of the slot's host.
+    :ivar reconnects: how often a broken connection was replaced.
+    """
+
+    waited_s: float
+    ran_s: float
+    input_bytes: int
+    output_bytes: int
+    bytes_per_s: float
+    host: str | None
+    device: str | None
+    slot: int | None
+    local: bool
+    session_id: str
+    reconnects: int
+
+
+class _Source(typing.Protocol):
+    # Whether the data is in memory already, ready to be sent from there.
+    in_memory: bool
+
+    def fill(self, piece: flows.Piece, length_bytes: int) -> None: ...
+
+
+class _StreamSource:
+    in_memory = False
+
+    def __init__(self, stream: typing.BinaryIO) -> None:
+        self._stream = stream
+
+    def fill(self, piece: flows.Piece, length_bytes: int) -> None:
+        piece.data = piece.data[:length_bytes]
+        filled_bytes = 0
+        while filled_bytes < length_bytes:
+            read_bytes = self._read_into(piece.data[filled_bytes:])
+            if not read_bytes:
+                raise errors.InvalidRequest(
+                    errors.SIZE_MISMATCH,
+                    "the input ended before the size that was asked for",
+                )
+            filled_bytes += read_bytes
+
+    def _read_into(self, buffer: memoryview) -> int:
+        if hasattr(self._stream, "readinto"):
+            return self._stream.readinto(buffer) or 0
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _BufferSource:
+    in_memory = True
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def fill(self, piece: flows.Piece, length_bytes: int) -> None:
+        start = self._position
+        self._position += length_bytes
+        data = self._data[start : self._position]
+        if piece.shared is None:
+            piece.data = data
+            return
+        piece.data = piece.data[:length_bytes]
+        piece.data[:] = data
+
+
+class _Feeder(threading.Thread):
+    """Reads the source and sends it, ahead of the output by one window."""
+
+    def __init__(
+        self,
+        flow: flows.Flow,
+        source: _Source,
+        size_bytes: int,
+        deadline_s: float | None,
+    ) -> None:
+        super().__init__(name="fpgapool-feeder", daemon=True)
+        self._flow = flow
+        self._source = source
+        self._size_bytes = size_bytes
+        self._deadline_s = deadline_s
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._feed()
+        except flows.Stopped:
+            return
+        except BaseException as exc:
+            self.failure = exc
+            self._flow.stop()
+
+    def _feed(self) -> None:
+        flow = self._flow
+        multiple_bytes = flow.chunk_multiple_bytes
+        piece_bytes = flow.chunk_bytes - flow.chunk_bytes % multiple_bytes
+        left_bytes = self._size_bytes
+        while left_bytes:
+            length_bytes = min(left_bytes, piece_bytes)
+            left_bytes -= length_bytes
+            piece = flow.reserve(
+                length_bytes,
+                filled=not self._source.in_memory,
+                deadline_s=self._deadline_s,
+            )
+            self._source.fill(piece, length_bytes)
+            flow.send(piece, end=not left_bytes, deadline_s=self._deadline_s)
+
+
+def _transfer(
+    session: sessions.Session,
+    source: _Source,
+    write: collections.abc.Callable[[memoryview], object],
+    size_bytes: int,
+    progress: Progress | None,
+    deadline_s: float | None,
+) -> None:
+    flow = session.flow
+    place = memoryview(bytearray(flow.chunk_bytes if not flow.shared else 0))
+    feeder = _Feeder(flow, source, size_bytes, deadline_s)
+    with session.using():
+        feeder.start()
+        try:
+            _receive_all(flow, place, write, size_bytes, progress, deadline_s)
+        except flows.Stopped:
+            assert feeder.failure is not None
+            raise feeder.failure from None
+        finally:
+            if not flow.ended:
+                flow.stop()
+            feeder.join(_JOIN_S)
+
+
+def _receive_all(
+    flow: flows.Flow,
+    place: memoryview,
+    write: collections.abc.Callable[[memoryview], object],
+    size_bytes: int,
+    progress: Progress | None,
+    deadline_s: float | None,
+) -> None:
+    reported_bytes = -1
+    while not flow.ended:
+        output = flow.receive(place, deadline_s)
+        if output is not None and output.data:
+            write(output.data)
+        done_bytes = flow.acknowledged_bytes
+        if progress is not None and done_bytes != reported_bytes:
+            progress(done_bytes, size_bytes)
+            reported_bytes = done_bytes
+
+
+def _run(
+    accelerator: str,
+    source: _Source,
+    write: collections.abc.Callable[[memoryview], object],
+    size_bytes: int,
+    progress: Progress | None,
+    timeout_s: float | None,
+    options: dict[str, typing.Any],
+) -> RunReport:
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    session = opening.acc_open(
+        accelerator, size_bytes, timeout_s=timeout_s, **options
+    )
+    with session:
+        started_s = time.monotonic()
+        _transfer(session, source, write, size_bytes, progress, deadline_s)
+        ran_s = time.monotonic() - started_s
+    statistics = session.statistics
+    return RunReport(
+        waited_s=session.waited_s,
+        ran_s=ran_s,
+        input_bytes=statistics.input_bytes,
+        output_bytes=statistics.output_bytes,
+        bytes_per_s=statistics.input_bytes / max(ran_s, 1e-9),
+        host=session.host_name,
+        device=session.device,
+        slot=session.slot,
+        local=session.local,
+        session_id=session.session_id,
+        reconnects=session.reconnects,
+    )
+
+
+def run_stream(
+    accelerator: str,
+    source: typing.BinaryIO,
+    destination: typing.BinaryIO,
+    size_bytes: int,
+    *,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Any,
+) -> RunReport:
+    """Send a binary stream through an accelerator.
+
+    :param accelerator: its name.
+    :param source: binary file object to read from.
+    :param destination: binary file object to write the output to.
+    :param size_bytes: how much to read; the source must have that much.
+    :param progress: called with the input bytes done and all of them.
+    :param timeout_s: time limit of everything together.
+    :param options: ``params``, ``front_door``, ``request_id``,
+        ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel`` and
+        ``verify`` of :func:`fpgapool.client.acc_open`.
+    :returns: what was done.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
+        has less than ``size_bytes``.
+    :raises: as :func:`fpgapool.client.acc_open` and
+        :meth:`fpgapool.client.Session.run`.
+    """
+
+    def write(data: memoryview) -> None:
+        while data:
+            # Unbuffered files may write less than they are given.
+            data = data[destination.write(data) :]
+
+    return _run(
+        accelerator,
+        _StreamSource(source),
+        write,
+        size_bytes,
+        progress,
+        timeout_s,
+        options,
+    )
+
+
+def run_buffer(
+    accelerator: str,
+    data: bytes | bytearray | memoryview,
+    *,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Any,
+) -> tuple[bytearray, RunReport]:
+    """Send bytes through an accelerator.
+
+    :param accelerator: its name.
+    :param data: the input, not empty; must not change meanwhile.
+    :param progress: see :func:`run_stream`.
+    :param timeout_s: see :func:`run_stream`.
+    :param options: see :func:`run_stream`.
+    :returns: the output, and what was done.
+    :raises: as :func:`run_stream`.
+    """
+    view = memoryview(data).cast("B")
+    output = bytearray()
+    report = _run(
+        accelerator,
+        _BufferSource(view),
+        output.extend,
+        len(view),
+        progress,
+        timeout_s,
+        options,
+    )
+    return output, report
+
+
+def run_file(
+    accelerator: str,
+    source: Path | typing.BinaryIO,
+    destination: Path,
+    *,
+    size_bytes: int | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Any,
+) -> RunReport:
+    """Send a file through an accelerator into another file.
+
+    The output appears under its name when it is complete; after a failure
+    there is nothing, and a file that was there before is as it was. Source
+    and destination may be the same file.
+
+    :param accelerator: its name.
+    :param source: path, or binary file object that is read from where it
+        stands.
+    :param destination: path of the output.
+    :param size_bytes: how much to read; None for all, which needs a source
+        that knows its size.
+    :param progress: see :func:`run_stream`.
+    :param timeout_s: see :func:`run_stream`.
+    :param options: see :func:`run_stream`.
+    :returns: what was done.
+    :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if there is no
+        input.
+    :raises OSError: if a file cannot be read or written.
+    :raises: as :func:`run_stream`.
+    """
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, str | os.PathLike):
+            # Unbuffered: data goes straight into the worker's buffers.
+            source = stack.enter_context(open(source, "rb", buffering=0))
+        if size_bytes is None:
+            size_bytes = _size_of(source)
+        checks.size(size_bytes)
+        output = stack.enter_context(_replacing(destination))
+        return run_stream(
+            accelerator,
+            source,
+            output,
+            size_bytes,
+            progress=progress,
+            timeout_s=timeout_s,
+            **options,
+        )
+
+
+def _size_of(stream: typing.BinaryIO) -> int:
+    try:
+        position = stream.tell()
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(position)
+    except (AttributeError, OSError) as exc:
+        raise errors.InvalidRequest(
+            errors.INVALID_SIZE,
+            "the input does not know its size; name it with size_bytes",
+        ) from exc
+    return end - position
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
+    """Open a file beside ``path`` that takes its place at the end."""
+    # Through a symbolic link the file is replaced, not the link.
+    target = os.path.realpath(path)
+    if _is_special(target):
+        with open(target, "wb", buffering=0) as stream:
+            yield stream
+        return
+    directory, name = os.path.split(target)
+    partial = os.path.join(
+        directory, f".{name[:200]}.{secrets.token_hex(6)}.part"
+    )
+    try:
+        with open(partial, "xb", buffering=0) as stream:
+            yield stream
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(target, partial)
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _is_special(path: str) -> bool:
+    """Whether it is a pipe, a device or a directory, which stay in place."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False

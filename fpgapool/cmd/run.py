@@ -1,0 +1,391 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``fpgapool-run``: send a file through an accelerator of the pool."""
+
+from __future__ import annotations
+
+import argparse
+import collections.abc
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import secrets
+import signal
+import sys
+import typing
+
+from fpgapool import client
+
+SUCCESS = 0
+FAILURE = 1
+USAGE = 2
+
+_AES = "aes"
+_KEY_BYTES = (16, 24, 32)
+_IV_BYTES = 16
+_MAX_KEY_FILE_BYTES = 1024
+_SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+class _UsageError(Exception):
+    """The command line asks for something that makes no sense."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fpgapool-run",
+        description="Send a file through an accelerator of the pool.",
+        epilog="The AES counter mode decrypts what it encrypted with the "
+        "same key and IV. Without --iv and --iv-file a random IV is used "
+        "and stored in OUT.iv.",
+    )
+    parser.add_argument("accelerator", help="name, for example aes or copy")
+    parser.add_argument(
+        "--in",
+        dest="source",
+        metavar="IN",
+        required=True,
+        help="file to read",
+    )
+    parser.add_argument(
+        "--out",
+        dest="destination",
+        metavar="OUT",
+        required=True,
+        help="file to write; it appears when it is complete",
+    )
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
+        help="parameter of the accelerator, a text; may be repeated",
+    )
+    parser.add_argument(
+        "--param-json",
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="parameter that is not a text, for example level=3",
+    )
+    aes = parser.add_argument_group("options of aes")
+    aes.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="key of 16, 24 or 32 bytes, raw or as hexadecimal text",
+    )
+    iv = aes.add_mutually_exclusive_group()
+    iv.add_argument(
+        "--iv", metavar="HEX", help="initial counter block, 32 hex digits"
+    )
+    iv.add_argument(
+        "--iv-file", metavar="FILE", help="file with the same, as text"
+    )
+    pool = parser.add_argument_group("request")
+    pool.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="front door; default $FPGAPOOL_SOCKET or the usual places",
+    )
+    pool.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="give up after so many seconds altogether",
+    )
+    pool.add_argument(
+        "--wait-timeout",
+        type=float,
+        metavar="S",
+        help="give up when no slot came free for so many seconds",
+    )
+    pool.add_argument(
+        "--priority", type=int, default=0, metavar="N", help="default 0"
+    )
+    pool.add_argument("--request-id", metavar="ID", help="name of the request")
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as JSON"
+    )
+    return parser
+
+
+def _params(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+    params: dict[str, typing.Any] = {}
+    for item in arguments.param:
+        name, value = _split(item, "--param")
+        params[name] = value
+    for item in arguments.param_json:
+        name, value = _split(item, "--param-json")
+        try:
+            params[name] = json.loads(value)
+        except ValueError:
+            raise _UsageError(f"--param-json {name}: not JSON") from None
+    return params
+
+
+def _split(item: str, option: str) -> tuple[str, str]:
+    name, separator, value = item.partition("=")
+    if not name or not separator:
+        # The text is not repeated: it may be a mistyped key.
+        raise _UsageError(f"{option} needs NAME=VALUE")
+    return name, value
+
+
+def _read_key(path: str) -> bytes:
+    data = _read_small(path)
+    text = data.strip()
+    if re.fullmatch(rb"[0-9A-Fa-f]*", text) and len(text) % 2 == 0:
+        key = bytes.fromhex(text.decode())
+        if len(key) in _KEY_BYTES:
+            return key
+    if len(data) in _KEY_BYTES:
+        return data
+    raise _UsageError(
+        f"{path}: not a key: 16, 24 or 32 bytes, or twice as many "
+        "hexadecimal digits, are needed"
+    )
+
+
+def _read_small(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read(_MAX_KEY_FILE_BYTES)
+
+
+def _parse_iv(text: str, origin: str) -> bytes:
+    try:
+        iv = bytes.fromhex(text.strip())
+    except ValueError:
+        iv = b""
+    if len(iv) != _IV_BYTES:
+        raise _UsageError(f"{origin}: 32 hexadecimal digits are needed")
+    return iv
+
+
+def _add_aes_params(
+    arguments: argparse.Namespace, params: dict[str, typing.Any]
+) -> bytes | None:
+    """Add key and IV to the parameters.
+
+    :returns: the IV if it was made here and has to be stored.
+    """
+    named = arguments.key_file, arguments.iv, arguments.iv_file
+    if arguments.accelerator != _AES:
+        if any(value is not None for value in named):
+            raise _UsageError("--key-file, --iv and --iv-file are for aes")
+        return None
+    if arguments.key_file is not None:
+        params["key"] = _read_key(arguments.key_file).hex()
+    if "key" not in params:
+        raise _UsageError("aes needs --key-file")
+    if arguments.iv is not None:
+        params["iv"] = _parse_iv(arguments.iv, "--iv").hex()
+    elif arguments.iv_file is not None:
+        text = _read_small(arguments.iv_file).decode(errors="replace")
+        params["iv"] = _parse_iv(text, arguments.iv_file).hex()
+    if "iv" in params:
+        return None
+    iv = secrets.token_bytes(_IV_BYTES)
+    params["iv"] = iv.hex()
+    return iv
+
+
+class _Display:
+    """Progress on standard error: a bar on a terminal, else plain lines.
+
+    :param quiet: show nothing.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._state: tuple[str, int | None] | None = None
+        self._bar: typing.Any = None
+        self._task: typing.Any = None
+
+    def __enter__(self) -> typing.Self:
+        if not self._quiet and sys.stderr.isatty():
+            self._bar = _make_bar()
+            self._task = self._bar.add_task("asking", total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def on_state(self, view: client.SessionView) -> None:
+        state = (view.state, view.queue_position)
+        if self._quiet or state == self._state:
+            return
+        self._state = state
+        text = _state_text(view)
+        if self._bar is not None:
+            self._bar.update(self._task, description=text)
+        else:
+            print(f"fpgapool-run: {text}", file=sys.stderr)
+
+    def progress(self, done_bytes: int, total_bytes: int) -> None:
+        if self._bar is not None:
+            self._bar.update(
+                self._task,
+                description="running",
+                completed=done_bytes,
+                total=total_bytes,
+            )
+
+
+def _make_bar() -> typing.Any:
+    # Imported here: scripts that run without a terminal need none of it.
+    import rich.console
+    import rich.progress
+
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeRemainingColumn(),
+        console=rich.console.Console(stderr=True),
+        transient=True,
+    )
+
+
+def _state_text(view: client.SessionView) -> str:
+    if view.state != "QUEUED":
+        return view.state.lower()
+    text = "waiting for a slot"
+    if view.queue_position is not None:
+        text += f", {view.queue_position} before this one"
+    if view.pending_reasons:
+        text += f" ({', '.join(view.pending_reasons)})"
+    return text
+
+
+def _human_bytes(value_bytes: float) -> str:
+    unit = 0
+    while value_bytes >= 999.5 and unit < len(_SIZE_UNITS) - 1:
+        value_bytes /= 1000
+        unit += 1
+    return f"{value_bytes:.3g} {_SIZE_UNITS[unit]}"
+
+
+def _summary(report: client.RunReport) -> str:
+    text = (
+        f"{_human_bytes(report.input_bytes)} in, "
+        f"{_human_bytes(report.output_bytes)} out "
+        f"in {report.ran_s:.3g} s "
+        f"({_human_bytes(report.bytes_per_s)}/s) "
+        f"on {report.host} {report.device} slot {report.slot}, "
+        f"{'local' if report.local else 'remote'}; "
+        f"waited {report.waited_s:.3g} s"
+    )
+    if report.reconnects:
+        text += f"; reconnected {report.reconnects} times"
+    return text
+
+
+def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+    params = _params(arguments)
+    new_iv = _add_aes_params(arguments, params)
+    with contextlib.ExitStack() as stack:
+        display = stack.enter_context(_Display(quiet=arguments.json))
+        if new_iv is not None:
+            # Before the run: an output without its IV would be lost data.
+            keep = stack.enter_context(
+                _iv_file(arguments.destination + ".iv", new_iv)
+            )
+        report = client.run_file(
+            arguments.accelerator,
+            arguments.source,
+            arguments.destination,
+            params=params,
+            progress=display.progress,
+            on_state=display.on_state,
+            timeout_s=arguments.timeout,
+            wait_timeout_s=arguments.wait_timeout,
+            priority=arguments.priority,
+            request_id=arguments.request_id,
+            front_door=arguments.socket,
+        )
+        if new_iv is not None:
+            keep()
+    result = {"summary": _summary(report), **dataclasses.asdict(report)}
+    if new_iv is not None:
+        result["iv"] = new_iv.hex()
+        result["iv_file"] = arguments.destination + ".iv"
+    return result
+
+
+@contextlib.contextmanager
+def _iv_file(
+    path: str, iv: bytes
+) -> collections.abc.Iterator[collections.abc.Callable[[], None]]:
+    """Write an IV beside its place; the yielded function moves it there."""
+    partial = pathlib.Path(f"{path}.{secrets.token_hex(6)}.part")
+    try:
+        partial.write_text(iv.hex() + "\n")
+        yield lambda: os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _print_result(result: dict[str, typing.Any], as_json: bool) -> None:
+    summary = result.pop("summary")
+    if as_json:
+        print(json.dumps(result))
+        return
+    print(summary)
+    if "iv" in result:
+        print(f"iv {result['iv']}, stored in {result['iv_file']}")
+
+
+def _interrupt(_signal: int, _frame: object) -> typing.NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(argv: collections.abc.Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    :param argv: arguments without the program's name; None for those of the
+        process.
+    :returns: exit status: 0 done, 1 failed, 2 wrong usage.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as exc:
+        return int(exc.code or 0)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _print_result(_run(arguments), arguments.json)
+        return SUCCESS
+    except _UsageError as exc:
+        return _complain(f"INVALID_USAGE: {exc}", USAGE)
+    except client.FpgapoolError as exc:
+        return _complain(str(exc), FAILURE)
+    except OSError as exc:
+        return _complain(f"FILE_ERROR: {exc}", FAILURE)
+    except KeyboardInterrupt:
+        return _complain("CANCELLED: interrupted", FAILURE)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _complain(text: str, status: int) -> int:
+    print(f"fpgapool-run: {text}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

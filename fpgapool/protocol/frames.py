@@ -1,0 +1,403 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The frames of the data plane: a 32-byte header and a payload.
+
+Only bytes in and bytes out: sockets, buffers and threads belong to the
+callers. The layout is described for implementers in the protocol document.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import json
+import struct
+import typing
+
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview
+
+MAGIC = 0x4650
+VERSION = 1
+HEADER_BYTES = 32
+
+#: Upper bound of every JSON payload and of every control message.
+MAX_JSON_BYTES = 64 * 1024
+#: Upper bound of the payload of a data frame whatever the chunk size is.
+MAX_DATA_BYTES = 256 * 1024 * 1024
+#: First type number of the frames that a receiver may skip.
+FIRST_OPTIONAL_TYPE = 128
+
+# Flags. Plain integers: they are tested once for every frame.
+END = 0x0001
+SHM = 0x0002
+TASK_END = 0x0004
+
+# Codes of protocol violations. Do not change the string values. Once set,
+# they are set.
+PROTOCOL_ERROR = "PROTOCOL_ERROR"
+FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
+
+_HEADER = struct.Struct(">HBBHHIIQII")
+_UINT64_MAX = 2**64 - 1
+
+
+class FrameType(enum.IntEnum):
+    """The type numbers of version 1."""
+
+    HELLO = 1
+    OPENED = 2
+    INPUT = 3
+    ACK = 4
+    OUTPUT = 5
+    CLOSE = 6
+    CLOSED = 7
+    ERROR = 8
+    PING = 9
+    PONG = 10
+
+
+HELLO = int(FrameType.HELLO)
+OPENED = int(FrameType.OPENED)
+INPUT = int(FrameType.INPUT)
+ACK = int(FrameType.ACK)
+OUTPUT = int(FrameType.OUTPUT)
+CLOSE = int(FrameType.CLOSE)
+CLOSED = int(FrameType.CLOSED)
+ERROR = int(FrameType.ERROR)
+PING = int(FrameType.PING)
+PONG = int(FrameType.PONG)
+
+DATA_TYPES = frozenset({INPUT, OUTPUT})
+JSON_TYPES = frozenset({HELLO, OPENED, CLOSED, ERROR})
+EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG})
+KNOWN_TYPES = DATA_TYPES | JSON_TYPES | EMPTY_TYPES
+
+
+class ProtocolError(Exception):
+    """The peer sent bytes that the protocol does not allow.
+
+    :ivar code: stable machine-readable code.
+    :ivar message: explanation for people; it may change.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class FrameHeader(typing.NamedTuple):
+    """The header of one frame, without magic, version and reserved bits.
+
+    :ivar type: frame type, see :class:`FrameType`.
+    :ivar flags: bit set of ``END``, ``SHM`` and ``TASK_END``.
+    :ivar stream_id: stream within the connection.
+    :ivar task_id: number of the task that the frame belongs to.
+    :ivar offset_bytes: position in the input or the output of the session.
+    :ivar payload_length_bytes: length of the payload, on the wire or, with
+        ``SHM``, in the shared buffer.
+    :ivar aux: number of the shared buffer with ``SHM``, else 0.
+    """
+
+    type: int
+    flags: int = 0
+    stream_id: int = 0
+    task_id: int = 0
+    offset_bytes: int = 0
+    payload_length_bytes: int = 0
+    aux: int = 0
+
+    @property
+    def wire_payload_bytes(self) -> int:
+        """Bytes that follow the header on the connection."""
+        if self.flags & SHM and self.type in DATA_TYPES:
+            return 0
+        return self.payload_length_bytes
+
+    @property
+    def optional(self) -> bool:
+        """Whether a receiver that does not know the type skips the frame."""
+        return self.type >= FIRST_OPTIONAL_TYPE
+
+    def pack(self) -> bytes:
+        """Encode the header.
+
+        :returns: 32 bytes.
+        :raises ValueError: if a member does not fit its field.
+        """
+        buffer = bytearray(HEADER_BYTES)
+        self.pack_into(buffer)
+        return bytes(buffer)
+
+    def pack_into(
+        self, buffer: bytearray | memoryview, position: int = 0
+    ) -> None:
+        """Encode the header into a writable buffer.
+
+        :param buffer: at least ``position`` + 32 bytes.
+        :param position: index of the first byte to write.
+        :raises ValueError: if a member does not fit its field or the buffer
+            is too short.
+        """
+        try:
+            _HEADER.pack_into(
+                buffer,
+                position,
+                MAGIC,
+                VERSION,
+                self.type,
+                self.flags,
+                0,
+                self.stream_id,
+                self.task_id,
+                self.offset_bytes,
+                self.payload_length_bytes,
+                self.aux,
+            )
+        except struct.error as exc:
+            raise ValueError(f"frame header not encodable: {exc}") from None
+
+    @classmethod
+    def unpack_from(
+        cls,
+        buffer: Buffer,
+        position: int = 0,
+        *,
+        max_data_bytes: int = MAX_DATA_BYTES,
+    ) -> FrameHeader:
+        """Decode and check a header.
+
+        :param buffer: at least ``position`` + 32 bytes.
+        :param position: index of the first byte of the header.
+        :param max_data_bytes: longest payload of a data or optional frame
+            that the caller accepts.
+        :returns: the header.
+        :raises ProtocolError: if the bytes are not a header of version 1,
+            the type is unknown and not optional, or the length is above the
+            limit of its type.
+        """
+        if len(buffer) - position < HEADER_BYTES:
+            raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
+        magic, version, kind, flags, reserved, *rest = _HEADER.unpack_from(
+            buffer, position
+        )
+        if magic != MAGIC:
+            raise ProtocolError(PROTOCOL_ERROR, f"bad magic 0x{magic:04x}")
+        if version != VERSION:
+            raise ProtocolError(PROTOCOL_ERROR, f"unknown version {version}")
+        if reserved:
+            raise ProtocolError(PROTOCOL_ERROR, "reserved bits are not zero")
+        header = cls(kind, flags, *rest)
+        header._check(max_data_bytes)
+        return header
+
+    def _check(self, max_data_bytes: int) -> None:
+        length_bytes = self.payload_length_bytes
+        if self.type in DATA_TYPES or self.optional:
+            limit_bytes = max_data_bytes
+        elif self.type in JSON_TYPES:
+            limit_bytes = MAX_JSON_BYTES
+        elif self.type in EMPTY_TYPES:
+            limit_bytes = 0
+        else:
+            raise ProtocolError(
+                PROTOCOL_ERROR, f"unknown frame type {self.type}"
+            )
+        if length_bytes > limit_bytes:
+            raise ProtocolError(
+                FRAME_TOO_LARGE,
+                f"{length_bytes} bytes in a frame of type {self.type}, "
+                f"at most {limit_bytes} are allowed",
+            )
+        if self.flags & SHM and self.type not in DATA_TYPES:
+            raise ProtocolError(
+                PROTOCOL_ERROR, f"SHM flag on a frame of type {self.type}"
+            )
+
+
+class Frame(typing.NamedTuple):
+    """A complete frame.
+
+    :ivar header: its header.
+    :ivar payload: the bytes that followed it on the connection.
+    """
+
+    header: FrameHeader
+    payload: bytes
+
+
+class FrameDecoder:
+    """Incremental decoder: feed it bytes as they come, take out frames.
+
+    For callers that have all bytes in memory; the fast paths read headers
+    with :meth:`FrameHeader.unpack_from` and payloads straight into buffers.
+    """
+
+    def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
+        self._max_data_bytes = max_data_bytes
+        self._buffer = bytearray()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for the rest of their frame."""
+        return len(self._buffer)
+
+    def feed(self, data: Buffer) -> list[Frame]:
+        """Take more bytes.
+
+        :param data: the next bytes of the connection.
+        :returns: the frames that are complete now, oldest first.
+        :raises ProtocolError: as :meth:`FrameHeader.unpack_from`; the
+            connection is of no use afterwards.
+        """
+        self._buffer += data
+        frames: list[Frame] = []
+        position = 0
+        while len(self._buffer) - position >= HEADER_BYTES:
+            header = FrameHeader.unpack_from(
+                self._buffer, position, max_data_bytes=self._max_data_bytes
+            )
+            start = position + HEADER_BYTES
+            end = start + header.wire_payload_bytes
+            if end > len(self._buffer):
+                break
+            frames.append(Frame(header, bytes(self._buffer[start:end])))
+            position = end
+        del self._buffer[:position]
+        return frames
+
+
+def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
+    """Encode a JSON payload.
+
+    :param document: the members.
+    :returns: UTF-8 bytes.
+    :raises ValueError: if the document is not JSON or is too large.
+    """
+    try:
+        payload = json.dumps(
+            document, separators=(",", ":"), allow_nan=False
+        ).encode()
+    except (TypeError, RecursionError) as exc:
+        raise ValueError(f"not encodable as JSON: {exc}") from None
+    if len(payload) > MAX_JSON_BYTES:
+        raise ValueError(
+            f"JSON of {len(payload)} bytes, "
+            f"at most {MAX_JSON_BYTES} are allowed"
+        )
+    return payload
+
+
+def decode_json(payload: Buffer) -> dict[str, typing.Any]:
+    """Decode a JSON payload.
+
+    :param payload: UTF-8 bytes of one JSON object.
+    :returns: its members.
+    :raises ProtocolError: if it is too large, not JSON or not an object.
+    """
+    if len(payload) > MAX_JSON_BYTES:
+        raise ProtocolError(
+            FRAME_TOO_LARGE,
+            f"JSON of {len(payload)} bytes, "
+            f"at most {MAX_JSON_BYTES} are allowed",
+        )
+    try:
+        document = json.loads(
+            bytes(payload).decode(), parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError):
+        # The text of the parser's error quotes the peer's bytes, which may
+        # be a mistyped secret.
+        raise ProtocolError(
+            PROTOCOL_ERROR, "payload is not valid JSON"
+        ) from None
+    if not isinstance(document, dict):
+        raise ProtocolError(PROTOCOL_ERROR, "payload is not a JSON object")
+    return document
+
+
+def _refuse_constant(name: str) -> typing.NoReturn:
+    raise ValueError(name)
+
+
+def encode_frame(
+    header: FrameHeader, document: collections.abc.Mapping[str, object]
+) -> bytes:
+    """Encode a frame with a JSON payload.
+
+    :param header: its header; the payload length is filled in.
+    :param document: members of the payload.
+    :returns: the bytes of the frame.
+    :raises ValueError: if the header or the document is not encodable.
+    """
+    payload = encode_json(document)
+    header = header._replace(payload_length_bytes=len(payload))
+    return header.pack() + payload
+
+
+def error_frame(
+    code: str, message: str, offset_bytes: int = 0, stream_id: int = 0
+) -> bytes:
+    """Encode an ERROR frame.
+
+    :param code: stable code.
+    :param message: explanation for people, shortened if it is long.
+    :param offset_bytes: input offset that the error is about.
+    :param stream_id: stream that it is about.
+    :returns: the bytes of the frame.
+    """
+    return encode_frame(
+        FrameHeader(ERROR, stream_id=stream_id, offset_bytes=offset_bytes),
+        {"code": code, "message": message[:1024], "offset": offset_bytes},
+    )
+
+
+def require(
+    document: collections.abc.Mapping[str, typing.Any],
+    name: str,
+    kind: type | tuple[type, ...],
+) -> typing.Any:
+    """Take a member that must be there with the right type.
+
+    :param document: decoded JSON.
+    :param name: name of the member.
+    :param kind: type that it must have; ``bool`` is never taken for a
+        number.
+    :returns: its value.
+    :raises ProtocolError: if it is missing or of another type.
+    """
+    value = document.get(name)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if isinstance(value, bool) and bool not in kinds:
+        raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' is a boolean")
+    if not isinstance(value, kinds):
+        raise ProtocolError(
+            PROTOCOL_ERROR, f"member '{name}' is missing or of another type"
+        )
+    return value
+
+
+def require_offset(
+    document: collections.abc.Mapping[str, typing.Any], name: str
+) -> int:
+    """Take a member that must be a byte offset.
+
+    :param document: decoded JSON.
+    :param name: name of the member.
+    :returns: its value, 0 ... 2**64 - 1.
+    :raises ProtocolError: if it is missing, no integer or out of range.
+    """
+    value = require(document, name, int)
+    if not 0 <= value <= _UINT64_MAX:
+        raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' out of range")
+    return int(value)

@@ -1,0 +1,155 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Framing of the front door and of the worker's control socket.
+
+A message is a JSON object behind its length as four big-endian bytes. Both
+sockets carry requests, replies with the request's ``id``, and notifications
+with ``event`` and no ``id``. Only bytes in and bytes out.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import struct
+import typing
+
+from fpgapool.protocol import frames
+
+LENGTH_BYTES = 4
+MAX_MESSAGE_BYTES = frames.MAX_JSON_BYTES
+
+#: Version of the front door's operations, sent in ``hello``.
+FRONT_DOOR_VERSION = 1
+
+Message: typing.TypeAlias = dict[str, typing.Any]
+
+_LENGTH = struct.Struct(">I")
+
+
+def encode(message: collections.abc.Mapping[str, object]) -> bytes:
+    """Encode one message.
+
+    :param message: its members.
+    :returns: length and JSON.
+    :raises ValueError: if it is not JSON or is too large.
+    """
+    payload = frames.encode_json(message)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def decode_length(data: frames.Buffer, position: int = 0) -> int:
+    """Decode and check the length in front of a message.
+
+    :param data: at least ``position`` + 4 bytes.
+    :param position: index of the first byte of the length.
+    :returns: length of the JSON in bytes.
+    :raises frames.ProtocolError: if it is truncated, 0 or above the limit.
+    """
+    if len(data) - position < LENGTH_BYTES:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "truncated message length"
+        )
+    length_bytes: int = _LENGTH.unpack_from(data, position)[0]
+    if length_bytes == 0:
+        raise frames.ProtocolError(frames.PROTOCOL_ERROR, "empty message")
+    if length_bytes > MAX_MESSAGE_BYTES:
+        raise frames.ProtocolError(
+            frames.FRAME_TOO_LARGE,
+            f"message of {length_bytes} bytes, "
+            f"at most {MAX_MESSAGE_BYTES} are allowed",
+        )
+    return length_bytes
+
+
+class MessageDecoder:
+    """Incremental decoder: feed it bytes as they come, take out messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for the rest of their message."""
+        return len(self._buffer)
+
+    def feed(self, data: frames.Buffer) -> list[Message]:
+        """Take more bytes.
+
+        :param data: the next bytes of the connection.
+        :returns: the messages that are complete now, oldest first.
+        :raises frames.ProtocolError: if a length is 0 or too large, or a
+            message is not a JSON object; the connection is of no use
+            afterwards.
+        """
+        self._buffer += data
+        messages: list[Message] = []
+        position = 0
+        while len(self._buffer) - position >= LENGTH_BYTES:
+            start = position + LENGTH_BYTES
+            end = start + decode_length(self._buffer, position)
+            if end > len(self._buffer):
+                break
+            messages.append(frames.decode_json(self._buffer[start:end]))
+            position = end
+        del self._buffer[:position]
+        return messages
+
+
+def request(
+    request_number: int, operation: str, **members: object
+) -> dict[str, object]:
+    """Build a request.
+
+    :param request_number: the ``id`` that the reply repeats.
+    :param operation: name of the operation.
+    :param members: its arguments.
+    :returns: the message.
+    """
+    return {"id": request_number, "op": operation, **members}
+
+
+def reply(request_number: object, **members: object) -> dict[str, object]:
+    """Build the reply to a request that succeeded.
+
+    :param request_number: ``id`` of the request.
+    :param members: what it answers.
+    :returns: the message.
+    """
+    return {"id": request_number, "ok": True, **members}
+
+
+def error_reply(
+    request_number: object, code: str, message: str
+) -> dict[str, object]:
+    """Build the reply to a request that failed.
+
+    :param request_number: ``id`` of the request, None if it had none.
+    :param code: stable code.
+    :param message: explanation for people.
+    :returns: the message.
+    """
+    return {
+        "id": request_number,
+        "ok": False,
+        "error": {"code": code, "message": message},
+    }
+
+
+def notification(event: str, **members: object) -> dict[str, object]:
+    """Build a notification.
+
+    :param event: what it is about.
+    :param members: what it says.
+    :returns: the message.
+    """
+    return {"event": event, **members}

@@ -1,0 +1,515 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The client library against a front door and a worker made for it."""
+
+import collections
+import random
+import threading
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import errors
+from fpgapool.protocol import frames
+from tests.functional.client import fakepool
+
+PARAMS = {"key": b"\x12\x34"}
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def pools(tmp_path):
+    """Make pools; they stop with the test, and must have seen no errors."""
+    made = []
+
+    def make(core="copy", budgets=(), **options):
+        worker = fakepool.Worker(core, tuple(budgets))
+        pool = fakepool.Pool(
+            tmp_path / f"door{len(made)}.sock", worker, **options
+        )
+        made.append(pool)
+        return pool
+
+    yield make
+    for pool in made:
+        pool.stop()
+    assert [pool.worker.violations for pool in made] == [[]] * len(made)
+
+
+def _open(pool, size_bytes=1000, **options):
+    options = {"params": PARAMS, "timeout_s": TIMEOUT_S, **options}
+    return client.acc_open("copy", size_bytes, front_door=pool.path, **options)
+
+
+def _data(size_bytes, seed=1):
+    return random.Random(seed).randbytes(size_bytes)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_runs_one_after_another(pools, local):
+    pool = pools(local=local)
+    data = _data(3000)
+    with _open(pool, 3000) as session:
+        assert session.transport == ("shm" if local else "stream")
+        outputs = []
+        for start in (0, 1000, 2000):
+            session.pin[:1000] = data[start : start + 1000]
+            outputs.append(bytes(client.acc_run(session, 1000)))
+        assert bytes(session.finish()) == b""
+    assert b"".join(outputs) == fakepool.copied(data, 0)
+    assert pool.worker.closed.is_set()
+    assert not pool.cancelled.is_set()
+    assert session.statistics == client.Statistics(3000, 3000, 0.25)
+    assert (session.host_name, session.device, session.slot) == (
+        "host7",
+        "board0",
+        2,
+    )
+    assert pool.worker.params == {"key": "1234"}
+
+
+def test_parameters_never_reach_the_front_door(pools):
+    pool = pools()
+    _open(pool, params={"key": "beef"}).close()
+    assert "beef" not in repr(pool.requests)
+    assert pool.worker.params == {"key": "beef"}
+
+
+def test_output_of_several_pieces(pools):
+    for local in (True, False):
+        pool = pools("double", local=local)
+        with _open(pool) as session:
+            for seed in range(3):
+                data = _data(fakepool.CHUNK_BYTES, seed)
+                session.pin[:] = data
+                expected = bytes(byte for byte in data for _ in "12")
+                assert bytes(session.run()) == expected
+
+
+def test_output_at_the_end_only(pools):
+    for local in (True, False):
+        pool = pools("digest", local=local)
+        data = _data(5 * fakepool.CHUNK_BYTES + 17)
+        output, report = client.run_buffer(
+            "copy", data, params=PARAMS, front_door=pool.path
+        )
+        assert bytes(output) == fakepool.hashlib.sha256(data).digest()
+        assert report.input_bytes == len(data)
+        assert report.output_bytes == 32
+
+
+@pytest.mark.parametrize("core", ["copy", "double", "digest"])
+@pytest.mark.parametrize("local", [True, False])
+def test_pipelined_over_breaking_connections(pools, core, local):
+    chooser = random.Random(f"{core}{local}")
+    for _ in range(6):
+        size_bytes = chooser.randrange(1, 20 * fakepool.CHUNK_BYTES)
+        span_bytes = 3000 if local else size_bytes
+        budgets = [900 + chooser.randrange(span_bytes) for _ in range(4)]
+        pool = pools(core, budgets, local=local)
+        data = _data(size_bytes, chooser.random())
+        output, report = client.run_buffer(
+            "copy",
+            data,
+            params=PARAMS,
+            front_door=pool.path,
+            timeout_s=TIMEOUT_S,
+        )
+        expected = fakepool.Core(core)
+        assert bytes(output) == expected.process(data, 0) + expected.finish()
+        assert report.reconnects == len(pool.worker.hellos) - 1
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_runs_over_breaking_connections(pools, local):
+    chooser = random.Random(local)
+    reconnects = 0
+    # With shared memory there are headers only.
+    span_bytes = 100 if local else 3000
+    for _ in range(8):
+        budgets = [900 + chooser.randrange(span_bytes) for _ in range(4)]
+        pool = pools("copy", budgets, local=local)
+        data = _data(5000, chooser.random())
+        output = b""
+        with _open(pool) as session:
+            pin = session.pin
+            for start in range(0, 5000, 100):
+                pin[:100] = data[start : start + 100]
+                output += session.run(100)
+            output += session.finish()
+        assert output == fakepool.copied(data, 0)
+        reconnects += session.reconnects
+    assert reconnects > 8
+
+
+def test_resumed_with_the_newest_secret_and_the_offsets(pools):
+    pool = pools(budgets=[2000], local=False)
+    with _open(pool) as session:
+        for _ in range(5):
+            session.run(400)
+    first, second = pool.worker.hellos
+    assert "params" in first
+    assert "params" not in second
+    assert second["input_offset"] == second["output_offset"] > 0
+
+
+def test_unknown_optional_frames_and_pings_are_harmless(pools):
+    pool = pools()
+    pool.worker.noise = (
+        frames.FrameHeader(200, payload_length_bytes=5).pack()
+        + b"hello"
+        + frames.FrameHeader(frames.PING, task_id=7, offset_bytes=9).pack()
+    )
+    with _open(pool) as session:
+        session.pin[:3] = b"abc"
+        assert bytes(session.run(3)) == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("noise", "code"),
+    [
+        (b"x" * 32, "PROTOCOL_ERROR"),
+        (frames.FrameHeader(frames.HELLO).pack(), "PROTOCOL_ERROR"),
+        (
+            frames.FrameHeader(frames.OUTPUT, offset_bytes=5).pack(),
+            "PROTOCOL_ERROR",
+        ),
+        (
+            frames.FrameHeader(frames.ACK, offset_bytes=2**40).pack(),
+            "PROTOCOL_ERROR",
+        ),
+        (
+            frames.FrameHeader(
+                frames.OUTPUT, frames.SHM, 0, 0, 0, 1, 99
+            ).pack(),
+            "PROTOCOL_ERROR",
+        ),
+        (
+            frames.FrameHeader(
+                frames.OUTPUT, payload_length_bytes=2**31
+            ).pack(),
+            "FRAME_TOO_LARGE",
+        ),
+    ],
+)
+def test_worker_that_breaks_the_protocol(pools, noise, code):
+    pool = pools()
+    pool.worker.noise = noise
+    session = _open(pool)
+    with pytest.raises(client.SessionFailed) as caught:
+        session.run(10)
+    assert caught.value.code == code
+    with pytest.raises(client.SessionFailed) as again:
+        session.run(10)
+    assert again.value.code == code
+    session.close()
+    assert pool.cancelled.is_set()
+
+
+def test_failed_core_names_the_offset(pools):
+    pool = pools()
+    pool.worker.fail_at = 600
+    with _open(pool) as session:
+        session.run(600)
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(100)
+    assert (caught.value.code, caught.value.offset_bytes) == (
+        "CORE_FAILED",
+        600,
+    )
+
+
+def test_worker_refuses_parameters(pools):
+    pool = pools()
+    pool.worker.refuse = ("INVALID_PARAMS", "key is weak")
+    with pytest.raises(client.InvalidParams, match="key is weak"):
+        _open(pool)
+    assert pool.cancelled.is_set()
+
+
+@pytest.mark.parametrize("params", [None, {"key": "zz"}, {"kee": "1234"}])
+def test_parameters_are_checked_before_asking(pools, params):
+    pool = pools()
+    with pytest.raises(client.InvalidParams) as caught:
+        _open(pool, params=params)
+    assert "zz" not in str(caught.value)
+    assert "open" not in [request["op"] for request in pool.requests]
+
+
+def test_unknown_accelerator(pools):
+    pool = pools()
+    with pytest.raises(client.RequestRejected) as caught:
+        client.acc_open("none", 1, front_door=pool.path)
+    assert caught.value.code == "UNKNOWN_ACCELERATOR"
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("WAIT_TIMEOUT", client.WaitTimeout),
+        ("QUEUE_FULL", client.RequestRejected),
+        ("CANCELLED_BY_CLIENT", client.Cancelled),
+    ],
+)
+def test_rejected(pools, reason, kind):
+    pool = pools()
+    pool.rejection = {"state": "REJECTED", "reason": reason, "message": "m"}
+    with pytest.raises(kind, match="m"):
+        _open(pool)
+
+
+def test_asks_again_when_the_front_door_is_restarted(pools):
+    pool = pools()
+    pool.drop_while_queued = 2
+    states = []
+    with _open(pool, on_state=lambda view: states.append(view.state)):
+        pass
+    asked = [r for r in pool.requests if r["op"] == "open"]
+    assert len(asked) == 3
+    assert len({request["request_id"] for request in asked}) == 1
+    assert states == ["QUEUED"] * 3 + ["READY"]
+
+
+def test_timeout_while_queued_cancels_the_request(pools):
+    pool = pools()
+    pool.ready.clear()
+    with pytest.raises(client.OperationTimeout):
+        _open(pool, timeout_s=0.2)
+    assert pool.cancelled.is_set()
+
+
+@pytest.mark.parametrize("kind", [client.CancelToken, threading.Event])
+def test_cancelled_while_queued(pools, kind):
+    pool = pools()
+    pool.ready.clear()
+    cancel = kind()
+
+    def when_asked():
+        pool.asked.wait()
+        (cancel.cancel if kind is client.CancelToken else cancel.set)()
+
+    threading.Thread(target=when_asked).start()
+    with pytest.raises(client.Cancelled):
+        _open(pool, cancel=cancel)
+    assert pool.cancelled.is_set()
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_cancelled_while_running(pools, local, tmp_path):
+    pool = pools(local=local)
+    pool.worker.hold.clear()
+    cancel = client.CancelToken()
+
+    def when_running():
+        pool.worker.reached.wait()
+        cancel.cancel()
+
+    threading.Thread(target=when_running).start()
+    source = tmp_path / "in"
+    source.write_bytes(_data(30 * fakepool.CHUNK_BYTES))
+    with pytest.raises(client.Cancelled):
+        client.run_file(
+            "copy",
+            source,
+            tmp_path / "out",
+            params=PARAMS,
+            front_door=pool.path,
+            cancel=cancel,
+        )
+    assert pool.cancelled.is_set()
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "door0.sock"}
+
+
+def test_timeout_while_running_ends_the_session(pools):
+    pool = pools()
+    pool.worker.hold.clear()
+    session = _open(pool)
+    with pytest.raises(client.OperationTimeout):
+        session.run(10, timeout_s=0.1)
+    with pytest.raises(client.OperationTimeout):
+        session.run(10)
+    session.close()
+    assert pool.cancelled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [("UNAUTHORIZED", "SESSION_LOST"), ("CORE_FAILED", "CORE_FAILED")],
+)
+def test_worker_that_does_not_resume(pools, refusal, code):
+    pool = pools(budgets=[2000], local=False)
+    with _open(pool) as session:
+        pool.worker.refuse = (refusal, "it is over")
+        with pytest.raises(client.SessionFailed, match="it is over") as caught:
+            collections.deque(session.run(500) for _ in range(10))
+    assert caught.value.code == code
+    assert pool.cancelled.is_set()
+
+
+def test_worker_that_breaks_every_connection(pools):
+    pool = pools(budgets=[2000] + [700] * 20, local=False)
+    with _open(pool) as session:
+        with pytest.raises(client.SessionFailed) as caught:
+            collections.deque(session.run(500) for _ in range(10))
+    assert caught.value.code == "SESSION_LOST"
+
+
+def test_closing_twice(pools):
+    session = _open(pools())
+    client.acc_close(session)
+    with pytest.raises(client.SessionClosed) as caught:
+        client.acc_close(session)
+    assert caught.value.code == "SESSION_CLOSED"
+    with pytest.raises(client.SessionClosed):
+        session.run(1)
+
+
+def test_context_manager_never_masks(pools):
+    pool = pools()
+    with pytest.raises(ZeroDivisionError):
+        with _open(pool):
+            raise ZeroDivisionError
+    assert pool.cancelled.is_set()
+    with _open(pools()) as session:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    "n_bytes", [0, -1, True, 1.0, 2**70, fakepool.CHUNK_BYTES + 1]
+)
+def test_wrong_length_changes_nothing(pools, n_bytes):
+    with _open(pools()) as session:
+        with pytest.raises(client.InvalidRequest) as caught:
+            session.run(n_bytes)
+        assert caught.value.code == "INVALID_SIZE"
+        assert len(session.run(5)) == 5
+
+
+def test_input_after_finish(pools):
+    with _open(pools()) as session:
+        session.finish()
+        with pytest.raises(client.SessionClosed):
+            session.run(1)
+
+
+def test_used_by_two_threads_at_once(pools):
+    pool = pools()
+    pool.worker.hold.clear()
+    with _open(pool) as session:
+        thread = threading.Thread(target=session.run, args=(5,))
+        thread.start()
+        pool.worker.reached.wait()
+        with pytest.raises(client.FpgapoolError) as caught:
+            session.run(5)
+        pool.worker.hold.set()
+        thread.join()
+    assert caught.value.code == errors.SESSION_BUSY
+
+
+def _run_file(pool, source, destination, **options):
+    return client.run_file(
+        "copy",
+        source,
+        destination,
+        params=PARAMS,
+        front_door=pool.path,
+        timeout_s=TIMEOUT_S,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize(
+    "size_bytes",
+    [1, fakepool.CHUNK_BYTES, 9 * fakepool.CHUNK_BYTES + 5],
+)
+def test_file(pools, tmp_path, local, size_bytes):
+    source, destination = tmp_path / "in", tmp_path / "out"
+    data = _data(size_bytes)
+    source.write_bytes(data)
+    done = []
+    report = _run_file(
+        pools(local=local),
+        source,
+        destination,
+        progress=lambda *progress: done.append(progress),
+    )
+    assert destination.read_bytes() == fakepool.copied(data, 0)
+    assert report.input_bytes == report.output_bytes == size_bytes
+    assert done == sorted(done)
+    assert done[-1] == (size_bytes, size_bytes)
+
+
+def test_file_over_itself_keeps_its_permissions(pools, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    path.chmod(0o640)
+    with open(path, "rb") as stream:
+        _run_file(pools(), stream, path)
+    assert path.read_bytes() == b"abc"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_failed_file_leaves_the_old_one(pools, tmp_path):
+    source, destination = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(_data(9 * fakepool.CHUNK_BYTES))
+    destination.write_bytes(b"old")
+    pool = pools()
+    pool.worker.fail_at = 3 * fakepool.CHUNK_BYTES
+    with pytest.raises(client.SessionFailed):
+        _run_file(pool, source, destination)
+    assert destination.read_bytes() == b"old"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_empty_file(pools, tmp_path):
+    source = tmp_path / "in"
+    source.touch()
+    pool = pools()
+    with pytest.raises(client.InvalidRequest) as caught:
+        _run_file(pool, source, tmp_path / "out")
+    assert caught.value.code == "INVALID_SIZE"
+    assert not pool.requests
+    assert not (tmp_path / "out").exists()
+
+
+def test_source_shorter_than_announced(pools, tmp_path):
+    source = tmp_path / "in"
+    source.write_bytes(b"abc")
+    pool = pools()
+    with pytest.raises(client.InvalidRequest) as caught:
+        _run_file(pool, source, tmp_path / "out", size_bytes=4)
+    assert caught.value.code == "SIZE_MISMATCH"
+    assert pool.cancelled.is_set()
+
+
+def test_destination_that_cannot_be_written(pools, tmp_path):
+    source = tmp_path / "in"
+    source.write_bytes(b"abc")
+    pool = pools()
+    with pytest.raises(FileNotFoundError):
+        _run_file(pool, source, tmp_path / "none" / "out")
+    assert not pool.requests
+
+
+def test_failing_progress_callback_stops_everything(pools, tmp_path):
+    source = tmp_path / "in"
+    source.write_bytes(_data(9 * fakepool.CHUNK_BYTES))
+    pool = pools()
+
+    def progress(done_bytes, _total_bytes):
+        raise ZeroDivisionError(done_bytes)
+
+    with pytest.raises(ZeroDivisionError):
+        _run_file(pool, source, tmp_path / "out", progress=progress)
+    assert pool.cancelled.is_set()

@@ -1,0 +1,349 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The client library and its command with real worker processes."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from fpgapool.client import frontdoor
+from fpgapool.cmd import run
+from fpgapool.common import channel
+from fpgapool.protocol import messages
+from tests.functional.worker import harness
+
+TIMEOUT_S = 60
+KEY = bytes(range(32))
+IV = bytes(range(16))
+
+
+class Door:
+    """A front door that assigns every session to one worker.
+
+    :param directory: for its socket.
+    :param transport: ``shm``, ``tcp`` or ``tls``.
+    """
+
+    def __init__(self, directory: pathlib.Path, transport: str) -> None:
+        self.path = str(directory / "door.sock")
+        self.transport = transport
+        self.cancelled = threading.Event()
+        self.promised_sha256: str | None = None
+        self.worker = harness.WorkerProcess(directory, tls=transport == "tls")
+        self._agent = self.worker.connect()
+        self._generation = 0
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._agent.close()
+        self.worker.kill()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                threading.Thread(
+                    target=self._serve, args=(sock,), daemon=True
+                ).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        decoder = messages.MessageDecoder()
+        with sock, contextlib.suppress(OSError):
+            while data := sock.recv(65536):
+                for message in decoder.feed(data):
+                    self._answer(sock, message)
+
+    def _answer(self, sock: socket.socket, message: dict) -> None:
+        reply = messages.encode(messages.reply(message["id"], profile={}))
+        if message["op"] == "connect":
+            path = self.worker.settings["data_socket"]
+            with channel.connect_unix(path) as connection:
+                socket.send_fds(sock, [reply], [connection.fileno()])
+            return
+        if message["op"] == "cancel":
+            self.cancelled.set()
+        sock.sendall(reply)
+        if message["op"] == "open":
+            self._grant(sock, message["accelerator"])
+
+    def _grant(self, sock: socket.socket, accelerator: str) -> None:
+        if self._generation:
+            self._agent.wait_result(self._generation)
+        self._generation += 1
+        prepared = self._agent.prepare(
+            self._generation,
+            accelerator=accelerator,
+            bitstream=f"builtin:{accelerator}",
+        )
+        local = {"network": "local", "address": "", "port": 0}
+        remote = {
+            "network": "data",
+            "address": "127.0.0.1",
+            "port": prepared["data_port"],
+        }
+        view = {
+            "session_id": prepared["session_id"],
+            "generation": prepared["generation"],
+            "revision": 1,
+            "state": "READY",
+            "secret": prepared["secret"],
+            "endpoints": [local if self.transport == "shm" else remote],
+            "certificate_sha256": self.promised_sha256
+            or prepared["certificate_sha256"],
+        }
+        sock.sendall(
+            messages.encode(messages.notification("session", session=view))
+        )
+
+
+@pytest.fixture
+def directory():
+    # Not tmp_path: its length may exceed that of a socket's path.
+    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=["shm", "tcp", "tls"])
+def door(request, directory):
+    """A pool of one slot."""
+    made = Door(directory, request.param)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def local_door(directory):
+    """The same with shared memory only."""
+    made = Door(directory, "shm")
+    yield made
+    made.stop()
+
+
+class Breaker(client.CancelToken):
+    """Knows the newest connection, and breaks it."""
+
+    def attach(self, attached: channel.Channel) -> None:
+        super().attach(attached)
+        self.newest = attached
+
+    def break_connection(self) -> None:
+        self.newest.shutdown()
+
+
+def _encrypted(data: bytes) -> bytes:
+    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV))
+    return cipher.encryptor().update(data)
+
+
+def test_encrypts_over_breaking_connections(door):
+    chooser = random.Random(door.transport)
+    data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
+    breaker = Breaker()
+    breaks = set(chooser.sample(range(40), 6))
+
+    def progress(done_bytes, _total_bytes):
+        chunk = done_bytes // harness.CHUNK_BYTES
+        if any(number <= chunk for number in breaks):
+            breaks.difference_update(range(chunk + 1))
+            breaker.break_connection()
+
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params={"key": KEY, "iv": IV},
+        front_door=door.path,
+        cancel=breaker,
+        progress=progress,
+        timeout_s=TIMEOUT_S,
+    )
+    assert bytes(output) == _encrypted(data)
+    assert report.reconnects > 0
+
+
+def test_runs_over_breaking_connections(door):
+    chooser = random.Random(door.transport)
+    data = chooser.randbytes(30000)
+    breaker = Breaker()
+    output = b""
+    with client.acc_open(
+        "copy",
+        len(data),
+        front_door=door.path,
+        cancel=breaker,
+        timeout_s=TIMEOUT_S,
+    ) as session:
+        for start in range(0, len(data), 1000):
+            session.pin[:1000] = data[start : start + 1000]
+            if chooser.random() < 0.3:
+                breaker.break_connection()
+            output += session.run(1000, timeout_s=TIMEOUT_S)
+        breaker.break_connection()
+        output += session.finish(timeout_s=TIMEOUT_S)
+    assert output == data
+    assert session.reconnects > 3
+
+
+def test_worker_with_another_certificate(directory):
+    door = Door(directory, "tls")
+    door.promised_sha256 = "00" * 32
+    try:
+        with pytest.raises(client.SessionFailed) as caught:
+            client.acc_open(
+                "copy", 1, front_door=door.path, timeout_s=TIMEOUT_S
+            )
+    finally:
+        door.stop()
+    assert caught.value.code == "CERTIFICATE_MISMATCH"
+    assert door.cancelled.is_set()
+
+
+def test_killed_worker(local_door):
+    with client.acc_open(
+        "copy", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
+    ) as session:
+        session.run(1)
+        local_door.worker.kill()
+        with pytest.raises(client.OperationTimeout):
+            session.run(1, timeout_s=0.3)
+    assert local_door.cancelled.is_set()
+
+
+def _command(door, *arguments):
+    return run.main(["--socket", door.path, "--timeout", "60", *arguments])
+
+
+def test_command_encrypts_and_decrypts(local_door, directory, capsys):
+    data = random.Random(5).randbytes(300_000)
+    plain, secret, again = (
+        directory / name for name in ("plain", "secret", "again")
+    )
+    plain.write_bytes(data)
+    key_file = directory / "key"
+    key_file.write_text(KEY.hex() + "\n")
+    common = ["aes", "--key-file", str(key_file)]
+    status = _command(
+        local_door, *common, "--in", str(plain), "--out", str(secret)
+    )
+    assert status == 0
+    assert "stored in" in capsys.readouterr().out
+    iv = bytes.fromhex((directory / "secret.iv").read_text())
+    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(iv))
+    assert secret.read_bytes() == cipher.encryptor().update(data)
+    key_file.write_bytes(KEY)
+    status = _command(
+        local_door,
+        *common,
+        "--json",
+        *("--iv-file", f"{secret}.iv"),
+        *("--in", str(secret), "--out", str(again)),
+    )
+    assert status == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["input_bytes"] == report["output_bytes"] == 300_000
+    assert again.read_bytes() == data
+    assert not list(directory.glob("*.part"))
+
+
+def test_command_fails_in_one_line(local_door, directory, capsys):
+    source = directory / "in"
+    source.write_bytes(b"abc")
+    destination = directory / "out"
+    paths = ["--in", str(source), "--out", str(destination)]
+    status = _command(
+        local_door, "aes", "--param", "key=zz", "--iv", IV.hex(), *paths
+    )
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert status == 1
+    assert error.startswith("fpgapool-run: INVALID_PARAMS: ")
+    assert "zz" not in error
+    assert not destination.exists()
+    key_file = directory / "key"
+    key_file.write_bytes(KEY)
+    source.write_bytes(b"")
+    status = _command(local_door, "aes", "--key-file", str(key_file), *paths)
+    assert status == 1
+    assert "INVALID_SIZE" in capsys.readouterr().err
+    assert not list(directory.glob("out*"))
+
+
+def test_interrupted_command_cancels_and_leaves_nothing(local_door, directory):
+    source, destination = directory / "in", directory / "out"
+    os.mkfifo(source)
+    source_end = os.open(source, os.O_RDWR)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", _SLOW_COMMAND, "copy"),
+            *("--socket", local_door.path),
+            *("--in", str(source), "--out", str(destination)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=TIMEOUT_S)
+    os.close(source_end)
+    assert process.returncode == 1
+    assert error.splitlines()[-1] == "fpgapool-run: CANCELLED: interrupted"
+    assert local_door.cancelled.is_set()
+    assert not list(directory.glob("*out*"))
+
+
+# The source is a pipe that never gives anything; its size is made up.
+_SLOW_COMMAND = """
+import sys
+from fpgapool.client import transfer
+from fpgapool.cmd import run
+transfer._size_of = lambda stream: 1000
+receive_all = transfer._receive_all
+def announced(*arguments):
+    print("running", flush=True)
+    receive_all(*arguments)
+transfer._receive_all = announced
+sys.exit(run.main())
+"""
+
+
+def test_no_front_door(directory, capsys, monkeypatch):
+    monkeypatch.setattr(
+        frontdoor, "candidate_paths", lambda: [str(directory / "none")]
+    )
+    source = directory / "in"
+    source.write_bytes(b"abc")
+    paths = ["--in", str(source), "--out", str(directory / "out")]
+    for arguments in ([], ["--socket", str(directory / "none")]):
+        assert run.main(["copy", *paths, *arguments]) == 1
+        assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err

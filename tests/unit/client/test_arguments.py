@@ -1,0 +1,268 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Arguments of the client library and of its command."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import cancel
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import view
+from fpgapool.cmd import run
+from fpgapool.protocol import frames
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "key": {"type": "string", "pattern": "^[0-9a-f]{4}$"},
+        "rounds": {"type": "integer"},
+    },
+    "required": ["key"],
+    "additionalProperties": False,
+}
+
+
+def _code(function, *arguments) -> str:
+    with pytest.raises(errors.InvalidRequest) as caught:
+        function(*arguments)
+    return caught.value.code
+
+
+def test_import_is_light():
+    script = (
+        "import sys, fpgapool.client; print([name for name in sys.modules if "
+        "name.split('.')[0] in ('numpy', 'jsonschema', 'cryptography', "
+        "'yaml', 'rich', 'ssl') or name.startswith('oslo')])"
+    )
+    output = subprocess.check_output([sys.executable, "-c", script])
+    assert output.strip() == b"[]"
+
+
+@pytest.mark.parametrize(
+    "size_bytes", [0, -1, 2**63, 2**70, True, 1.0, "1", None]
+)
+def test_wrong_sizes(size_bytes):
+    assert _code(checks.size, size_bytes) == "INVALID_SIZE"
+    assert _code(client.acc_open, "copy", size_bytes) == "INVALID_SIZE"
+
+
+@pytest.mark.parametrize("size_bytes", [1, 2**63 - 1])
+def test_sizes(size_bytes):
+    assert checks.size(size_bytes) == size_bytes
+
+
+@pytest.mark.parametrize("value", ["", "a" * 65, "ä", "a b", "a\n", 1])
+def test_wrong_request_ids(value):
+    assert _code(checks.request_id, value) == "INVALID_REQUEST_ID"
+
+
+def test_request_ids():
+    assert checks.request_id("A-z_0.9:x") == "A-z_0.9:x"
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, float("nan"), float("inf"), True, "1", 1e10]
+)
+def test_wrong_times(value):
+    assert _code(checks.seconds, value, "timeout_s") == "INVALID_TIMEOUT"
+
+
+def test_times():
+    assert checks.seconds(None, "timeout_s") is None
+    assert checks.seconds(1.5, "timeout_s") == 1.5
+
+
+@pytest.mark.parametrize("value", [1001, -1001, True, 1.0, None])
+def test_wrong_priorities(value):
+    assert _code(checks.priority, value) == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("name", ["", None, 1])
+def test_wrong_accelerator(name):
+    assert _code(client.acc_open, name, 1) == "INVALID_REQUEST"
+
+
+def test_params_become_json():
+    assert checks.params({"key": b"\x01\xff", "n": 1}) == {
+        "key": "01ff",
+        "n": 1,
+    }
+    assert checks.params(None) == {}
+
+
+@pytest.mark.parametrize("value", [[], "x", {1: 2}])
+def test_params_that_are_none(value):
+    assert _code(checks.params, value) == "INVALID_PARAMS"
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({}, "missing: key"),
+        ({"key": "c0ffee"}, "params.key: must satisfy pattern"),
+        ({"key": "c0fe", "kee": 1}, "unknown names; known are: key, rounds"),
+        ({"key": "c0fe", "rounds": "c0ffee"}, "params.rounds: must satisfy"),
+    ],
+)
+def test_params_against_schema(params, text):
+    with pytest.raises(errors.InvalidParams) as caught:
+        checks.params_schema(params, SCHEMA)
+    assert text in caught.value.message
+    assert "c0f" not in caught.value.message
+
+
+def test_params_that_satisfy():
+    checks.params_schema({"key": "c0fe"}, SCHEMA)
+    checks.params_schema({"anything": 1}, {})
+
+
+def test_token_follows_an_event():
+    event = threading.Event()
+    token = cancel.token_of(event)
+    event.set()
+    with pytest.raises(client.Cancelled):
+        token.wait(60)
+    with pytest.raises(client.Cancelled):
+        cancel.token_of(event).check()
+    cancel.release(token)
+
+
+def test_token_of_something_else():
+    assert _code(cancel.token_of, "stop") == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("WAIT_TIMEOUT", client.WaitTimeout),
+        ("CANCELLED", client.Cancelled),
+        ("CANCELLED_BY_CLIENT", client.Cancelled),
+        ("INVALID_PARAMS", client.InvalidParams),
+        ("QUEUE_FULL", client.RequestRejected),
+    ],
+)
+def test_rejections(code, kind):
+    error = errors.rejection(code, "text")
+    assert type(error) is kind
+    assert str(error).endswith(": text")
+
+
+def test_view_ignores_what_it_does_not_know():
+    read = view.SessionView.from_message(
+        {"session_id": "s", "state": "QUEUED", "secret": "beef", "new": {}}
+    )
+    assert (read.state, read.endpoints, read.slot) == ("QUEUED", (), None)
+    assert "beef" not in repr(read)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        None,
+        [],
+        {"state": "READY"},
+        {"session_id": "s", "state": 1},
+        {"session_id": "s", "state": "READY", "endpoints": [1]},
+        {"session_id": "s", "state": "READY", "endpoints": [{}]},
+        {"session_id": "s", "state": "READY", "slot": "x"},
+    ],
+)
+def test_wrong_views(members):
+    with pytest.raises(frames.ProtocolError):
+        view.SessionView.from_message(members)
+
+
+def test_front_door_is_the_first_socket_there(tmp_path, monkeypatch):
+    paths = [str(tmp_path / name) for name in ("none", "file", "a", "b")]
+    (tmp_path / "file").touch()
+    with (
+        socket.socket(socket.AF_UNIX) as first,
+        socket.socket(socket.AF_UNIX) as second,
+    ):
+        first.bind(paths[2])
+        second.bind(paths[3])
+        monkeypatch.setattr(frontdoor, "candidate_paths", lambda: paths)
+        assert frontdoor.default_path() == paths[2]
+        monkeypatch.setenv("FPGAPOOL_SOCKET", "/elsewhere")
+        assert frontdoor.default_path() == "/elsewhere"
+
+
+def test_front_door_of_somebody_else_is_not_used(tmp_path, monkeypatch):
+    path = str(tmp_path / "a")
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(path)
+        monkeypatch.setattr(frontdoor, "candidate_paths", lambda: [path])
+        assert frontdoor.default_path() == path
+        # Make the directory look like that of another user.
+        status = list(os.stat(tmp_path))
+        status[4] = os.getuid() + 1
+        monkeypatch.setattr(
+            frontdoor.pathlib.Path, "stat", lambda _: os.stat_result(status)
+        )
+        with pytest.raises(client.FrontDoorUnavailable):
+            frontdoor.default_path()
+
+
+def test_conventional_places(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert frontdoor.candidate_paths() == [
+        "/run/user/7/fpgapool/front-door.sock",
+        f"/tmp/fpgapool-{os.getuid()}/front-door.sock",
+        "/run/fpgapool/front-door.sock",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["copy"],
+        ["copy", "--in", "a", "--out", "b", "--iv", "00" * 16],
+        ["copy", "--in", "a", "--out", "b", "--param", "novalue"],
+        ["copy", "--in", "a", "--out", "b", "--param-json", "n={"],
+        ["copy", "--in", "a", "--out", "b", "--timeout", "soon"],
+        ["aes", "--in", "a", "--out", "b"],
+        ["aes", "--in", "a", "--out", "b", "--param", "key=x", "--iv", "0"],
+    ],
+)
+def test_command_usage(arguments, capsys):
+    assert run.main(arguments) == 2
+    assert "fpgapool-run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"00" * 17, bytes(33)])
+def test_command_wrong_key_files(tmp_path, content, capsys):
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    arguments = ["aes", "--key-file", str(path), "--in", "a", "--out", "b"]
+    assert run.main(arguments) == 2
+    assert "not a key" in capsys.readouterr().err
+
+
+def test_command_missing_files(tmp_path, capsys):
+    arguments = ["aes", "--key-file", str(tmp_path / "none")]
+    assert run.main([*arguments, "--in", "a", "--out", "b"]) == 1
+    assert "FILE_ERROR" in capsys.readouterr().err
+
+
+def test_command_help(capsys):
+    assert run.main(["--help"]) == 0
+    assert "--key-file" in capsys.readouterr().out

@@ -1,0 +1,117 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The examples of the protocol document are real."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+
+PAGE = pathlib.Path(__file__).parents[3] / "doc/source/protocol.rst"
+EXAMPLE = re.compile(
+    r"^\.\. hexdump (\w+)\n\n\.\. code-block:: text\n\n((?:   .+\n)+)", re.M
+)
+ROW = re.compile(r"   ([0-9a-f]{4})  ((?:[0-9a-f]{2} ?){1,16})(?: |$)")
+
+
+def _parse(block: str) -> bytes:
+    data = bytearray()
+    for line in block.splitlines():
+        position, digits = ROW.match(line).groups()
+        assert int(position, 16) == len(data)
+        data += bytes.fromhex(digits)
+    return bytes(data)
+
+
+EXAMPLES = {
+    name: _parse(block) for name, block in EXAMPLE.findall(PAGE.read_text())
+}
+
+
+def _frame(name: str) -> frames.Frame:
+    (frame,) = frames.FrameDecoder().feed(EXAMPLES[name])
+    return frame
+
+
+def test_every_example_is_checked():
+    assert set(EXAMPLES) == {
+        *("HELLO", "OPENED", "INPUT", "OUTPUT", "ACK_W", "ACK_C"),
+        *("CLOSE", "CLOSED", "ERROR", "SHM", "REQUEST", "REPLY"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "payload"),
+    [
+        ("INPUT", frames.FrameHeader(3, frames.END, 0, 1, 0, 5), b"hello"),
+        (
+            "OUTPUT",
+            frames.FrameHeader(5, frames.END | frames.TASK_END, 0, 1, 0, 5),
+            b"hello",
+        ),
+        ("ACK_W", frames.FrameHeader(4, 0, 0, 1, 5), b""),
+        ("ACK_C", frames.FrameHeader(4, 0, 0, 0, 5), b""),
+        ("CLOSE", frames.FrameHeader(6), b""),
+        (
+            "SHM",
+            frames.FrameHeader(3, frames.SHM, 0, 2, 2**22, 2**22, 1),
+            b"",
+        ),
+    ],
+)
+def test_frames_without_json(name, header, payload):
+    assert _frame(name) == frames.Frame(header, payload)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "members"),
+    [
+        (
+            "HELLO",
+            frames.HELLO,
+            "features session_id generation secret transport params",
+        ),
+        (
+            "OPENED",
+            frames.OPENED,
+            "features resume_secret chunk_bytes window_bytes input_offset "
+            "output_offset stateless accelerator chunk_multiple_bytes "
+            "max_streams",
+        ),
+        ("CLOSED", frames.CLOSED, "code input_bytes output_bytes run_s"),
+        ("ERROR", frames.ERROR, "code message offset"),
+    ],
+)
+def test_frames_with_json(name, kind, members):
+    frame = _frame(name)
+    assert frame.header.type == kind
+    assert list(json.loads(frame.payload)) == members.split()
+
+
+def test_messages():
+    decode = messages.MessageDecoder().feed
+    assert decode(EXAMPLES["REQUEST"]) == [
+        messages.request(1, "hello", version=1)
+    ]
+    (reply,) = decode(EXAMPLES["REPLY"])
+    assert reply["error"]["code"] == "UNKNOWN_ACCELERATOR"
+
+
+@pytest.mark.parametrize("kind", list(frames.FrameType))
+def test_every_type_is_documented(kind):
+    row = rf"   \* - {kind.value}\n     - ``{kind.name}``\n"
+    assert re.search(row, PAGE.read_text())
