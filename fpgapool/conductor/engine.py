@@ -50,6 +50,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 _MAX_PRIORITY = 1000
 
+_CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
+
 # Ended sessions that are still answered from memory: a client whose last
 # message was lost asks again within seconds.
 _REMEMBERED_SESSIONS = 10_000
@@ -516,6 +518,9 @@ class Engine:
             return
         if not session.live:
             self._publish_everywhere(session)
+            return
+        if item.reason == codes.CLIENT_GONE and session.state in _CONNECTED:
+            # The front door lost a client that the worker knows better.
             return
         self._events.append(events.JobCancelled(session.job_id, item.reason))
         self._end(session, states.CANCELLED, item.reason, "", now)

@@ -404,6 +404,8 @@ class SlotTable:
     def _relist(self, host: Host) -> None:
         """Bring the host's entries in the indexes up to date."""
         host.rank = (host.busy_count if self._indexes.by_busy else 0, host.id)
+        if not host.idle and not host.entries:
+            return
         rank, is_open = host.rank, host.is_open
         wanted: dict[_Bucket, ordered.Key] = {
             (shape, is_open): rank for shape in host.idle

@@ -394,10 +394,10 @@ class PoolState:
             model.Phase.READY,
         ):
             return
-        self._release(assignment)
         slot = self._slots.slots.get(event.slot_id)
         if slot is not None:
             slot.programmed = None
+        self._release(assignment)
         if assignment.revoked:
             # Its failure may well come from being revoked.
             del self._jobs.records[assignment.job_id]

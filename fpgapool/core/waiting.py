@@ -141,7 +141,12 @@ class JobGroup:
 
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
     """The smallest key of those that there are."""
-    return min((key for key in keys if key is not None), default=None)
+    # Written out, as it is the innermost loop of every pass.
+    first: ordered.Key | None = None
+    for key in keys:
+        if key is not None and (first is None or key < first):
+            first = key
+    return first
 
 
 class WaitingJobs:

@@ -193,16 +193,25 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         job_id = int(random.integers(len(self.jobs)))
         self.add(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
 
-    @stateful.rule(seed=seeds, after_s=st.sampled_from([0.0, 0.5, 3.0]))
-    def run_jobs(self, seed: int, after_s: float) -> None:
-        """Let some slots be heard of, and then decide."""
+    @stateful.rule(
+        seed=seeds,
+        after_s=st.sampled_from([0.0, 0.5, 3.0]),
+        rounds=st.integers(1, 8),
+        count=st.integers(0, 4),
+    )
+    def run_jobs(
+        self, seed: int, after_s: float, rounds: int, count: int
+    ) -> None:
+        """Let slots be heard of and jobs come, and decide, repeatedly."""
         random = numpy.random.default_rng(seed)
-        for slot_id, assignment in self.pool.assignments().items():
-            kind = random.choice(SLOT_EVENTS)
-            if kind is not None:
-                age = int(random.random() < 0.05)
-                self.add(kind(slot_id, assignment.generation - age))
-        self.flush(after_s)
+        for round_seed in random.integers(2**32, size=rounds):
+            for slot_id, assignment in self.pool.assignments().items():
+                kind = random.choice(SLOT_EVENTS)
+                if kind is not None:
+                    age = int(random.random() < 0.05)
+                    self.add(kind(slot_id, assignment.generation - age))
+            self.submit(int(round_seed), count)
+            self.flush(after_s)
 
     @stateful.rule(seed=seeds, share=st.sampled_from([0.2, 1.0]))
     def fail_to_prepare(self, seed: int, share: float) -> None:

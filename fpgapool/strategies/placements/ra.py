@@ -138,6 +138,8 @@ class RaPlacement(base.Placement):
             if group is None or job.host_id not in group.homes:
                 continue
             host = view.slots.hosts[job.host_id]
+            if not host.idle:
+                continue
             fitting = view.fitting_idle(group, host)
             if self.options.slot_choice != "index":
                 fitting.sort(

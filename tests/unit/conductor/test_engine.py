@@ -314,6 +314,15 @@ def test_cancel_and_open_in_one_batch(single):
     assert single.view("r").reason == codes.CLIENT_GONE
 
 
+def test_a_client_that_left_the_front_door_keeps_its_connection(single):
+    request_id = open_until_ready(single)
+    activate(single)
+    single.feed(inputs.Cancel("p", None, request_id, codes.CLIENT_GONE))
+    assert single.view(request_id).state == states.ACTIVE
+    single.cancel(request_id)
+    assert single.view(request_id).state == states.CANCELLED
+
+
 def test_nobody_cancels_a_session_of_another_project(single):
     request_id = single.open()
     session_id = single.view(request_id).session_id

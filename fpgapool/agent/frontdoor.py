@@ -1,0 +1,773 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The Unix sockets by which programs of this host reach the pool.
+
+One socket per project: who may open it acts for the project. All clients are
+served by the agent's loop, so a client costs a descriptor and no thread.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import dataclasses
+import functools
+import itertools
+import os
+import socket
+import stat
+import struct
+import time
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import opens
+from fpgapool.agent import profiles
+from fpgapool.agent import requests
+from fpgapool.agent import sender
+from fpgapool.core import codes
+from fpgapool.objects import states
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.rpcapi import conductor as conductor_api
+
+LOG = logging.getLogger(__name__)
+
+TICK_S = 0.25
+BACKLOG = 512
+ACCEPTS_PER_TURN = 64
+RECEIVE_BYTES = 65536
+
+#: A client that leaves that much unread is not listening.
+MAX_UNREAD_BYTES = 1 << 20
+
+MAX_OPENS_PER_CLIENT = 1024
+
+#: When the process has no descriptor left, new clients wait that long.
+ACCEPT_PAUSE_S = 1.0
+
+#: The kernel's limit of a Unix socket's path.
+MAX_PATH_BYTES = 107
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FrontDoorSettings:
+    """What a front door has to know.
+
+    :param sockets: path of the socket of each project.
+    :param socket_mode: permissions of the sockets.
+    :param max_connections: over all sockets.
+    :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
+    :param session_poll_interval_s: silence after which a session is asked
+        for.
+    """
+
+    host_uuid: str
+    host_name: str
+    sockets: Mapping[str, str]
+    socket_mode: int = 0o660
+    max_connections: int = 1000
+    open_timeout_s: float = 10.0
+    session_poll_interval_s: float = 5.0
+
+
+class Slots(typing.Protocol):
+    """What a front door asks of the host's slots."""
+
+    def connect(
+        self, project_id: str, session_id: str, generation: int
+    ) -> socket.socket:
+        """Return a connection to the data socket of a session's worker.
+
+        :raises: requests.RequestError if the project has no such session
+            here.
+        """
+
+    def sessions_in_use(self) -> Iterable[str]:
+        """Return the ids of the sessions whose client has come."""
+
+
+class FrontDoorError(Exception):
+    """A front door's socket cannot be made."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Client:
+    """One connection."""
+
+    number: int
+    sock: socket.socket
+    project_id: str
+    user_id: str
+    decoder: messages.MessageDecoder
+    unsent: collections.deque[tuple[memoryview, list[int]]]
+    unsent_bytes: int = 0
+    open_count: int = 0
+    closed: bool = False
+
+
+class FrontDoor:
+    """The front door of one host.
+
+    Everything but the constructor runs in the loop's thread.
+
+    :param settings: sockets and limits.
+    :param loop: serves the connections.
+    :param conductor: the conductor's RPC interface.
+    :param casts: sends casts.
+    :param caller: makes calls.
+    :param slots: the slots of this host.
+    """
+
+    def __init__(
+        self,
+        settings: FrontDoorSettings,
+        loop: agent_loop.Loop,
+        conductor: conductor_api.ConductorAPI,
+        casts: sender.Sender,
+        caller: sender.Caller,
+        slots: Slots,
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._conductor = conductor
+        self._casts = casts
+        self._caller = caller
+        self._slots = slots
+        self._profiles = profiles.ProfileCache(
+            loop, caller, conductor.list_accelerators
+        )
+        self._opens = opens.Opens(
+            open_timeout_s=settings.open_timeout_s,
+            poll_interval_s=settings.session_poll_interval_s,
+        )
+        self._listeners: dict[str, socket.socket] = {}
+        self._inodes: dict[str, int] = {}
+        self._clients: dict[int, _Client] = {}
+        self._numbers = itertools.count(1)
+        self._ticking = False
+        self._polling = False
+        self._operations: dict[
+            str, Callable[[_Client, object, requests.Members], None]
+        ] = {
+            "hello": self._hello,
+            "accelerator": self._accelerator,
+            "accelerators": self._accelerators,
+            "open": self._open,
+            "get": self._get,
+            "cancel": self._cancel,
+            "connect": self._connect,
+            "pool": self._pool,
+        }
+
+    # Life of the sockets.
+
+    def start(self) -> None:
+        """Make the sockets and serve them.
+
+        :raises: FrontDoorError.
+        """
+        try:
+            for project_id, path in self._settings.sockets.items():
+                self._listen(project_id, path)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Close everything; clients find the next agent and go on there.
+
+        No session is cancelled: the agent leaves, not its clients.
+        """
+        for path, listener in self._listeners.items():
+            self._loop.unwatch(listener)
+            listener.close()
+            self._unlink(path)
+        self._listeners.clear()
+        for client in list(self._clients.values()):
+            self._close(client)
+
+    def _listen(self, project_id: str, path: str) -> None:
+        _check_socket_path(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        fresh_path = f"{path}.new"
+        try:
+            _remove_stale(path)
+            _remove_stale(fresh_path)
+            # Nobody can connect before listen(), and the name appears when
+            # the permissions are right.
+            listener.bind(fresh_path)
+            os.chmod(fresh_path, self._settings.socket_mode)
+            listener.listen(BACKLOG)
+            os.rename(fresh_path, path)
+            self._inodes[path] = os.stat(path).st_ino
+        except OSError as error:
+            listener.close()
+            raise FrontDoorError(f"front door {path}: {error}") from error
+        listener.setblocking(False)
+        self._listeners[path] = listener
+        self._watch_listener(listener, project_id)
+        LOG.info("Front door of project %s at %s", project_id, path)
+
+    def _watch_listener(
+        self, listener: socket.socket, project_id: str
+    ) -> None:
+        self._loop.watch(
+            listener,
+            agent_loop.READ,
+            lambda _events: self._accept(listener, project_id),
+        )
+
+    def _unlink(self, path: str) -> None:
+        try:
+            if os.stat(path).st_ino == self._inodes.get(path):
+                os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            LOG.warning("Front door %s was not removed: %s", path, error)
+
+    def _accept(self, listener: socket.socket, project_id: str) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                LOG.error("Front door cannot take clients: %s", error)
+                self._loop.unwatch(listener)
+                self._loop.call_later(
+                    ACCEPT_PAUSE_S,
+                    lambda: self._accept_again(listener, project_id),
+                )
+                return
+            self._greet(sock, project_id)
+
+    def _accept_again(self, listener: socket.socket, project_id: str) -> None:
+        if listener in self._listeners.values():
+            self._watch_listener(listener, project_id)
+
+    def _greet(self, sock: socket.socket, project_id: str) -> None:
+        sock.setblocking(False)
+        client = _Client(
+            number=next(self._numbers),
+            sock=sock,
+            project_id=project_id,
+            user_id=_peer_uid(sock),
+            decoder=messages.MessageDecoder(),
+            unsent=collections.deque(),
+        )
+        full = len(self._clients) >= self._settings.max_connections
+        self._clients[client.number] = client
+        if full:
+            self._fail(
+                client,
+                None,
+                codes.TOO_MANY_CONNECTIONS,
+                "the front door serves too many clients already",
+            )
+            self._drop(client, "too many connections")
+            return
+        self._watch(client)
+
+    # Bytes.
+
+    def _watch(self, client: _Client) -> None:
+        events = agent_loop.READ
+        if client.unsent:
+            events |= agent_loop.WRITE
+        self._loop.watch(
+            client.sock, events, functools.partial(self._ready, client)
+        )
+
+    def _ready(self, client: _Client, events: int) -> None:
+        if not client.closed and events & agent_loop.WRITE:
+            self._flush(client)
+        if not client.closed and events & agent_loop.READ:
+            self._receive(client)
+
+    def _receive(self, client: _Client) -> None:
+        try:
+            data = client.sock.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._gone(client, str(error))
+            return
+        if not data:
+            self._gone(client, "closed by the client")
+            return
+        try:
+            received = client.decoder.feed(data)
+        except frames.ProtocolError as error:
+            LOG.warning(
+                "Front door of project %s: connection of uid %s closed: %s",
+                client.project_id,
+                client.user_id,
+                error,
+            )
+            self._gone(client, "malformed message")
+            return
+        for message in received:
+            if client.closed:
+                return
+            self._dispatch(client, message)
+
+    def _dispatch(self, client: _Client, message: messages.Message) -> None:
+        number = message.get("id")
+        if not isinstance(number, int | str):
+            number = None
+        operation = message.get("op")
+        handler = (
+            self._operations.get(operation)
+            if isinstance(operation, str)
+            else None
+        )
+        if handler is None:
+            self._fail(
+                client,
+                number,
+                codes.UNKNOWN_OPERATION,
+                "the front door has no such operation",
+            )
+            return
+        try:
+            handler(client, number, message)
+        except requests.RequestError as error:
+            self._fail(client, number, error.code, error.message)
+        except Exception:
+            LOG.exception("Front door: operation %s failed", operation)
+            self._fail(
+                client, number, codes.INTERNAL_ERROR, "see the agent's log"
+            )
+
+    def _send(
+        self,
+        client: _Client,
+        message: Mapping[str, object],
+        fds: Iterable[int] = (),
+    ) -> None:
+        """Send a message, or keep it until the client reads.
+
+        :param fds: descriptors to pass; closed when they are sent.
+        """
+        owned = list(fds)
+        if client.closed:
+            _close_fds(owned)
+            return
+        try:
+            data = messages.encode(message)
+        except ValueError as error:
+            _close_fds(owned)
+            LOG.error("Front door: an answer cannot be sent: %s", error)
+            data = messages.encode(
+                messages.error_reply(
+                    message.get("id"),
+                    codes.INTERNAL_ERROR,
+                    "the answer is too large",
+                )
+            )
+            owned = []
+        client.unsent.append((memoryview(data), owned))
+        client.unsent_bytes += len(data)
+        self._flush(client)
+        if client.unsent_bytes > MAX_UNREAD_BYTES:
+            LOG.warning(
+                "Front door of project %s: connection of uid %s closed: "
+                "%d bytes were not read",
+                client.project_id,
+                client.user_id,
+                client.unsent_bytes,
+            )
+            self._gone(client, "does not read")
+
+    def _flush(self, client: _Client) -> None:
+        try:
+            while client.unsent:
+                data, fds = client.unsent[0]
+                sent_bytes = client.sock.sendmsg([data], _rights(fds))
+                _close_fds(fds)
+                client.unsent_bytes -= sent_bytes
+                if sent_bytes < len(data):
+                    client.unsent[0] = (data[sent_bytes:], [])
+                else:
+                    client.unsent.popleft()
+        except BlockingIOError:
+            self._watch(client)
+            return
+        except OSError as error:
+            # The reader's side ends the connection at its next turn, so a
+            # caller in the middle of an operation still finds it here.
+            LOG.debug("Front door: sending failed: %s", error)
+            self._loop.call(lambda: self._gone(client, "sending failed"))
+            return
+        self._watch(client)
+
+    def _gone(self, client: _Client, reason: str) -> None:
+        if client.closed:
+            return
+        self._drop(client, reason)
+        self._apply(
+            self._opens.client_gone(
+                client.number,
+                self._loop.now(),
+                self._slots.sessions_in_use(),
+            )
+        )
+
+    def _drop(self, client: _Client, reason: str) -> None:
+        LOG.debug("Front door: connection %d: %s", client.number, reason)
+        self._close(client)
+
+    def _close(self, client: _Client) -> None:
+        client.closed = True
+        self._clients.pop(client.number, None)
+        self._loop.unwatch(client.sock)
+        client.sock.close()
+        for _data, fds in client.unsent:
+            _close_fds(fds)
+        client.unsent.clear()
+
+    def _reply(
+        self, client: _Client, number: object, **members: object
+    ) -> None:
+        self._send(client, messages.reply(number, **members))
+
+    def _fail(
+        self, client: _Client, number: object, code: str, message: str
+    ) -> None:
+        self._send(client, messages.error_reply(number, code, message))
+
+    def _unavailable(self, client: _Client, number: object) -> None:
+        self._fail(
+            client,
+            number,
+            codes.CONDUCTOR_UNAVAILABLE,
+            "the conductor does not answer",
+        )
+
+    # Operations.
+
+    def _hello(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        version = members.get("version", messages.FRONT_DOOR_VERSION)
+        if version != messages.FRONT_DOOR_VERSION:
+            raise requests.RequestError(
+                codes.INVALID_REQUEST,
+                f"this front door speaks version "
+                f"{messages.FRONT_DOOR_VERSION} only",
+            )
+        self._reply(
+            client,
+            number,
+            host_uuid=self._settings.host_uuid,
+            host_name=self._settings.host_name,
+            version=messages.FRONT_DOOR_VERSION,
+        )
+
+    def _accelerator(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        name = requests.accelerator(members, "name")
+
+        def answer(known: profiles.Profiles | None) -> None:
+            if known is None:
+                self._unavailable(client, number)
+            elif name not in known:
+                self._fail(
+                    client,
+                    number,
+                    codes.UNKNOWN_ACCELERATOR,
+                    f"there is no accelerator {name}",
+                )
+            else:
+                profile = dataclasses.asdict(known[name])
+                self._reply(client, number, profile=profile)
+
+        self._profiles.ask(name, answer)
+
+    def _accelerators(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        def answer(known: profiles.Profiles | None) -> None:
+            if known is None:
+                self._unavailable(client, number)
+                return
+            self._reply(
+                client,
+                number,
+                accelerators=[
+                    dataclasses.asdict(known[name]) for name in sorted(known)
+                ],
+            )
+
+        self._profiles.ask(None, answer)
+
+    def _open(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        if client.open_count >= MAX_OPENS_PER_CLIENT:
+            raise requests.RequestError(
+                codes.QUOTA_EXCEEDED,
+                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
+            )
+        request = requests.open_request(
+            members,
+            project_id=client.project_id,
+            user_id=client.user_id,
+            host_uuid=self._settings.host_uuid,
+            expires_at=time.time() + self._settings.open_timeout_s,
+        )
+        client.open_count += 1
+        # The answer goes first, so that events follow it.
+        self._reply(client, number, session_id=None)
+        self._apply(self._opens.open(client.number, request, self._loop.now()))
+
+    def _get(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        session_id = requests.session_id(members)
+        known = self._opens.view(client.project_id, session_id)
+        if known is not None:
+            self._reply(client, number, session=_view_members(known.public()))
+            return
+
+        def answer(views: list[objects.SessionView]) -> None:
+            for view in views:
+                if (view.session_id, view.project_id) == (
+                    session_id,
+                    client.project_id,
+                ):
+                    session = _view_members(view.public())
+                    self._reply(client, number, session=session)
+                    return
+            self._fail(
+                client,
+                number,
+                codes.SESSION_NOT_FOUND,
+                "there is no such session",
+            )
+
+        self._call(
+            client,
+            number,
+            lambda: self._conductor.get_sessions([session_id]),
+            answer,
+        )
+
+    def _cancel(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        session_id, request_id = requests.cancel_target(members)
+        self._apply(
+            self._opens.cancel(
+                client.project_id,
+                session_id,
+                request_id,
+                codes.CANCELLED_BY_CLIENT,
+                self._loop.now(),
+            )
+        )
+        self._reply(client, number)
+
+    def _connect(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        sock = self._slots.connect(
+            client.project_id,
+            requests.session_id(members),
+            requests.generation(members),
+        )
+        self._send(client, messages.reply(number), [sock.detach()])
+
+    def _pool(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        self._call(
+            client,
+            number,
+            self._conductor.pool_summary,
+            lambda summary: self._reply(client, number, summary=summary),
+        )
+
+    def _call(
+        self,
+        client: _Client,
+        number: object,
+        call: Callable[[], typing.Any],
+        on_result: Callable[[typing.Any], None],
+    ) -> None:
+        def failed(error: Exception) -> None:
+            LOG.warning("The conductor did not answer: %s", error)
+            self._unavailable(client, number)
+
+        self._caller.submit(call, on_result, failed)
+
+    # Sessions.
+
+    def session_changed(self, views: Iterable[objects.SessionView]) -> None:
+        """Take what the conductor says about sessions.
+
+        :param views: the sessions.
+        """
+        now = self._loop.now()
+        for view in views:
+            self._apply(self._opens.heard(view, now))
+
+    def _apply(self, effects: Iterable[opens.Effect]) -> None:
+        for effect in effects:
+            self._execute(effect)
+        if len(self._opens) and not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if self._listeners:
+            self._apply(self._opens.tick(self._loop.now()))
+
+    def _execute(self, effect: opens.Effect) -> None:
+        conductor = self._conductor
+        match effect:
+            case opens.Push(number, view):
+                self._push(number, view)
+            case opens.CastOpen(request):
+                self._casts.put(
+                    ("open", request.project_id, request.request_id),
+                    lambda: conductor.open_session(request),
+                )
+            case opens.CastCancel(project_id, session_id, request_id, reason):
+                # The key is that of the open, which it makes void.
+                self._casts.put(
+                    ("open", project_id, request_id or session_id),
+                    lambda: conductor.cancel_session(
+                        project_id,
+                        session_id=session_id,
+                        request_id=request_id,
+                        reason=reason,
+                    ),
+                )
+            case opens.CastRenew(session_id):
+                self._casts.put(
+                    ("renew", session_id),
+                    lambda: conductor.renew_secret(session_id),
+                )
+            case opens.Poll(session_ids):
+                self._poll(session_ids)
+
+    def _push(self, number: int, view: objects.SessionView) -> None:
+        client = self._clients.get(number)
+        if client is None:
+            return
+        if view.state in states.TERMINAL:
+            client.open_count -= 1
+        self._send(
+            client,
+            messages.notification("session", session=_view_members(view)),
+        )
+
+    def _poll(self, session_ids: tuple[str, ...]) -> None:
+        if self._polling:
+            return
+        self._polling = True
+
+        def answered(views: list[objects.SessionView]) -> None:
+            self._polling = False
+            self.session_changed(views)
+            found = {view.session_id for view in views}
+            self._apply(
+                self._opens.absent(
+                    [one for one in session_ids if one not in found],
+                    self._loop.now(),
+                )
+            )
+
+        def failed(error: Exception) -> None:
+            self._polling = False
+            LOG.warning("Sessions could not be asked for: %s", error)
+
+        self._caller.submit(
+            lambda: self._conductor.get_sessions(session_ids),
+            answered,
+            failed,
+        )
+
+
+def _view_members(view: objects.SessionView) -> dict[str, object]:
+    return dataclasses.asdict(view)
+
+
+def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
+    if not fds:
+        return []
+    return [
+        (
+            socket.SOL_SOCKET,
+            socket.SCM_RIGHTS,
+            array.array("i", fds).tobytes(),
+        )
+    ]
+
+
+def _close_fds(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
+
+
+def _peer_uid(sock: socket.socket) -> str:
+    credentials = sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return str(_CREDENTIALS.unpack(credentials)[1])
+
+
+def _check_socket_path(path: str) -> None:
+    # ".new" is added while the socket is being made.
+    if len(os.fsencode(path)) + len(".new") > MAX_PATH_BYTES:
+        raise FrontDoorError(
+            f"front door {path}: the path is longer than "
+            f"{MAX_PATH_BYTES - len('.new')} bytes"
+        )
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket that nobody listens to.
+
+    :raises: FrontDoorError if it is in use or is no socket.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FrontDoorError(f"front door {path}: a file is in the way")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            # Its backlog is full, so somebody listens.
+            LOG.debug("Front door %s is busy", path)
+    raise FrontDoorError(f"front door {path}: another process serves it")

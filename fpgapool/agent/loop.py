@@ -1,0 +1,231 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One thread that owns everything of an agent that changes.
+
+The slot table, the workers' control connections and the front door's clients
+are touched by this thread only, so none of them needs a lock. Whatever may
+block (RPC, netlink) runs elsewhere and comes back through :meth:`Loop.call`.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import heapq
+import itertools
+import selectors
+import socket
+import threading
+import time
+import typing
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+Callback = Callable[[], None]
+
+#: Callbacks run in one turn before sockets are looked at again, so that a
+#: flood of RPC messages cannot keep clients waiting.
+MAX_CALLS_PER_TURN = 1000
+
+
+class Timer:
+    """A callback that falls due later; it can be cancelled."""
+
+    __slots__ = ("callback", "due_s")
+
+    def __init__(self, due_s: float, callback: Callback) -> None:
+        self.due_s = due_s
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        """Forget the callback; harmless when it ran already."""
+        self.callback = None
+
+
+class Loop:
+    """Selector, timers and a queue of calls, served by one thread.
+
+    :param name: name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._calls: collections.deque[Callback] = collections.deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._stopping = False
+        self._wake_lock = threading.Lock()
+        self._wake_pending = False
+        self._wake_read, self._wake_write = socket.socketpair()
+        for end in (self._wake_read, self._wake_write):
+            end.setblocking(False)
+        self._selector.register(self._wake_read, READ, self._drain_wakeups)
+        self._thread = threading.Thread(
+            target=self._run, name=name, daemon=True
+        )
+
+    @staticmethod
+    def now() -> float:
+        """Return the monotonic clock in seconds."""
+        return time.monotonic()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread after the turn that it is in.
+
+        :param timeout_s: how long to wait for it.
+        """
+        self.call(self._request_stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def call(self, callback: Callback) -> None:
+        """Run ``callback`` in the loop's thread, soon; any thread may ask.
+
+        :param callback: what to run.
+        """
+        self._calls.append(callback)
+        with self._wake_lock:
+            if self._wake_pending:
+                return
+            self._wake_pending = True
+        try:
+            self._wake_write.send(b"\0")
+        except OSError:
+            # A closed loop has nobody to wake.
+            LOG.debug("Call after the end of the loop was dropped")
+
+    def run_and_wait(
+        self, callback: Callable[[], object], timeout_s: float
+    ) -> None:
+        """Run ``callback`` in the loop's thread and wait for its end.
+
+        :param callback: what to run; its exception is raised here.
+        :param timeout_s: how long to wait.
+        :raises TimeoutError: if it has not ended by then.
+        """
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                callback()
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                done.set()
+
+        self.call(run)
+        if not done.wait(timeout_s):
+            raise TimeoutError(f"no answer after {timeout_s} s")
+        if failures:
+            raise failures[0]
+
+    def call_later(self, delay_s: float, callback: Callback) -> Timer:
+        """Run ``callback`` once, later; only for the loop's own thread.
+
+        :param delay_s: seconds from now.
+        :param callback: what to run.
+        :returns: the timer, to cancel it.
+        """
+        timer = Timer(self.now() + max(0.0, delay_s), callback)
+        heapq.heappush(self._timers, (timer.due_s, next(self._order), timer))
+        return timer
+
+    def watch(
+        self,
+        fileobj: typing.Any,
+        events: int,
+        callback: Callable[[int], None],
+    ) -> None:
+        """Call ``callback(events)`` whenever ``fileobj`` is ready.
+
+        :param fileobj: socket or descriptor.
+        :param events: READ, WRITE or both; asking again replaces.
+        :param callback: called with the events that came.
+        """
+        try:
+            self._selector.modify(fileobj, events, callback)
+        except KeyError:
+            self._selector.register(fileobj, events, callback)
+
+    def unwatch(self, fileobj: typing.Any) -> None:
+        """Stop watching; harmless when it is not watched.
+
+        :param fileobj: socket or descriptor.
+        """
+        try:
+            self._selector.unregister(fileobj)
+        except (KeyError, ValueError):
+            return
+
+    def _request_stop(self) -> None:
+        self._stopping = True
+
+    def _drain_wakeups(self, _events: int) -> None:
+        # Read first: a call that comes in between finds the mark still set,
+        # sends nothing, and runs later in this same turn.
+        try:
+            self._wake_read.recv(4096)
+        except BlockingIOError:
+            pass
+        with self._wake_lock:
+            self._wake_pending = False
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._selector.close()
+            self._wake_read.close()
+            self._wake_write.close()
+
+    def _turn(self) -> None:
+        for key, events in self._selector.select(self._wait_s()):
+            self._guarded(functools.partial(key.data, events))
+        self._run_timers()
+        for _ in range(min(len(self._calls), MAX_CALLS_PER_TURN)):
+            self._guarded(self._calls.popleft())
+
+    def _wait_s(self) -> float | None:
+        if self._calls:
+            return 0.0
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - self.now())
+
+    def _run_timers(self) -> None:
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                self._guarded(callback)
+
+    @staticmethod
+    def _guarded(callback: Callback) -> None:
+        """One failing callback must not take the others down with it."""
+        try:
+            callback()
+        except Exception:
+            LOG.exception("Unexpected failure; the agent goes on")

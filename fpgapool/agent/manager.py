@@ -1,0 +1,162 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""RPC interface of an agent: every handler only passes the message on."""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.rpcapi import agent as agent_api
+
+LOG = logging.getLogger(__name__)
+
+Primitive = Mapping[str, typing.Any]
+Method = typing.TypeVar("Method", bound=Callable[..., None])
+
+
+class Commands(typing.Protocol):
+    """Who carries the messages out; returns at once."""
+
+    def assign(
+        self, leader_epoch: int, request: objects.AssignRequest
+    ) -> None:
+        """Give a slot to a session."""
+
+    def release(
+        self,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+        reason: str,
+    ) -> None:
+        """Take a slot from a session."""
+
+    def reissue_secret(
+        self,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+    ) -> None:
+        """Have a new secret minted."""
+
+    def session_changed(
+        self, leader_epoch: int, views: list[objects.SessionView]
+    ) -> None:
+        """Tell clients of the front door what became of their sessions."""
+
+    def report_now(self, leader_epoch: int) -> None:
+        """Report at once."""
+
+
+def _checked(method: Method) -> Method:
+    """Log and drop a message whose payload makes no sense.
+
+    It is a cast: nobody waits for an exception.
+    """
+
+    @functools.wraps(method)
+    def wrapper(*args: typing.Any, **kwargs: typing.Any) -> None:
+        try:
+            method(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            LOG.error("Message %s dropped: %s", method.__name__, error)
+
+    return typing.cast(Method, wrapper)
+
+
+class AgentManager:
+    """Endpoint of the topic ``fpgapool-agent``.
+
+    :param commands: carries the messages out.
+    """
+
+    target = messaging.Target(version=agent_api.VERSION)
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    @_checked
+    def assign(
+        self, ctxt: object, leader_epoch: int, request: Primitive
+    ) -> None:
+        """Prepare a slot for a session."""
+        self._commands.assign(
+            int(leader_epoch), objects.AssignRequest.from_primitive(request)
+        )
+
+    @_checked
+    def release(
+        self,
+        ctxt: object,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+        reason: str,
+    ) -> None:
+        """Take a slot back."""
+        self._commands.release(
+            int(leader_epoch),
+            str(device),
+            int(slot),
+            str(session_id),
+            int(generation),
+            str(reason),
+        )
+
+    @_checked
+    def reissue_secret(
+        self,
+        ctxt: object,
+        leader_epoch: int,
+        device: str,
+        slot: int,
+        session_id: str,
+        generation: int,
+    ) -> None:
+        """Mint a new secret for a session that is READY."""
+        self._commands.reissue_secret(
+            int(leader_epoch),
+            str(device),
+            int(slot),
+            str(session_id),
+            int(generation),
+        )
+
+    @_checked
+    def session_changed(
+        self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
+    ) -> None:
+        """Pass news of sessions on to the front door."""
+        self._commands.session_changed(
+            int(leader_epoch),
+            [objects.SessionView.from_primitive(view) for view in views],
+        )
+
+    @_checked
+    def report_now(self, ctxt: object, leader_epoch: int) -> None:
+        """Report at once."""
+        self._commands.report_now(int(leader_epoch))

@@ -1,0 +1,252 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The network device of a host: its rate and its counters.
+
+Asked by netlink from a thread of its own, because a driver that hangs in the
+kernel must not stop the agent. Needs no privileges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+import threading
+import time
+import typing
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+#: 10 Gb/s, where neither the operator nor the kernel knows better.
+UNKNOWN_NIC_BYTES_PER_S = 1.25e9
+
+MBIT_BYTES = 125_000
+
+#: A rate changes when a cable is replaced or a bond loses a member.
+SPEED_INTERVAL_S = 60.0
+
+LOOPBACK_DEVICE = "lo"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NicReading:
+    """What is known of the network device.
+
+    :ivar bytes_per_s: rate per direction.
+    :ivar rx_bytes: received since the device was made.
+    :ivar tx_bytes: sent.
+    """
+
+    device: str | None
+    bytes_per_s: float
+    rx_bytes: int = 0
+    tx_bytes: int = 0
+
+
+class Kernel(typing.Protocol):
+    """Where readings come from; every method may raise anything."""
+
+    def find_device(self, address: str | None) -> str | None:
+        """Return the device with an address, or that of the default route."""
+
+    def counters(self, device: str) -> tuple[int, int]:
+        """Return bytes received and sent."""
+
+    def speed_bytes_per_s(self, device: str) -> float | None:
+        """Return the rate of the link, None if it has none."""
+
+
+class NetlinkKernel:
+    """Asks the kernel by pyroute2; one short-lived socket per question."""
+
+    def find_device(self, address: str | None) -> str | None:
+        """Return the device with an address, or that of the default route.
+
+        :param address: of this host; None for the default route.
+        :returns: its name, None if there is none.
+        """
+        import pyroute2
+
+        with pyroute2.IPRoute() as route:
+            index = None
+            if address is not None:
+                for entry in route.get_addr(address=_plain(address)):
+                    index = entry["index"]
+            if index is None:
+                index = _default_route(route)
+            if index is None:
+                return None
+            return route.get_links(index)[0].get_attr("IFLA_IFNAME")
+
+    def counters(self, device: str) -> tuple[int, int]:
+        """Return bytes received and sent.
+
+        :param device: its name.
+        """
+        import pyroute2
+
+        with pyroute2.IPRoute() as route:
+            link = route.get_links(ifname=device)[0]
+            stats = link.get_attr("IFLA_STATS64")
+            return int(stats["rx_bytes"]), int(stats["tx_bytes"])
+
+    def speed_bytes_per_s(self, device: str) -> float | None:
+        """Return the rate of the link, None if it has none.
+
+        :param device: its name.
+        """
+        from pyroute2 import ethtool
+
+        tool = ethtool.Ethtool()
+        try:
+            mbit_per_s = tool.get_link_mode(device).speed
+        finally:
+            tool.close()
+        # Drivers say "unknown" by nothing, 0 or all bits set.
+        if not mbit_per_s or mbit_per_s >= 2**31:
+            return None
+        return float(mbit_per_s) * MBIT_BYTES
+
+
+def _default_route(route: typing.Any) -> int | None:
+    for family in (2, 10):
+        for entry in route.get_default_routes(family=family):
+            index = entry.get_attr("RTA_OIF")
+            if index is not None:
+                return int(index)
+    return None
+
+
+def _plain(address: str) -> str:
+    return str(ipaddress.ip_address(address))
+
+
+class NicMonitor:
+    """Reads the network device again and again.
+
+    :param interval_s: time between two readings.
+    :param device: name given by the operator, None to find it.
+    :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
+    :param data_address: address whose device it is.
+    :param kernel: where to ask.
+    """
+
+    def __init__(
+        self,
+        *,
+        interval_s: float,
+        device: str | None = None,
+        bytes_per_s: float = 0.0,
+        data_address: str | None = None,
+        kernel: Kernel | None = None,
+    ) -> None:
+        self._interval_s = interval_s
+        self._given_device = device
+        self._given_bytes_per_s = bytes_per_s
+        self._data_address = data_address
+        self._kernel = kernel or NetlinkKernel()
+        self._reading = NicReading(
+            device, bytes_per_s or UNKNOWN_NIC_BYTES_PER_S
+        )
+        self._speed_due_s = -math.inf
+        self._complaint: str | None = None
+        self._stopping = threading.Event()
+        self._first = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="nic-monitor", daemon=True
+        )
+
+    @property
+    def reading(self) -> NicReading:
+        """The newest reading; the last good one while the kernel is mute."""
+        return self._reading
+
+    def start(self, timeout_s: float = 1.0) -> None:
+        """Start reading.
+
+        :param timeout_s: how long to wait for the first reading.
+        """
+        self._thread.start()
+        self._first.wait(timeout_s)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop reading.
+
+        :param timeout_s: how long to wait for the thread.
+        """
+        self._stopping.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            self.read(time.monotonic())
+            self._first.set()
+            if self._stopping.wait(self._interval_s):
+                return
+
+    def read(self, now: float) -> None:
+        """Take one reading.
+
+        :param now: monotonic time, seconds.
+        """
+        try:
+            if now >= self._speed_due_s:
+                self._speed_due_s = now + SPEED_INTERVAL_S
+                self._read_speed()
+            self._read_counters()
+        except Exception as error:
+            # Whatever netlink has to say, the agent's work goes on.
+            self._complain(f"cannot be read: {error!r}")
+
+    def _read_speed(self) -> None:
+        device = self._given_device or self._kernel.find_device(
+            self._data_address
+        )
+        self._reading = dataclasses.replace(
+            self._reading, device=device, bytes_per_s=self._rate(device)
+        )
+
+    def _rate(self, device: str | None) -> float:
+        if self._given_bytes_per_s:
+            return self._given_bytes_per_s
+        speed_bytes_per_s = None
+        if device is not None and device != LOOPBACK_DEVICE:
+            try:
+                speed_bytes_per_s = self._kernel.speed_bytes_per_s(device)
+            except Exception as error:
+                LOG.debug("Speed of %s: %r", device, error)
+        if speed_bytes_per_s is None:
+            self._complain(
+                f"has no known rate; {UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s "
+                f"are assumed, [agent] nic_bytes_per_s can say better"
+            )
+            return UNKNOWN_NIC_BYTES_PER_S
+        return speed_bytes_per_s
+
+    def _read_counters(self) -> None:
+        device = self._reading.device
+        if device is None:
+            return
+        rx_bytes, tx_bytes = self._kernel.counters(device)
+        self._reading = dataclasses.replace(
+            self._reading, rx_bytes=rx_bytes, tx_bytes=tx_bytes
+        )
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            LOG.warning(
+                "Network device %s %s", self._reading.device, complaint
+            )
+        self._complaint = complaint

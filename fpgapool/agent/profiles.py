@@ -1,0 +1,98 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The library's accelerators as the conductor last told them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import sender
+
+LOG = logging.getLogger(__name__)
+
+REFRESH_AFTER_S = 60.0
+
+#: Unknown names must not turn into a stream of calls to the conductor.
+MISS_REFRESH_AFTER_S = 1.0
+
+Profiles = Mapping[str, objects.AcceleratorProfile]
+
+
+class ProfileCache:
+    """Profiles by name, asked for when one is missing or they grow old.
+
+    :param loop: the thread that uses the cache.
+    :param caller: makes the calls.
+    :param fetch: returns all profiles; may block and raise.
+    """
+
+    def __init__(
+        self,
+        loop: agent_loop.Loop,
+        caller: sender.Caller,
+        fetch: Callable[[], list[objects.AcceleratorProfile]],
+    ) -> None:
+        self._loop = loop
+        self._caller = caller
+        self._fetch = fetch
+        self._profiles: dict[str, objects.AcceleratorProfile] | None = None
+        self._fetched_at_s = 0.0
+        self._fetching = False
+        self._waiting: list[Callable[[Profiles | None], None]] = []
+
+    def ask(
+        self, name: str | None, on_done: Callable[[Profiles | None], None]
+    ) -> None:
+        """Get the profiles, at once or when the conductor has answered.
+
+        :param name: the one that is needed, None for all of them.
+        :param on_done: gets the profiles, which may lack ``name``; None if
+            the conductor has never answered.
+        """
+        age_s = self._loop.now() - self._fetched_at_s
+        known = self._profiles
+        if known is not None and (
+            name is None or name in known or age_s < MISS_REFRESH_AFTER_S
+        ):
+            if age_s > REFRESH_AFTER_S:
+                self._refresh()
+            on_done(known)
+            return
+        self._waiting.append(on_done)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._fetching:
+            return
+        self._fetching = True
+        self._caller.submit(self._fetch, self._fetched, self._failed)
+
+    def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
+        self._profiles = {profile.name: profile for profile in profiles}
+        self._fetched_at_s = self._loop.now()
+        self._answer()
+
+    def _failed(self, error: Exception) -> None:
+        LOG.warning("Accelerators could not be asked for: %s", error)
+        self._answer()
+
+    def _answer(self) -> None:
+        self._fetching = False
+        waiting, self._waiting = self._waiting, []
+        for on_done in waiting:
+            on_done(self._profiles)

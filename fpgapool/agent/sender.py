@@ -1,0 +1,200 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What an agent says to the conductor, away from the loop's thread.
+
+A broker that is away blocks whoever sends. One thread sends all casts and
+a few make all calls; what they cannot take is replaced or refused, never
+piled up.
+"""
+
+from __future__ import annotations
+
+import collections
+import queue
+import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Hashable
+
+from oslo_log import log as logging
+
+from fpgapool.agent import loop as agent_loop
+
+LOG = logging.getLogger(__name__)
+
+T = typing.TypeVar("T")
+
+MAX_WAITING_CASTS = 20000
+CALL_THREADS = 2
+MAX_WAITING_CALLS = 64
+
+
+class Sender:
+    """One thread that sends casts; a newer one replaces its predecessor.
+
+    :param name: name of the thread.
+    :param on_failure: called in the sending thread with the key of a cast
+        that could not be sent.
+    """
+
+    def __init__(
+        self, name: str, on_failure: Callable[[Hashable], None]
+    ) -> None:
+        self._on_failure = on_failure
+        self._condition = threading.Condition()
+        self._waiting: collections.OrderedDict[
+            Hashable, Callable[[], object]
+        ] = collections.OrderedDict()
+        self._stopping = False
+        self._failing = False
+        #: Casts dropped because too many waited.
+        self.dropped = 0
+        self._thread = threading.Thread(
+            target=self._run, name=name, daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Send what waits, then end.
+
+        :param timeout_s: how long to wait; what is left then is lost.
+        """
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        self._thread.join(timeout_s)
+        with self._condition:
+            self._waiting.clear()
+
+    def put(
+        self, key: Hashable, cast: Callable[[], object], *, first: bool = False
+    ) -> None:
+        """Send a cast soon.
+
+        :param key: what it is about; it replaces a waiting cast of the same
+            key.
+        :param cast: sends it; may block and raise.
+        :param first: overtake what waits.
+        """
+        with self._condition:
+            self._waiting[key] = cast
+            if first:
+                self._waiting.move_to_end(key, last=False)
+            if len(self._waiting) > MAX_WAITING_CASTS:
+                self._waiting.popitem(last=True)
+                self.dropped += 1
+            self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._waiting and not self._stopping:
+                    self._condition.wait()
+                if not self._waiting:
+                    return
+                key, cast = self._waiting.popitem(last=False)
+            self._send(key, cast)
+
+    def _send(self, key: Hashable, cast: Callable[[], object]) -> None:
+        try:
+            cast()
+        except Exception as error:
+            # One line per outage; every cast is repeated by its owner.
+            if not self._failing:
+                LOG.warning("Cannot reach the conductor: %s", error)
+            self._failing = True
+            self._on_failure(key)
+            return
+        if self._failing:
+            LOG.info("Messages to the conductor go out again")
+        self._failing = False
+
+
+class Caller:
+    """A few threads that wait for answers of the conductor and drivers.
+
+    :param loop: its thread gets the results.
+    :param name: name of the threads.
+    """
+
+    def __init__(self, loop: agent_loop.Loop, name: str) -> None:
+        self._loop = loop
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(
+            MAX_WAITING_CALLS
+        )
+        self._stopping = False
+        self._threads = [
+            threading.Thread(
+                target=self._run, name=f"{name}-{number}", daemon=True
+            )
+            for number in range(CALL_THREADS)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the threads; answers that are still to come are dropped.
+
+        :param timeout_s: how long to wait for each.
+        """
+        self._stopping = True
+        for _ in self._threads:
+            try:
+                self._queue.put_nowait(None)
+            except queue.Full:
+                # The threads see the mark at their next turn.
+                break
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def submit(
+        self,
+        call: Callable[[], T],
+        on_result: Callable[[T], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        """Make a call; its outcome is handled in the loop's thread.
+
+        :param call: may block and raise.
+        :param on_result: gets what it returns.
+        :param on_error: gets what it raises, queue.Full if too many calls
+            wait already.
+        """
+
+        def work() -> None:
+            try:
+                result = call()
+            except Exception as error:
+                failure = error
+                self._loop.call(lambda: on_error(failure))
+            else:
+                self._loop.call(lambda: on_result(result))
+
+        try:
+            self._queue.put_nowait(work)
+        except queue.Full as error:
+            full = error
+            self._loop.call(lambda: on_error(full))
+
+    def _run(self) -> None:
+        while True:
+            work = self._queue.get()
+            if work is None or self._stopping:
+                return
+            work()

@@ -1,0 +1,137 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What an agent has to know, gathered from the configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from collections.abc import Mapping
+
+from oslo_config import cfg
+
+from fpgapool.agent import frontdoor
+from fpgapool.agent import workers
+from fpgapool.drivers import loader
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """All that an agent has to know; see the options of the same names.
+
+    :param state_path: directory of this host alone.
+    :param driver_name: for reports.
+    :param driver_path: ``module:Class``.
+    :param driver_settings: what the driver gets besides ``state_dir``.
+    :param log_dir: where workers write their logs; None: standard error.
+    """
+
+    host_uuid: str
+    host_name: str
+    state_path: str
+    driver_name: str
+    driver_path: str
+    driver_settings: Mapping[str, object] = dataclasses.field(
+        default_factory=dict
+    )
+    front_door_sockets: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )
+    front_door_mode: int = 0o660
+    max_front_door_connections: int = 1000
+    data_address: str | None = None
+    data_network: str = "data"
+    data_ports: str = "0"
+    tls: bool = True
+    report_interval_s: float = 5.0
+    open_timeout_s: float = 10.0
+    session_poll_interval_s: float = 5.0
+    workers_outlive_agent: bool = True
+    nic_device: str | None = None
+    nic_bytes_per_s: float = 0.0
+    chunk_bytes: int = 4 * 1024 * 1024
+    window_chunks: int = 8
+    hello_timeout_s: float = 5.0
+    worker_orphan_s: float = 600.0
+    log_dir: str | None = None
+    log_level: str = "INFO"
+
+    @classmethod
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, **replaced: typing.Any
+    ) -> AgentSettings:
+        """Take the settings from the configuration.
+
+        :param conf: with the options of :mod:`fpgapool.conf`.
+        :param replaced: members that are not taken from there.
+        :raises: drivers.DriverError if there is no such driver.
+        """
+        group = conf.agent
+        values: dict[str, typing.Any] = {
+            "host_uuid": conf.host_uuid,
+            "host_name": conf.host_name,
+            "state_path": conf.state_path,
+            "driver_name": group.driver,
+            "driver_path": loader.driver_path(group.driver),
+            "driver_settings": _driver_settings(conf, group.driver),
+            "log_dir": conf.log_dir,
+            "log_level": "DEBUG" if conf.debug else "INFO",
+        }
+        for field in dataclasses.fields(cls):
+            if field.name not in values and field.name in group:
+                values[field.name] = group[field.name]
+        return cls(**{**values, **replaced})
+
+
+def _driver_settings(
+    conf: cfg.ConfigOpts, driver_name: str
+) -> dict[str, object]:
+    """Return the options of the group that is named like the driver."""
+    if driver_name not in conf:
+        return {}
+    return dict(conf[driver_name])
+
+
+def worker_settings(settings: AgentSettings) -> workers.WorkerSettings:
+    """Return the part that workers need."""
+    return workers.WorkerSettings(
+        state_dir=os.path.abspath(settings.state_path),
+        driver_path=settings.driver_path,
+        driver_settings=settings.driver_settings,
+        data_address=settings.data_address,
+        data_ports=settings.data_ports,
+        tls=settings.tls,
+        chunk_bytes=settings.chunk_bytes,
+        window_chunks=settings.window_chunks,
+        hello_timeout_s=settings.hello_timeout_s,
+        orphan_s=settings.worker_orphan_s,
+        outlive_agent=settings.workers_outlive_agent,
+        log_dir=settings.log_dir,
+        log_level=settings.log_level,
+    )
+
+
+def front_door_settings(
+    settings: AgentSettings,
+) -> frontdoor.FrontDoorSettings:
+    """Return the part that the front door needs."""
+    return frontdoor.FrontDoorSettings(
+        host_uuid=settings.host_uuid,
+        host_name=settings.host_name,
+        sockets=settings.front_door_sockets,
+        socket_mode=settings.front_door_mode,
+        max_connections=settings.max_front_door_connections,
+        open_timeout_s=settings.open_timeout_s,
+        session_poll_interval_s=settings.session_poll_interval_s,
+    )

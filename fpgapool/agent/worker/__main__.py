@@ -1,0 +1,104 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Entry point: ``python -m fpgapool.agent.worker SETTINGS``.
+
+``SETTINGS`` is a JSON document, the path of one, or ``-`` for standard input.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+
+from fpgapool.agent.worker import port
+from fpgapool.agent.worker import service
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import state
+from fpgapool.drivers import base as drivers
+
+LOG = logging.getLogger("fpgapool.agent.worker")
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_SLOT_TAKEN = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Run a worker.
+
+    :param arguments: of the command line, without the program's name.
+    :returns: exit status: 0, 1 if the worker cannot run, 2 if its settings
+        are wrong, 3 if another worker runs the slot.
+    """
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m fpgapool.agent.worker SETTINGS\n")
+        return EXIT_USAGE
+    try:
+        settings = worker_settings.parse(_read(arguments[0]))
+    except (OSError, worker_settings.InvalidSettings) as exc:
+        sys.stderr.write(f"{worker_settings.INVALID_SETTINGS}: {exc}\n")
+        return EXIT_USAGE
+    # Away from the agent's terminal and process group, whose signals are
+    # not meant for workers.
+    if os.getsid(0) != os.getpid():
+        try:
+            os.setsid()
+        except PermissionError:
+            LOG.debug("already the leader of a process group")
+    os.umask(0o077)
+    _set_up_log(settings)
+    return _run(settings)
+
+
+def _run(settings: worker_settings.Settings) -> int:
+    try:
+        worker = service.Worker(settings)
+    except service.SlotTaken as exc:
+        LOG.error("%s", exc)
+        return EXIT_SLOT_TAKEN
+    except (drivers.DriverError, port.PortUnavailable, OSError) as exc:
+        LOG.error("worker cannot start: %s", exc)
+        return EXIT_FAILURE
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # SimpleQueue.put may be called from a signal handler.
+        signal.signal(
+            number, lambda got, _: worker.post(state.Exit(f"signal {got}"))
+        )
+    worker.run()
+    return 0
+
+
+def _read(argument: str) -> str:
+    if argument == "-":
+        return sys.stdin.read()
+    if argument.lstrip().startswith("{"):
+        return argument
+    with open(argument, encoding="utf-8") as file:
+        return file.read()
+
+
+def _set_up_log(settings: worker_settings.Settings) -> None:
+    logging.basicConfig(
+        filename=settings.log_file,
+        level=settings.log_level,
+        format=(
+            "%(asctime)s %(levelname)s %(name)s "
+            f"[{settings.worker_id}] %(message)s"
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

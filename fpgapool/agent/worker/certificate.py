@@ -1,0 +1,94 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The worker's own TLS certificate, which clients know by its hash."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import threading
+import typing
+
+if typing.TYPE_CHECKING:
+    import ssl
+
+_VALIDITY = datetime.timedelta(days=3650)
+_CLOCK_SKEW = datetime.timedelta(days=1)
+
+
+class Certificate:
+    """A key and a self-signed certificate, made when first needed.
+
+    The key lives in this process only and is never written to a disk.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: tuple[ssl.SSLContext, str] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the server's TLS context; making it takes a moment."""
+        return self._get()[0]
+
+    def sha256(self) -> str:
+        """Return the hash of the certificate's DER, hexadecimal."""
+        return self._get()[1]
+
+    def _get(self) -> tuple[ssl.SSLContext, str]:
+        with self._lock:
+            if self._made is None:
+                self._made = _make()
+            return self._made
+
+
+def _make() -> tuple[ssl.SSLContext, str]:
+    # A quarter of the worker's memory, so only where TLS is used.
+    import ssl
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "fpgapool worker")]
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _VALIDITY)
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding
+    pem = certificate.public_bytes(encoding.PEM) + key.private_bytes(
+        encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # The library reads keys from files only: one in memory.
+    fd = os.memfd_create("fpgapool-certificate", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+    der = certificate.public_bytes(encoding.DER)
+    return context, hashlib.sha256(der).hexdigest()

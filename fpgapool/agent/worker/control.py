@@ -1,0 +1,170 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The control socket: one agent at a time, the newest one."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import typing
+
+from fpgapool.agent.worker import port
+from fpgapool.common import channel as channels
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+
+LOG = logging.getLogger(__name__)
+
+_RECV_BYTES = 64 * 1024
+#: An agent that takes none of its messages for this long is given up.
+_SEND_TIMEOUT_S = 5.0
+
+
+class Agent:
+    """A connected agent.
+
+    :param sock: its connection.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._channel = channels.PlainChannel(sock)
+
+    def send(self, message: collections.abc.Mapping[str, object]) -> None:
+        """Send a message; an agent that cannot take it is hung up on.
+
+        :param message: the message.
+        """
+        try:
+            self._channel.send(
+                messages.encode(message),
+                deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
+            )
+        except (channels.ChannelClosed, channels.DeadlineExceeded):
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection; its reader notices and closes it."""
+        self._channel.shutdown()
+
+    def read(
+        self,
+        on_request: collections.abc.Callable[[Agent, messages.Message], None],
+    ) -> None:
+        """Read requests until the connection ends, then close it.
+
+        :param on_request: takes each of them.
+        """
+        decoder = messages.MessageDecoder()
+        buffer = memoryview(bytearray(_RECV_BYTES))
+        try:
+            while True:
+                count = self._channel.recv_some_into(buffer)
+                for message in decoder.feed(buffer[:count]):
+                    on_request(self, message)
+        except channels.ChannelClosed:
+            pass
+        except frames.ProtocolError as exc:
+            LOG.warning("agent dropped: %s: %s", exc.code, exc.message)
+        self._channel.close()
+
+
+class ControlSocket:
+    """Accepts agents.
+
+    :param path: of the socket.
+    :param on_agent: told of a new agent.
+    :param on_request: takes each of its requests.
+    :param on_gone: told when its connection has ended.
+    :raises OSError: if the socket cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        on_agent: collections.abc.Callable[[Agent], None],
+        on_request: collections.abc.Callable[[Agent, messages.Message], None],
+        on_gone: collections.abc.Callable[[Agent], None],
+    ) -> None:
+        self._path = path
+        self._on_agent = on_agent
+        self._on_request = on_request
+        self._on_gone = on_gone
+        self._listener = port.listen_unix(path)
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Let a selector call :meth:`accept`.
+
+        :param selector: whose data are callables that take the socket.
+        """
+        self._listener.setblocking(False)
+        selector.register(self._listener, selectors.EVENT_READ, self.accept)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take an agent and read its requests in a thread of its own.
+
+        :param listener: where it waits.
+        """
+        try:
+            sock, _ = listener.accept()
+        except OSError as exc:
+            LOG.warning("accepting an agent failed: %s", exc)
+            return
+        agent = Agent(sock)
+        self._on_agent(agent)
+        threading.Thread(
+            target=self._serve, args=(agent,), name="agent", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Stop listening and remove the socket."""
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+    def _serve(self, agent: Agent) -> None:
+        try:
+            agent.read(self._on_request)
+        finally:
+            self._on_gone(agent)
+
+
+def order_members(message: messages.Message) -> dict[str, typing.Any]:
+    """Check the members of an ``assign`` request.
+
+    :param message: the request; members of later versions are ignored.
+    :returns: arguments of :class:`state.Order`.
+    :raises frames.ProtocolError: if one is missing or wrong.
+    """
+    members = {
+        name: frames.require(message, name, kind)
+        for name, kind in (
+            ("session_id", str),
+            ("generation", int),
+            ("project_id", str),
+            ("accelerator", str),
+            ("bitstream", str),
+            ("connect_timeout_s", (int, float)),
+            ("resume_grace_s", (int, float)),
+        )
+    }
+    for name in ("generation", "connect_timeout_s", "resume_grace_s"):
+        if members[name] < 0:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"member '{name}' is negative"
+            )
+    return members

@@ -1,0 +1,319 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Where clients of the data port meet the session that they belong to."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import logging
+import threading
+import time
+
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import state
+from fpgapool.common import channel as channels
+from fpgapool.core import codes
+from fpgapool.drivers import base as drivers
+from fpgapool.protocol import frames
+
+LOG = logging.getLogger(__name__)
+
+Post = collections.abc.Callable[[state.Event], None]
+
+
+class _Listener:
+    """Turns what a session tells into events of its generation."""
+
+    def __init__(self, keyring: hellos.Keyring, post: Post) -> None:
+        self._keyring = keyring
+        self._post = post
+        self._generation = keyring.order.generation
+
+    def attached(self) -> None:
+        self._post(state.Attached(self._generation, time.time()))
+
+    def detached(self) -> None:
+        self._post(state.Detached(self._generation))
+
+    def confirmed(self) -> None:
+        self._keyring.confirm_resume()
+
+    def ended(self, outcome: state.Outcome, code: str, message: str) -> None:
+        self._post(state.Ended(self._generation, outcome, code, message))
+
+
+class Desk:
+    """Admits the client of the present assignment, and nobody else.
+
+    :param settings: of the worker.
+    :param driver: opens the slot.
+    :param post: takes events; must not block.
+    """
+
+    def __init__(
+        self,
+        settings: worker_settings.Settings,
+        driver: drivers.Driver,
+        post: Post,
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._post = post
+        self._lock = threading.Lock()
+        self._keyring: hellos.Keyring | None = None
+        self._profile: drivers.Profile | None = None
+        self._session: sessions.DataSession | None = None
+        # Held while a session is being opened, so that clearing waits.
+        self._opening = threading.Lock()
+
+    def arm(self, order: state.Order, profile: drivers.Profile) -> None:
+        """Expect the client of an assignment.
+
+        :param order: the assignment.
+        :param profile: of the accelerator in the slot.
+        """
+        with self._lock:
+            self._keyring = hellos.Keyring(order)
+            self._profile = profile
+
+    def mint(self, order: state.Order) -> str | None:
+        """Make a secret for the client that is expected.
+
+        :param order: the assignment.
+        :returns: the secret, None if the assignment is over.
+        """
+        with self._lock:
+            if self._keyring is None or self._keyring.order != order:
+                return None
+            return self._keyring.mint()
+
+    def counters(self) -> tuple[int, int]:
+        """Return the session's bytes so far, input and output."""
+        session = self._session
+        if session is None:
+            return 0, 0
+        return session.input_bytes, session.output_bytes
+
+    def clear(self, code: str, message: str) -> tuple[int, int]:
+        """Expect nobody, and end the session if there is one.
+
+        Returns when nothing of it runs any more.
+
+        :param code: what its client is told.
+        :param message: the same for people.
+        :returns: the session's bytes, input and output.
+        """
+        with self._lock:
+            self._keyring = None
+            self._profile = None
+        with self._opening, self._lock:
+            session = self._session
+        if session is None:
+            return 0, 0
+        session.stop(code, message)
+        with self._lock:
+            self._session = None
+        return session.input_bytes, session.output_bytes
+
+    def serve(
+        self, hello: hellos.Hello, channel: channels.Channel, local: bool
+    ) -> None:
+        """Serve a client's connection to its end. Closes it.
+
+        :param hello: what the client said.
+        :param channel: where it said so.
+        :param local: whether descriptors can be handed over.
+        :raises sessions.Refused: if it is not the client, or its session
+            cannot go on; the channel is left open.
+        :raises ConnectionError: if the connection is lost meanwhile.
+        """
+        if hello.transport == hellos.SHM and not local:
+            raise sessions.Refused(
+                codes.PROTOCOL_ERROR, "shm needs a Unix socket"
+            )
+        with self._opening:
+            keyring, first = self._admit(hello)
+            if first:
+                self._open(hello, keyring)
+            session = self._session
+        if session is None:
+            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+        self._attach(session, hello, keyring, channel, first)
+        session.serve(channel)
+
+    def _admit(self, hello: hellos.Hello) -> tuple[hellos.Keyring, bool]:
+        with self._lock:
+            keyring = self._keyring
+            if keyring is not None:
+                try:
+                    return keyring, keyring.admit(hello)
+                except hellos.Unauthorized:
+                    pass
+        # One answer for every cause: an attacker learns nothing from it.
+        raise sessions.Refused(
+            codes.UNAUTHORIZED, "session, generation or secret are wrong"
+        )
+
+    def _open(self, hello: hellos.Hello, keyring: hellos.Keyring) -> None:
+        try:
+            session = self._make_session(hello, keyring)
+        except sessions.Refused as refused:
+            self._fail(keyring, refused.code, refused.message)
+            raise
+        with self._lock:
+            self._session = session
+
+    def _fail(self, keyring: hellos.Keyring, code: str, message: str) -> None:
+        self._post(
+            state.Ended(
+                keyring.order.generation, state.Outcome.FAILED, code, message
+            )
+        )
+
+    def _make_session(
+        self, hello: hellos.Hello, keyring: hellos.Keyring
+    ) -> sessions.DataSession:
+        settings = self._settings
+        profile = self._profile
+        if profile is None:
+            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+        if hello.start_input_offset and not profile.stateless:
+            raise sessions.Refused(
+                codes.BAD_OFFSET,
+                f"{profile.name} is not stateless: it starts at offset 0",
+            )
+        core = self._open_core(hello)
+        memory = self._make_memory(hello, core)
+        return sessions.DataSession(
+            core,
+            profile,
+            memory,
+            hello.transport == hellos.SHM,
+            sessions.Limits(
+                settings.chunk_bytes,
+                settings.window_bytes,
+                settings.send_timeout_s,
+            ),
+            _Listener(keyring, self._post),
+            hello.start_input_offset,
+            hello.start_output_offset,
+        )
+
+    def _open_core(self, hello: hellos.Hello) -> drivers.Core:
+        settings = self._settings
+        try:
+            return self._driver.open(
+                settings.device, settings.slot, hello.params
+            )
+        except drivers.InvalidParams as exc:
+            raise sessions.Refused(exc.code, exc.message) from None
+        except Exception as exc:
+            # Without the exception's text: it may quote the parameters.
+            LOG.error("opening the slot failed: %s", type(exc).__name__)
+            raise sessions.Refused(
+                codes.CORE_FAILED, "the slot cannot be opened"
+            ) from None
+
+    def _make_memory(
+        self, hello: hellos.Hello, core: drivers.Core
+    ) -> memories.Memory:
+        settings = self._settings
+        most_bytes = sessions.needed_output_bytes(
+            core, settings.chunk_bytes, True
+        )
+        if hello.transport == hellos.STREAM:
+            return memories.PrivateMemory(
+                settings.chunk_bytes, settings.window_bytes, most_bytes
+            )
+        if most_bytes > settings.window_bytes:
+            raise sessions.Refused(
+                codes.CORE_FAILED,
+                "the output of one chunk exceeds the window",
+            )
+        try:
+            return memories.SharedMemory(
+                settings.chunk_bytes, settings.window_chunks
+            )
+        except OSError as exc:
+            raise sessions.Refused(
+                codes.INTERNAL_ERROR, f"no shared memory: {exc.strerror}"
+            ) from exc
+
+    def _attach(
+        self,
+        session: sessions.DataSession,
+        hello: hellos.Hello,
+        keyring: hellos.Keyring,
+        channel: channels.Channel,
+        first: bool,
+    ) -> None:
+        if session.shared != (hello.transport == hellos.SHM):
+            raise sessions.Refused(
+                codes.PROTOCOL_ERROR, "a session keeps its transport"
+            )
+        try:
+            session.attach(
+                channel,
+                hello.start_input_offset if first else hello.input_offset,
+                hello.start_output_offset if first else hello.output_offset,
+                functools.partial(
+                    self._send_opened, session, keyring, channel
+                ),
+            )
+        except (channels.ChannelClosed, channels.DeadlineExceeded):
+            if first:
+                # Without OPENED the client has nothing to resume with.
+                self._fail(
+                    keyring,
+                    codes.CONNECTION_LOST,
+                    "the connection was lost before OPENED",
+                )
+            raise
+
+    def _send_opened(
+        self,
+        session: sessions.DataSession,
+        keyring: hellos.Keyring,
+        channel: channels.Channel,
+        input_bytes: int,
+        output_bytes: int,
+    ) -> None:
+        settings = self._settings
+        document: dict[str, object] = {
+            "features": [],
+            "resume_secret": keyring.mint_resume(),
+            "chunk_bytes": settings.chunk_bytes,
+            "window_bytes": settings.window_bytes,
+            "input_offset": input_bytes,
+            "output_offset": output_bytes,
+            "stateless": session.profile.stateless,
+            "accelerator": session.profile.name,
+            "chunk_multiple_bytes": session.profile.chunk_multiple_bytes,
+            "max_streams": 1,
+        }
+        fds = session.shared_fds
+        if session.shared:
+            document["shm"] = {
+                "buffers": settings.window_chunks,
+                "buffer_bytes": settings.chunk_bytes,
+            }
+        data = frames.encode_frame(frames.FrameHeader(frames.OPENED), document)
+        deadline_s = channels.deadline_after(settings.hello_timeout_s)
+        if session.shared and isinstance(channel, channels.PlainChannel):
+            channel.send_with_fds(data, fds, deadline_s=deadline_s)
+        else:
+            channel.send(data, deadline_s=deadline_s)

@@ -1,0 +1,187 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a client says first, and the secrets that let it in."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import dataclasses
+import hashlib
+import hmac
+import secrets
+import typing
+
+from fpgapool.agent.worker import state
+from fpgapool.core import codes
+from fpgapool.protocol import frames
+
+SECRET_BYTES = 32
+STREAM = "stream"
+SHM = "shm"
+
+# A secret may be reissued while its forerunner is on its way to the client.
+_MAX_SECRETS = 4
+
+
+class Unauthorized(Exception):
+    """The secret is not one that is accepted now."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hello:
+    """A checked HELLO.
+
+    Its secrets and parameters are kept out of its representation.
+    """
+
+    session_id: str
+    generation: int
+    transport: str
+    secret: str | None = dataclasses.field(repr=False)
+    resume_secret: str | None = dataclasses.field(repr=False)
+    params: dict[str, typing.Any] = dataclasses.field(repr=False)
+    input_offset: int
+    output_offset: int
+    start_input_offset: int
+    start_output_offset: int
+
+
+def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
+    """Check a HELLO.
+
+    :param document: its payload; unknown members are ignored.
+    :returns: what it says.
+    :raises frames.ProtocolError: if a member is missing or wrong.
+    """
+    members = {
+        name: _optional(document, name, kind, default)
+        for name, kind, default in (
+            ("secret", str, None),
+            ("resume_secret", str, None),
+            ("params", dict, {}),
+            ("transport", str, STREAM),
+        )
+    }
+    if (members["secret"] is None) == (members["resume_secret"] is None):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "either secret or resume_secret is needed"
+        )
+    if members["transport"] not in (STREAM, SHM):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
+        )
+    for name in (
+        "input_offset",
+        "output_offset",
+        "start_input_offset",
+        "start_output_offset",
+    ):
+        members[name] = _offset(document, name) if name in document else 0
+    return Hello(
+        session_id=frames.require(document, "session_id", str),
+        generation=_offset(document, "generation"),
+        **members,
+    )
+
+
+def _optional(
+    document: collections.abc.Mapping[str, typing.Any],
+    name: str,
+    kind: type,
+    default: typing.Any,
+) -> typing.Any:
+    if document.get(name) is None:
+        return default
+    return frames.require(document, name, kind)
+
+
+def _offset(
+    document: collections.abc.Mapping[str, typing.Any], name: str
+) -> int:
+    return frames.require_offset(document, name)
+
+
+class Keyring:
+    """The secrets of one assignment; only their hashes are kept.
+
+    A first secret works once. A resume secret is replaced at each OPENED;
+    its forerunner works until the client has shown that it knows the new
+    one, because an OPENED may be lost with its connection.
+
+    :param order: the assignment.
+    """
+
+    def __init__(self, order: state.Order) -> None:
+        self.order = order
+        self._first: collections.deque[bytes] = collections.deque(
+            maxlen=_MAX_SECRETS
+        )
+        self._resume: list[bytes] = []
+        self._opened = False
+
+    def mint(self) -> str:
+        """Make a secret for the client's first connection.
+
+        :returns: 256 bits in hexadecimal.
+        """
+        secret = secrets.token_hex(SECRET_BYTES)
+        self._first.append(_digest(secret))
+        return secret
+
+    def mint_resume(self) -> str:
+        """Make the secret for the client's next connection.
+
+        :returns: 256 bits in hexadecimal.
+        """
+        secret = secrets.token_hex(SECRET_BYTES)
+        self._resume = [*self._resume[-1:], _digest(secret)]
+        return secret
+
+    def confirm_resume(self) -> None:
+        """Note that the client has got the newest resume secret."""
+        del self._resume[:-1]
+
+    def admit(self, hello: Hello) -> bool:
+        """Check a HELLO against the secrets.
+
+        :param hello: what the client says.
+        :returns: whether it is the first connection, whose secret is used up
+            now; else it is one that resumes.
+        :raises Unauthorized: if session, generation or secret are wrong.
+        """
+        first = hello.secret is not None
+        accepted = self._first if first and not self._opened else self._resume
+        if first and self._opened:
+            accepted = []
+        digest = _digest(
+            (hello.secret if first else hello.resume_secret) or ""
+        )
+        # All of them, so that the time does not tell which one was close.
+        known = sum(
+            hmac.compare_digest(digest, expected) for expected in accepted
+        )
+        if (
+            not known
+            or hello.session_id != self.order.session_id
+            or hello.generation != self.order.generation
+        ):
+            raise Unauthorized(codes.UNAUTHORIZED)
+        if first:
+            self._opened = True
+            self._first.clear()
+        return first
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="replace")).digest()

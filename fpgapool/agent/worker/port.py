@@ -1,0 +1,245 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The data port: where clients connect, and what they may not do there."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import typing
+
+from fpgapool.agent.worker import certificate as certificates
+from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.common import channel as channels
+from fpgapool.core import codes
+from fpgapool.protocol import frames
+
+LOG = logging.getLogger(__name__)
+
+#: Connections that have not said who they are; more are turned away.
+MAX_STRANGERS = 32
+
+_BACKLOG = 64
+
+
+class PortUnavailable(Exception):
+    """No data port can be opened."""
+
+
+def listen_unix(path: str) -> socket.socket:
+    """Listen on a Unix socket that only this user can reach.
+
+    A file that an earlier process left is replaced; the caller holds the
+    slot's lock, so nobody listens there.
+
+    :param path: of the socket.
+    :returns: the listening socket.
+    :raises OSError: if that is impossible.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
+    """Listen on the first free port of a range.
+
+    :param address: numeric address of this host.
+    :param ports: first and last; 0 for any.
+    :returns: the listening socket.
+    :raises PortUnavailable: if all of them are taken, or the address is not
+        this host's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    problem: OSError | None = None
+    for port in range(ports[0], ports[1] + 1):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            # Two sockets can be bound to one port until one of them listens.
+            listener.listen(_BACKLOG)
+        except OSError as exc:
+            listener.close()
+            problem = exc
+        else:
+            return listener
+    raise PortUnavailable(
+        f"no data port on {address}, ports {ports[0]}-{ports[1]}: {problem}"
+    )
+
+
+class DataPort:
+    """Accepts clients, on a Unix socket and perhaps on TCP.
+
+    :param settings: of the worker.
+    :param desk: serves those that identify themselves.
+    :param certificate: for TLS, None without it.
+    :raises OSError: if the Unix socket cannot be made.
+    :raises PortUnavailable: if there is no TCP port.
+    """
+
+    def __init__(
+        self,
+        settings: worker_settings.Settings,
+        desk: desks.Desk,
+        certificate: certificates.Certificate | None,
+    ) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._certificate = certificate
+        self._strangers = threading.BoundedSemaphore(MAX_STRANGERS)
+        self._local = listen_unix(settings.data_socket)
+        self._tcp = None
+        if settings.data_address is not None:
+            try:
+                self._tcp = listen_tcp(
+                    settings.data_address, settings.data_ports
+                )
+            except PortUnavailable:
+                self._local.close()
+                raise
+
+    @property
+    def tcp_port(self) -> int | None:
+        """Number of the TCP port, None if there is none."""
+        if self._tcp is None:
+            return None
+        port: int = self._tcp.getsockname()[1]
+        return port
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Let a selector call :meth:`accept`.
+
+        :param selector: whose data are callables that take the socket.
+        """
+        for listener in (self._local, self._tcp):
+            if listener is not None:
+                listener.setblocking(False)
+                selector.register(listener, selectors.EVENT_READ, self.accept)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take a connection and serve it in a thread of its own.
+
+        :param listener: where it waits.
+        """
+        try:
+            sock, _ = listener.accept()
+        except OSError as exc:
+            LOG.warning("accepting a client failed: %s", exc)
+            return
+        if not self._strangers.acquire(blocking=False):
+            LOG.warning("too many unidentified clients: one turned away")
+            sock.close()
+            return
+        threading.Thread(
+            target=self._serve,
+            args=(sock, listener is self._local),
+            name="client",
+            daemon=True,
+        ).start()
+
+    def close(self) -> None:
+        """Stop listening and remove the Unix socket."""
+        for listener in (self._local, self._tcp):
+            if listener is not None:
+                listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._settings.data_socket)
+
+    def _serve(self, sock: socket.socket, local: bool) -> None:
+        channel = None
+        try:
+            with self._stranger():
+                channel = self._identify(sock, local)
+                hello = self._recv_hello(channel)
+            self._desk.serve(hello, channel, local)
+        except (frames.ProtocolError, sessions.Refused) as exc:
+            LOG.warning("client refused: %s: %s", exc.code, exc.message)
+            if channel is not None:
+                _turn_away(channel, exc.code, exc.message)
+        except channels.DeadlineExceeded:
+            LOG.warning("client dropped: no HELLO in time")
+            if channel is not None:
+                _turn_away(channel, codes.HELLO_TIMEOUT, "no HELLO in time")
+        except OSError as exc:
+            LOG.info("client lost: %s", exc)
+            if channel is not None:
+                channel.close()
+        except Exception as exc:
+            # Without the exception's text: it may quote the client's bytes.
+            LOG.error("client dropped: internal %s", type(exc).__name__)
+            if channel is not None:
+                _turn_away(channel, codes.INTERNAL_ERROR, "internal error")
+
+    @contextlib.contextmanager
+    def _stranger(self) -> typing.Iterator[None]:
+        try:
+            yield
+        finally:
+            self._strangers.release()
+
+    def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:
+        try:
+            channels.tune(sock)
+            if local or self._certificate is None:
+                return channels.PlainChannel(sock)
+            return channels.TlsChannel.accept(
+                sock, self._certificate.context(), self._deadline_s()
+            )
+        except BaseException:
+            sock.close()
+            raise
+
+    def _recv_hello(self, channel: channels.Channel) -> hellos.Hello:
+        deadline_s = self._deadline_s()
+        header = channels.recv_header(
+            channel,
+            bytearray(frames.HEADER_BYTES),
+            max_data_bytes=frames.MAX_JSON_BYTES,
+            deadline_s=deadline_s,
+        )
+        if header.type != frames.HELLO:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the first frame is not HELLO"
+            )
+        if header.stream_id:
+            raise frames.ProtocolError(
+                codes.STREAM_LIMIT, "there is one stream, number 0"
+            )
+        payload = channels.recv_payload(channel, header, deadline_s)
+        return hellos.parse(frames.decode_json(payload))
+
+    def _deadline_s(self) -> float | None:
+        return channels.deadline_after(self._settings.hello_timeout_s)
+
+
+def _turn_away(channel: channels.Channel, code: str, message: str) -> None:
+    sessions.say_goodbye(channel, code, message)
+    sessions.drop_rest(channel)
+    channel.close()

@@ -1,0 +1,350 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The worker: carries out what the state machine decides.
+
+The main thread owns the machine and takes events one after the other.
+Programming and scrubbing may block and have threads of their own, as have
+connections; all of them only post events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import os
+import queue
+import selectors
+import threading
+import time
+import typing
+
+from fpgapool.agent.worker import certificate as certificates
+from fpgapool.agent.worker import control
+from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import port as ports
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import state
+from fpgapool.core import codes
+from fpgapool.drivers import base as drivers
+from fpgapool.drivers import loader
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+
+LOG = logging.getLogger(__name__)
+
+
+class SlotTaken(Exception):
+    """Another worker runs this slot."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Request:
+    agent: control.Agent
+    message: messages.Message
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NewAgent:
+    agent: control.Agent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _AgentGone:
+    agent: control.Agent
+
+
+_Item: typing.TypeAlias = state.Event | _Request | _NewAgent | _AgentGone
+
+
+class Worker:
+    """One slot's process.
+
+    :param settings: from the agent.
+    :raises SlotTaken: if another worker runs the slot.
+    :raises drivers.DriverError: if the driver cannot be built.
+    :raises ports.PortUnavailable: if there is no data port.
+    :raises OSError: if a socket or directory cannot be made.
+    """
+
+    def __init__(self, settings: worker_settings.Settings) -> None:
+        self._settings = settings
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._agent: control.Agent | None = None
+        self._quit_reason: str | None = None
+        for path in (settings.control_socket, settings.data_socket):
+            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+        self._lock_fd = _lock_slot(settings.control_socket + ".lock")
+        self._driver = loader.load_driver_path(
+            settings.driver,
+            {"state_dir": settings.state_dir, **settings.driver_settings},
+        )
+        self._machine = state.Machine(
+            time.monotonic(),
+            orphan_s=settings.orphan_s,
+            exit_with_agent=settings.exit_with_agent,
+        )
+        self._certificate = (
+            certificates.Certificate()
+            if settings.tls and settings.data_address is not None
+            else None
+        )
+        self._desk = desks.Desk(settings, self._driver, self.post)
+        self._port = ports.DataPort(settings, self._desk, self._certificate)
+        self._control = control.ControlSocket(
+            settings.control_socket,
+            lambda agent: self._items.put(_NewAgent(agent)),
+            lambda agent, message: self._items.put(_Request(agent, message)),
+            lambda agent: self._items.put(_AgentGone(agent)),
+        )
+
+    def post(self, event: state.Event) -> None:
+        """Hand an event to the main thread, from any thread.
+
+        :param event: what happened.
+        """
+        self._items.put(event)
+
+    def run(self) -> None:
+        """Work until the machine says that the process is to end."""
+        selector = selectors.DefaultSelector()
+        self._control.register(selector)
+        self._port.register(selector)
+        _start("accept", _accept_forever, selector)
+        if self._certificate is not None:
+            _start("certificate", self._certificate.context)
+        LOG.info(
+            "worker %s runs slot %d of %s, data port %s",
+            self._settings.worker_id,
+            self._settings.slot,
+            self._settings.device,
+            self._port.tcp_port,
+        )
+        try:
+            while self._quit_reason is None:
+                self._handle(self._next_item())
+            LOG.info("worker ends: %s", self._quit_reason)
+        finally:
+            # The lock goes with the process, after the sockets.
+            self._control.close()
+            self._port.close()
+
+    def _next_item(self) -> _Item:
+        deadline_s = self._machine.deadline_s
+        if deadline_s is None:
+            return self._items.get()
+        try:
+            return self._items.get(
+                timeout=max(0.0, deadline_s - time.monotonic())
+            )
+        except queue.Empty:
+            return state.Tick()
+
+    def _handle(self, item: _Item) -> None:
+        match item:
+            case _NewAgent(agent):
+                if self._agent is not None:
+                    self._agent.hang_up()
+                self._agent = agent
+                self._decide(state.AgentConnected())
+            case _AgentGone(agent):
+                # One whose successor is here is not missed.
+                if agent is self._agent:
+                    self._agent = None
+                    self._decide(state.AgentLost())
+            case _Request(agent, message):
+                if agent is self._agent:
+                    self._answer(agent, message)
+            case _:
+                self._decide(item)
+
+    def _answer(self, agent: control.Agent, message: messages.Message) -> None:
+        number = message.get("id")
+        try:
+            event = _event_of(message)
+        except frames.ProtocolError as exc:
+            agent.send(messages.error_reply(number, exc.code, exc.message))
+            return
+        if event is None:
+            agent.send(messages.reply(number, status=self.status()))
+            return
+        effects = self._machine.handle(event, time.monotonic())
+        for effect in effects:
+            if isinstance(effect, state.Refuse):
+                agent.send(
+                    messages.error_reply(number, effect.code, effect.message)
+                )
+                break
+        else:
+            agent.send(messages.reply(number))
+        self._execute(effects)
+
+    def _decide(self, event: state.Event) -> None:
+        self._execute(self._machine.handle(event, time.monotonic()))
+
+    def _execute(self, effects: list[state.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case state.Changed():
+                    self._notify("status", status=self.status())
+                case state.Program(order):
+                    _start("program", self._program, order)
+                case state.Announce(order):
+                    self._announce(order)
+                case state.Clear(order, code, message):
+                    LOG.info("session %s ends: %s", order.session_id, code)
+                    _start("clear", self._clear, order, code, message)
+                case state.Quit(reason):
+                    self._quit_reason = reason
+
+    def _notify(self, event: str, **members: object) -> None:
+        if self._agent is not None:
+            self._agent.send(messages.notification(event, **members))
+
+    def _announce(self, order: state.Order) -> None:
+        secret = self._desk.mint(order)
+        if secret is None:
+            return
+        self._notify(
+            "prepared",
+            session_id=order.session_id,
+            generation=order.generation,
+            secret=secret,
+            data_port=self._port.tcp_port,
+            local_socket=self._settings.data_socket,
+            certificate_sha256=self._certificate_sha256(),
+        )
+
+    def _certificate_sha256(self) -> str | None:
+        return (
+            None if self._certificate is None else self._certificate.sha256()
+        )
+
+    def _program(self, order: state.Order) -> None:
+        settings = self._settings
+        generation = order.generation
+        try:
+            profile = self._driver.program(
+                settings.device, settings.slot, order.bitstream
+            )
+        except drivers.DriverError as exc:
+            LOG.warning("programming failed: %s", exc)
+            self.post(state.ProgramFailed(generation, str(exc)))
+            return
+        except Exception as exc:
+            LOG.exception("programming failed")
+            message = f"{type(exc).__name__}: {exc}"
+            self.post(state.ProgramFailed(generation, message))
+            return
+        # Where clients need it, it is announced with the secret.
+        self._certificate_sha256()
+        self._desk.arm(order, profile)
+        self.post(state.Programmed(generation, profile.name))
+
+    def _clear(self, order: state.Order, code: str, message: str) -> None:
+        input_bytes, output_bytes = self._desk.clear(code, message)
+        fault = None
+        try:
+            self._driver.scrub(self._settings.device, self._settings.slot)
+        except Exception as exc:
+            LOG.exception("scrubbing failed: the slot is not used any more")
+            fault = f"{type(exc).__name__}: {exc}"
+        self.post(
+            state.Scrubbed(
+                order.generation,
+                input_bytes,
+                output_bytes,
+                time.time(),
+                fault,
+            )
+        )
+
+    def status(self) -> dict[str, object]:
+        """Return what the agent is told of this worker."""
+        machine = self._machine
+        order = machine.order
+        input_bytes, output_bytes = self._desk.counters()
+        result = machine.last_result
+        return {
+            "pid": os.getpid(),
+            "worker_id": self._settings.worker_id,
+            "device": self._settings.device,
+            "slot": self._settings.slot,
+            "state": machine.state.value,
+            "session_id": None if order is None else order.session_id,
+            "generation": None if order is None else order.generation,
+            "seen_generation": machine.seen_generation,
+            "project_id": None if order is None else order.project_id,
+            "programmed": machine.programmed,
+            "input_bytes": 0 if order is None else input_bytes,
+            "output_bytes": 0 if order is None else output_bytes,
+            "last_result": None
+            if result is None
+            else dataclasses.asdict(result),
+            "recycle_for": machine.recycle_for,
+            "message": machine.fault or "",
+            "data_port": self._port.tcp_port,
+            "local_socket": self._settings.data_socket,
+            "certificate_sha256": self._certificate_sha256(),
+        }
+
+
+def _event_of(message: messages.Message) -> state.Event | None:
+    """Decode a request; None is a question for the status."""
+    operation = frames.require(message, "op", str)
+    match operation:
+        case "status":
+            return None
+        case "assign":
+            return state.Assign(state.Order(**control.order_members(message)))
+        case "release":
+            return state.Release(
+                frames.require(message, "generation", int),
+                frames.require(message, "reason", str),
+            )
+        case "reissue_secret":
+            return state.ReissueSecret(
+                frames.require(message, "generation", int)
+            )
+        case "exit":
+            return state.Exit("its agent asked for it")
+    raise frames.ProtocolError(
+        codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
+    )
+
+
+def _lock_slot(path: str) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(fd)
+        raise SlotTaken(f"another worker holds {path}") from exc
+    return fd
+
+
+def _start(
+    name: str, target: typing.Callable[..., object], *arguments: object
+) -> None:
+    threading.Thread(
+        target=target, args=arguments, name=name, daemon=True
+    ).start()
+
+
+def _accept_forever(selector: selectors.BaseSelector) -> None:
+    # Ends with the process: closed listeners only stop being ready.
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            for key, _ in selector.select():
+                key.data(key.fileobj)

@@ -1,0 +1,895 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A session's data: what comes in is processed and goes back.
+
+The connection's thread receives into reused buffers while the session's own
+thread processes and sends, so that both directions and the computation
+overlap. A small piece that finds everything idle is processed by the thread
+that received it: a hand-over would cost more than the work.
+
+The session outlives its connections. What was sent and not acknowledged is
+kept; what was received and not processed is dropped, because the client
+sends it again.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import dataclasses
+import logging
+import socket
+import threading
+import time
+import traceback
+import typing
+
+from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import state
+from fpgapool.common import channel as channels
+from fpgapool.core import codes
+from fpgapool.drivers import base as drivers
+from fpgapool.protocol import frames
+
+LOG = logging.getLogger(__name__)
+
+#: Largest piece that its receiving thread may process itself.
+INLINE_BYTES = 64 * 1024
+#: What such pieces may have sent since the client has last shown that it
+#: reads. It fits any socket's buffer, so the receiving thread never blocks
+#: on sending while the client blocks on sending too.
+INLINE_SENT_BYTES = 128 * 1024
+#: How long a connection that ends is read, so that what was sent arrives: a
+#: TCP connection closed with unread bytes may lose it.
+LINGER_S = 1.0
+
+# Bounds the memory that tiny pieces cost beyond their bytes: reading, or
+# processing, waits above it.
+_MAX_TASKS = 4096
+_MAX_SEGMENTS = 65536
+_MAX_SENT_AT_ONCE = 16
+_DROP_BYTES = 64 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What a session may use.
+
+    :ivar chunk_bytes: longest piece.
+    :ivar window_bytes: bytes unacknowledged in each direction.
+    :ivar send_timeout_s: how long a client may take to accept a frame.
+    """
+
+    chunk_bytes: int
+    window_bytes: int
+    send_timeout_s: float
+
+
+class Listener(typing.Protocol):
+    """Who is told what becomes of a session; must not block."""
+
+    def attached(self) -> None:
+        """There is a connection."""
+
+    def detached(self) -> None:
+        """The connection is lost, if there was one."""
+
+    def confirmed(self) -> None:
+        """The client has sent a frame on its present connection."""
+
+    def ended(self, outcome: state.Outcome, code: str, message: str) -> None:
+        """The session is over; called once at most."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Task:
+    task_id: int
+    offset_bytes: int
+    view: memoryview
+    end: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Segment:
+    """Output of one frame; ``piece`` is None for a bare END."""
+
+    piece: memories.Piece | None
+    offset_bytes: int
+    task_id: int
+    flags: int
+
+    @property
+    def length_bytes(self) -> int:
+        return 0 if self.piece is None else len(self.piece.view)
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + self.length_bytes
+
+
+class Refused(Exception):
+    """A connection is not taken.
+
+    :ivar code: stable code for the client.
+    :ivar message: explanation for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class _Failure(Exception):
+    """The session cannot go on."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.message = message
+
+
+_NO_BYTES = memoryview(b"")
+
+
+class DataSession:
+    """One session's data plane.
+
+    :param core: processes the data.
+    :param profile: of the accelerator.
+    :param memory: where the bytes are.
+    :param shared: whether the client maps that memory.
+    :param limits: sizes and times.
+    :param listener: is told what becomes of the session.
+    :param start_input_bytes: offset of the first byte of input to come.
+    :param start_output_bytes: offset of the first byte of output.
+    """
+
+    def __init__(
+        self,
+        core: drivers.Core,
+        profile: drivers.Profile,
+        memory: memories.Memory,
+        shared: bool,
+        limits: Limits,
+        listener: Listener,
+        start_input_bytes: int = 0,
+        start_output_bytes: int = 0,
+    ) -> None:
+        self._core = core
+        self._profile = profile
+        self._memory = memory
+        self._shm_flag = frames.SHM if shared else 0
+        self._limits = limits
+        self._listener = listener
+        self._start_input_bytes = start_input_bytes
+        self._start_output_bytes = start_output_bytes
+        self._started_s = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._attach_lock = threading.Lock()
+        # Guards everything below. Whoever has set _busy owns the core and
+        # the sending side; only that thread takes tasks and sends.
+        self._condition = threading.Condition()
+        self._busy = False
+        self._stopping = False
+        self._ended = False
+        self._over = (codes.SESSION_CLOSED, "the session is over")
+        self._channel: channels.Channel | None = None
+        self._confirmed = True
+        self._tasks: collections.deque[_Task] = collections.deque()
+        self._received_bytes = start_input_bytes
+        self._consumed_bytes = start_input_bytes
+        self._input_acked_bytes = start_input_bytes
+        self._end_received = False
+        self._finished = False
+        self._close_received = False
+        self._retained: collections.deque[_Segment] = collections.deque()
+        self._unsent: collections.deque[_Segment] = collections.deque()
+        self._produced_bytes = start_output_bytes
+        self._sent_bytes = start_output_bytes
+        self._output_acked_bytes = start_output_bytes
+        self._room: memoryview | None = None
+        self._last_task_id = 0
+        self._ack_due = False
+        self._pongs: collections.deque[bytes] = collections.deque()
+        self._sent_unproven_bytes = 0
+
+    @property
+    def profile(self) -> drivers.Profile:
+        """Profile of the accelerator."""
+        return self._profile
+
+    @property
+    def shared(self) -> bool:
+        """Whether the client maps the session's buffers."""
+        return self._shm_flag != 0
+
+    @property
+    def shared_fds(self) -> list[int]:
+        """Descriptors of the input and the output buffers, if shared."""
+        return self._memory.fds
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that were processed in this slot."""
+        return self._consumed_bytes - self._start_input_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes that were produced in this slot."""
+        return self._produced_bytes - self._start_output_bytes
+
+    # Connections.
+
+    def attach(
+        self,
+        channel: channels.Channel,
+        acked_input_bytes: int,
+        received_output_bytes: int,
+        send_opened: collections.abc.Callable[[int, int], None],
+    ) -> None:
+        """Take a connection; the one before is given up.
+
+        :param channel: of the authenticated client.
+        :param acked_input_bytes: input whose ACK the client has seen.
+        :param received_output_bytes: output that the client has.
+        :param send_opened: sends OPENED with the input and output offsets
+            from which both sides continue.
+        :raises Refused: if the session is over, or cannot continue from
+            these offsets, which ends it.
+        :raises channels.ChannelClosed: if the connection is lost already.
+        :raises channels.DeadlineExceeded: if OPENED is not accepted.
+        """
+        with self._attach_lock:
+            with self._condition:
+                self._give_up_channel()
+                self._condition.wait_for(
+                    lambda: not self._busy or self._stopping
+                )
+                self._refuse_if_over()
+                try:
+                    self._rewind(acked_input_bytes, received_output_bytes)
+                except _Failure as failure:
+                    self._end(
+                        state.Outcome.FAILED, failure.code, failure.message
+                    )
+                    raise Refused(failure.code, failure.message) from None
+            try:
+                send_opened(self._consumed_bytes, received_output_bytes)
+            except OSError:
+                self._listener.detached()
+                raise
+            with self._condition:
+                self._refuse_if_over()
+                self._channel = channel
+                self._listener.attached()
+                self._start_thread()
+                self._condition.notify_all()
+
+    def _refuse_if_over(self) -> None:
+        if self._stopping or self._ended:
+            raise Refused(*self._over)
+
+    def _give_up_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.shutdown()
+            self._channel = None
+        self._tasks.clear()
+        self._condition.notify_all()
+
+    def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
+        if acked_input_bytes > self._consumed_bytes:
+            raise _Failure(
+                codes.BAD_OFFSET,
+                f"input up to {acked_input_bytes} was never acknowledged",
+            )
+        if not (
+            self._output_acked_bytes <= received_bytes <= self._produced_bytes
+        ):
+            raise _Failure(
+                codes.BAD_OFFSET,
+                f"output from {received_bytes} on is not there",
+            )
+        self._release_output(received_bytes)
+        self._unsent = self._resend_list(received_bytes)
+        self._sent_bytes = received_bytes
+        if self._room is not None:
+            self._memory.keep_output(0)
+            self._room = None
+        self._memory.clear_input()
+        self._received_bytes = self._consumed_bytes
+        self._input_acked_bytes = self._consumed_bytes
+        # The ACK may have been lost with the connection.
+        self._ack_due = self._consumed_bytes > self._start_input_bytes
+        self._end_received = self._finished
+        self._close_received = False
+        self._confirmed = False
+        self._pongs.clear()
+        self._sent_unproven_bytes = 0
+
+    def _resend_list(self, received_bytes: int) -> collections.deque[_Segment]:
+        unsent: collections.deque[_Segment] = collections.deque()
+        for segment in self._retained:
+            skipped_bytes = max(0, received_bytes - segment.offset_bytes)
+            if skipped_bytes and segment.piece is not None:
+                if self._shm_flag:
+                    raise _Failure(
+                        codes.BAD_OFFSET,
+                        "output in shared buffers continues at a frame",
+                    )
+                piece = dataclasses.replace(
+                    segment.piece, view=segment.piece.view[skipped_bytes:]
+                )
+                segment = dataclasses.replace(
+                    segment, piece=piece, offset_bytes=received_bytes
+                )
+            unsent.append(segment)
+        self._retained = collections.deque(unsent)
+        if self._finished and not unsent:
+            # The client may have all bytes and still miss the END.
+            end = _Segment(
+                None,
+                self._produced_bytes,
+                self._last_task_id,
+                frames.END | frames.TASK_END,
+            )
+            unsent.append(end)
+            self._retained.append(end)
+        return unsent
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="session", daemon=True
+            )
+            self._thread.start()
+
+    def serve(self, channel: channels.Channel) -> None:
+        """Receive on a connection until it ends. Closes it.
+
+        :param channel: that was attached.
+        """
+        try:
+            self._receive(channel)
+        except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
+            self._lose(channel, str(exc))
+        except frames.ProtocolError as exc:
+            self._violated(channel, exc.code, exc.message)
+        except _Failure as failure:
+            self._violated(channel, failure.code, failure.message)
+        drop_rest(channel)
+        with self._condition:
+            # The working thread may be sending on it.
+            self._condition.wait_for(lambda: not self._busy)
+        channel.close()
+
+    def _receive(self, channel: channels.Channel) -> None:
+        scratch = bytearray(frames.HEADER_BYTES)
+        while True:
+            header = channels.recv_header(
+                channel, scratch, max_data_bytes=self._limits.chunk_bytes
+            )
+            if self._stopping or self._ended:
+                return
+            if self._channel is not channel:
+                return
+            if not self._confirmed:
+                self._confirmed = True
+                self._listener.confirmed()
+            if header.optional:
+                channels.recv_payload(channel, header)
+                continue
+            if header.stream_id:
+                raise _Failure(
+                    codes.STREAM_LIMIT, "there is one stream, number 0"
+                )
+            self._take(channel, header)
+
+    def _take(
+        self, channel: channels.Channel, header: frames.FrameHeader
+    ) -> None:
+        match header.type:
+            case frames.INPUT:
+                self._take_input(channel, header)
+            case frames.ACK:
+                self._take_ack(header.offset_bytes)
+            case frames.PING:
+                pong = frames.FrameHeader(
+                    frames.PONG,
+                    task_id=header.task_id,
+                    offset_bytes=header.offset_bytes,
+                )
+                self._take_ping(pong.pack())
+            case frames.CLOSE:
+                with self._condition:
+                    self._close_received = True
+                    self._condition.notify_all()
+            case frames.PONG:
+                pass
+            case frames.ERROR:
+                channels.recv_payload(channel, header)
+                raise _Failure(codes.CLIENT_GONE, "the client gave up")
+            case _:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR,
+                    f"unexpected frame of type {header.type}",
+                )
+
+    def _take_ping(self, pong: bytes) -> None:
+        with self._condition:
+            self._condition.wait_for(
+                lambda: len(self._pongs) < _MAX_TASKS or self._channel is None
+            )
+            self._pongs.append(pong)
+            self._condition.notify_all()
+
+    def _take_ack(self, offset_bytes: int) -> None:
+        with self._condition:
+            if offset_bytes > self._sent_bytes:
+                raise _Failure(
+                    codes.BAD_OFFSET,
+                    f"output up to {offset_bytes} was never sent",
+                )
+            if offset_bytes > self._output_acked_bytes:
+                self._release_output(offset_bytes)
+            if offset_bytes == self._sent_bytes:
+                self._sent_unproven_bytes = 0
+            if not self._busy and self._has_work():
+                self._condition.notify_all()
+
+    def _release_output(self, offset_bytes: int) -> None:
+        unsent = len(self._unsent)
+        while (
+            len(self._retained) > unsent
+            and self._retained[0].end_bytes <= offset_bytes
+        ):
+            segment = self._retained.popleft()
+            if segment.piece is not None:
+                self._memory.release_output(segment.piece)
+        self._output_acked_bytes = max(self._output_acked_bytes, offset_bytes)
+
+    def _take_input(
+        self, channel: channels.Channel, header: frames.FrameHeader
+    ) -> None:
+        length_bytes = header.payload_length_bytes
+        with self._condition:
+            if self._repeats_end(header):
+                self._ack_due = True
+                self._condition.notify_all()
+                return
+            self._check_input(header)
+            self._condition.wait_for(
+                lambda: (
+                    len(self._tasks) < _MAX_TASKS
+                    or self._channel is not channel
+                )
+            )
+            if self._channel is not channel:
+                return
+            view = _NO_BYTES
+            if length_bytes:
+                view = self._memory.take_input(header.aux, length_bytes)
+        if not self._shm_flag:
+            channel.recv_exact_into(view)
+        task = _Task(
+            header.task_id,
+            header.offset_bytes,
+            view,
+            bool(header.flags & frames.END),
+        )
+        with self._condition:
+            if self._channel is not channel:
+                return
+            self._received_bytes += length_bytes
+            self._end_received = task.end
+            self._tasks.append(task)
+            inline = self._may_run_inline(length_bytes)
+            if inline:
+                self._busy = True
+            elif not self._busy:
+                self._condition.notify_all()
+        if inline:
+            self._run()
+
+    def _repeats_end(self, header: frames.FrameHeader) -> bool:
+        """Whether a client that resumed repeats an END that did arrive."""
+        return (
+            self._finished
+            and not self._close_received
+            and bool(header.flags & frames.END)
+            and header.payload_length_bytes == 0
+            and header.offset_bytes == self._received_bytes
+        )
+
+    def _check_input(self, header: frames.FrameHeader) -> None:
+        length_bytes = header.payload_length_bytes
+        if self._end_received or self._close_received:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "input after the end of the input"
+            )
+        if header.offset_bytes != self._received_bytes:
+            raise _Failure(
+                codes.BAD_OFFSET,
+                f"input at {header.offset_bytes}, "
+                f"expected at {self._received_bytes}",
+            )
+        unacked_bytes = self._received_bytes - self._input_acked_bytes
+        if unacked_bytes + length_bytes > self._limits.window_bytes:
+            raise _Failure(
+                codes.CREDIT_EXCEEDED,
+                f"more than {self._limits.window_bytes} bytes of input "
+                "unacknowledged",
+            )
+        if header.offset_bytes % self._profile.chunk_multiple_bytes:
+            raise _Failure(
+                codes.BAD_OFFSET,
+                "the piece before was no multiple of "
+                f"{self._profile.chunk_multiple_bytes} bytes",
+            )
+        if (header.flags & frames.SHM) != self._shm_flag and length_bytes:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "input by the other transport"
+            )
+        buffers = self._limits.window_bytes // self._limits.chunk_bytes
+        if self._shm_flag and header.aux >= buffers:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"there is no buffer {header.aux}"
+            )
+
+    def _may_run_inline(self, length_bytes: int) -> bool:
+        return (
+            not self._busy
+            and not self._stopping
+            and length_bytes <= INLINE_BYTES
+            and len(self._tasks) == 1
+            and not self._unsent
+            and self._output_acked_bytes == self._sent_bytes
+            and self._sent_unproven_bytes < INLINE_SENT_BYTES
+            and needed_output_bytes(self._core, length_bytes, True)
+            <= INLINE_BYTES
+        )
+
+    def _lose(self, channel: channels.Channel, reason: str) -> None:
+        with self._condition:
+            if self._channel is not channel:
+                return
+            self._give_up_channel()
+            if self._ended:
+                return
+            if self._close_received:
+                self._end(state.Outcome.CLOSED, codes.OK, "")
+                return
+            LOG.info("connection lost: %s", reason)
+            self._listener.detached()
+
+    def _violated(
+        self, channel: channels.Channel, code: str, message: str
+    ) -> None:
+        with self._condition:
+            if self._channel is channel:
+                LOG.warning("session failed: %s: %s", code, message)
+                self._end(state.Outcome.FAILED, code, message)
+
+    # Processing and sending.
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                while not self._stopping and (
+                    self._busy or not self._has_work()
+                ):
+                    self._wait_for_work()
+                if self._stopping:
+                    return
+                self._busy = True
+            self._run()
+
+    def _wait_for_work(self) -> None:
+        if self._busy or self._channel is None or not self._close_received:
+            self._condition.wait()
+            return
+        # A client that has closed need not take what is left; without this
+        # it could keep the slot by saying nothing.
+        acked_bytes = self._output_acked_bytes
+        woken = self._condition.wait(self._limits.send_timeout_s)
+        if not woken and self._output_acked_bytes == acked_bytes:
+            self._end(state.Outcome.CLOSED, codes.OK, "")
+
+    def _run(self) -> None:
+        """Do what there is to do; the caller has set _busy."""
+        try:
+            while self._step():
+                pass
+        except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
+            self._fail_connection(str(exc))
+        except _Failure as failure:
+            with self._condition:
+                self._end(state.Outcome.FAILED, failure.code, failure.message)
+        finally:
+            with self._condition:
+                self._busy = False
+                self._condition.notify_all()
+
+    def _fail_connection(self, reason: str) -> None:
+        with self._condition:
+            channel = self._channel
+        if channel is not None:
+            # Wakes the receiving thread too.
+            channel.shutdown()
+            self._lose(channel, reason)
+
+    def _step(self) -> bool:
+        task = None
+        with self._condition:
+            channel = self._channel
+            if self._stopping or channel is None or not self._has_work():
+                return False
+            if self._may_send():
+                parts = self._collect()
+            elif self._tasks:
+                task = self._tasks.popleft()
+                if len(self._tasks) == _MAX_TASKS - 1:
+                    self._condition.notify_all()
+            else:
+                parts = [self._closed_frame()]
+                self._end(state.Outcome.CLOSED, codes.OK, "")
+        if task is not None:
+            self._process(task)
+        else:
+            channel.send(
+                *parts,
+                deadline_s=channels.deadline_after(
+                    self._limits.send_timeout_s
+                ),
+            )
+        return True
+
+    def _has_work(self) -> bool:
+        """Whether there is something to do; the caller has set _busy.
+
+        Or has seen under the lock that nobody has: it may take room for the
+        next task.
+        """
+        if self._channel is None or self._ended:
+            return False
+        if self._may_send():
+            return True
+        if self._unsent:
+            return False
+        if self._tasks:
+            return self._has_room(self._tasks[0])
+        return self._close_received
+
+    def _may_send(self) -> bool:
+        if self._pongs:
+            return True
+        if self._unsent:
+            return self._has_credit(self._unsent[0])
+        return self._ack_due
+
+    def _has_credit(self, segment: _Segment) -> bool:
+        unacked_bytes = self._sent_bytes - self._output_acked_bytes
+        return (
+            unacked_bytes + segment.length_bytes <= self._limits.window_bytes
+        )
+
+    def _has_room(self, task: _Task) -> bool:
+        if self._room is None and len(self._retained) < _MAX_SEGMENTS:
+            self._room = self._memory.take_output(
+                needed_output_bytes(self._core, len(task.view), task.end)
+            )
+        return self._room is not None
+
+    def _collect(self) -> list[frames.Buffer]:
+        """Take what can be sent now, in the order of sending."""
+        parts: list[frames.Buffer] = []
+        while self._pongs and len(parts) < _MAX_SENT_AT_ONCE:
+            parts.append(self._pongs.popleft())
+        while self._unsent and len(parts) < _MAX_SENT_AT_ONCE:
+            if not self._has_credit(self._unsent[0]):
+                break
+            segment = self._unsent.popleft()
+            self._sent_bytes = segment.end_bytes
+            parts.append(self._output_header(segment))
+            if segment.piece is not None and not self._shm_flag:
+                parts.append(segment.piece.view)
+        if self._ack_due and not self._unsent:
+            ack = frames.FrameHeader(
+                frames.ACK,
+                task_id=self._last_task_id,
+                offset_bytes=self._consumed_bytes,
+            )
+            parts.append(ack.pack())
+            self._ack_due = False
+            self._input_acked_bytes = self._consumed_bytes
+        self._sent_unproven_bytes += sum(len(part) for part in parts)
+        return parts
+
+    def _output_header(self, segment: _Segment) -> bytes:
+        piece = segment.piece
+        return frames.FrameHeader(
+            frames.OUTPUT,
+            flags=segment.flags | (self._shm_flag if piece else 0),
+            task_id=segment.task_id,
+            offset_bytes=segment.offset_bytes,
+            payload_length_bytes=segment.length_bytes,
+            aux=piece.aux if piece else 0,
+        ).pack()
+
+    def _closed_frame(self) -> bytes:
+        return frames.encode_frame(
+            frames.FrameHeader(frames.CLOSED),
+            {
+                "code": codes.OK,
+                "input_bytes": self.input_bytes,
+                "output_bytes": self.output_bytes,
+                "run_s": time.monotonic() - self._started_s,
+            },
+        )
+
+    def _process(self, task: _Task) -> None:
+        room = self._room
+        assert room is not None
+        self._room = None
+        written_bytes = self._compute(task, room)
+        with self._condition:
+            pieces = self._memory.keep_output(written_bytes)
+            if task.view:
+                self._memory.return_input()
+            self._consumed_bytes += len(task.view)
+            self._last_task_id = task.task_id
+            self._ack_due = True
+            self._finished = task.end
+            segments = self._segments(task, pieces)
+            self._retained.extend(segments)
+            self._unsent.extend(segments)
+
+    def _compute(self, task: _Task, room: memoryview) -> int:
+        written_bytes = 0
+        try:
+            if task.view:
+                written_bytes = self._core.process(
+                    task.view, room, task.offset_bytes
+                )
+            if task.end:
+                written_bytes += self._core.finish(room[written_bytes:])
+        except Exception as exc:
+            raise self._core_failure(exc, task) from None
+        if not 0 <= written_bytes <= len(room):
+            raise _Failure(
+                codes.CORE_FAILED, "the core wrote more than it announced"
+            )
+        return written_bytes
+
+    def _core_failure(self, exc: Exception, task: _Task) -> _Failure:
+        if not self._stopping:
+            # Without the exception's text: it may quote keys or data.
+            LOG.error(
+                "core failed at input offset %d with %s\n%s",
+                task.offset_bytes,
+                type(exc).__name__,
+                "".join(traceback.format_tb(exc.__traceback__)),
+            )
+        return _Failure(
+            codes.CORE_FAILED,
+            f"{type(exc).__name__} at input offset {task.offset_bytes}",
+        )
+
+    def _segments(
+        self, task: _Task, pieces: list[memories.Piece]
+    ) -> list[_Segment]:
+        last_flags = frames.TASK_END | (frames.END if task.end else 0)
+        segments = []
+        for piece in pieces:
+            flags = last_flags if piece.last else 0
+            segments.append(
+                _Segment(piece, self._produced_bytes, task.task_id, flags)
+            )
+            self._produced_bytes += len(piece.view)
+        if task.end and not pieces:
+            segments.append(
+                _Segment(None, self._produced_bytes, task.task_id, last_flags)
+            )
+        return segments
+
+    # The end.
+
+    def _end(self, outcome: state.Outcome, code: str, message: str) -> None:
+        if not (self._ended or self._stopping):
+            self._ended = True
+            self._listener.ended(outcome, code, message)
+            self._condition.notify_all()
+
+    def stop(self, code: str, message: str) -> None:
+        """End the session; returns when nothing of it runs any more.
+
+        :param code: what a connected client is told; ``OK`` if it knows.
+        :param message: the same for people.
+        """
+        with self._condition:
+            self._stopping = True
+            if code != codes.OK:
+                self._over = (code, message)
+            self._core.cancel()
+            self._condition.notify_all()
+            idle = self._condition.wait_for(lambda: not self._busy, LINGER_S)
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            if idle:
+                say_goodbye(channel, code, message, self._consumed_bytes)
+            else:
+                channel.shutdown()
+        with self._condition:
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: not self._busy)
+        if self._thread is not None:
+            self._thread.join()
+        # One that is attaching may be handing over its descriptors.
+        with self._attach_lock:
+            self._memory.close()
+
+
+def needed_output_bytes(
+    core: drivers.Core, input_bytes: int, end: bool
+) -> int:
+    """Say how much room a task needs.
+
+    :param core: that processes it.
+    :param input_bytes: length of its input.
+    :param end: whether it is the last one.
+    :returns: upper bound of its output.
+    """
+    needed_bytes = core.max_output_bytes(input_bytes) if input_bytes else 0
+    return needed_bytes + (core.max_output_bytes(0) if end else 0)
+
+
+def say_goodbye(
+    channel: channels.Channel, code: str, message: str, offset_bytes: int = 0
+) -> None:
+    """Tell a client why its connection ends, and end it softly.
+
+    Another thread must be reading the connection; see :func:`drop_rest`.
+
+    :param channel: of the client.
+    :param code: stable code; ``OK`` if the client knows already.
+    :param message: explanation for people.
+    :param offset_bytes: input offset that was reached.
+    """
+    try:
+        if code != codes.OK:
+            channel.send(
+                frames.error_frame(code, message, offset_bytes),
+                deadline_s=channels.deadline_after(LINGER_S),
+            )
+        # Of the socket underneath: the one of a TLS socket would drop the
+        # TLS state that reading still needs.
+        socket.socket.shutdown(channel.sock, socket.SHUT_WR)
+    except OSError:
+        channel.shutdown()
+        return
+    timer = threading.Timer(LINGER_S, channel.shutdown)
+    timer.daemon = True
+    timer.start()
+
+
+def drop_rest(channel: channels.Channel) -> None:
+    """Read a connection to its end.
+
+    :param channel: that somebody else ends.
+    """
+    buffer = memoryview(bytearray(_DROP_BYTES))
+    try:
+        while True:
+            channel.recv_some_into(buffer)
+    except (channels.ChannelClosed, channels.DeadlineExceeded):
+        return

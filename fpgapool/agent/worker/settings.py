@@ -1,0 +1,199 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The settings of a worker process: one JSON document from its agent."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import json
+import math
+import typing
+
+from fpgapool.protocol import frames
+
+INVALID_SETTINGS = "INVALID_SETTINGS"
+
+# The kernel's limit for the path of a Unix socket, less the final zero.
+_MAX_SOCKET_PATH_BYTES = 107
+_MIN_CHUNK_BYTES = 4096
+
+
+class InvalidSettings(ValueError):
+    """The document cannot be used.
+
+    :ivar code: stable machine-readable code.
+    """
+
+    code = INVALID_SETTINGS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a worker has to know.
+
+    :ivar worker_id: name of this worker in logs.
+    :ivar device: name of the device.
+    :ivar slot: number of the slot in it.
+    :ivar state_dir: directory of the host's pool state.
+    :ivar control_socket: path where the agent connects.
+    :ivar data_socket: path where clients of the host connect.
+    :ivar driver: ``module:Class`` of the driver.
+    :ivar driver_settings: what the driver gets, besides ``state_dir``.
+    :ivar data_address: address where other clients connect; None for none.
+    :ivar data_ports: first and last port to try there; 0 for any.
+    :ivar tls: whether connections to ``data_address`` are encrypted.
+    :ivar chunk_bytes: longest piece of input or output in one frame.
+    :ivar window_chunks: chunks that may be on their way in one direction.
+    :ivar hello_timeout_s: how long a connection may take to identify itself.
+    :ivar send_timeout_s: how long a client may take to accept a frame before
+        its connection counts as lost.
+    :ivar orphan_s: how long to live with neither agent nor session.
+    :ivar exit_with_agent: whether to end when the agent's connection does.
+    :ivar log_file: path of the log; None for standard error.
+    :ivar log_level: name of the lowest level that is logged.
+    """
+
+    worker_id: str
+    device: str
+    slot: int
+    state_dir: str
+    control_socket: str
+    data_socket: str
+    driver: str
+    driver_settings: dict[str, typing.Any] = dataclasses.field(
+        default_factory=dict
+    )
+    data_address: str | None = None
+    data_ports: tuple[int, int] = (0, 0)
+    tls: bool = True
+    chunk_bytes: int = 4 * 1024 * 1024
+    window_chunks: int = 8
+    hello_timeout_s: float = 5.0
+    send_timeout_s: float = 60.0
+    orphan_s: float = 600.0
+    exit_with_agent: bool = False
+    log_file: str | None = None
+    log_level: str = "INFO"
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes that may be unacknowledged in one direction."""
+        return self.chunk_bytes * self.window_chunks
+
+
+_TEXTS = (
+    "worker_id",
+    "device",
+    "state_dir",
+    "control_socket",
+    "data_socket",
+    "driver",
+)
+_INTEGERS = {
+    "slot": (0, 4095),
+    "chunk_bytes": (_MIN_CHUNK_BYTES, frames.MAX_DATA_BYTES),
+    "window_chunks": (1, 1024),
+}
+_SECONDS = ("hello_timeout_s", "send_timeout_s", "orphan_s")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def parse(text: str | bytes) -> Settings:
+    """Parse and check a settings document.
+
+    Members that this version does not know are ignored, so that an agent may
+    be newer than its workers.
+
+    :param text: JSON.
+    :returns: the settings.
+    :raises InvalidSettings: with the member and what is wrong with it.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidSettings(f"not JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise InvalidSettings("not a JSON object")
+    known = {field.name for field in dataclasses.fields(Settings)}
+    members = {
+        name: value for name, value in document.items() if name in known
+    }
+    for name in _TEXTS:
+        if not isinstance(members.get(name), str) or not members[name]:
+            raise InvalidSettings(f"{name}: must be a text")
+    if "slot" not in members:
+        raise InvalidSettings("slot: missing")
+    _check_members(members)
+    return Settings(**members)
+
+
+def _check_members(members: dict[str, typing.Any]) -> None:
+    checks: dict[str, collections.abc.Callable[[typing.Any], bool]] = {
+        "driver_settings": lambda value: isinstance(value, dict),
+        "data_address": lambda value: isinstance(value, str | None),
+        "log_file": lambda value: isinstance(value, str | None),
+        "tls": lambda value: isinstance(value, bool),
+        "exit_with_agent": lambda value: isinstance(value, bool),
+        "log_level": lambda value: value in _LEVELS,
+    }
+    for name, check in checks.items():
+        if name in members and not check(members[name]):
+            raise InvalidSettings(f"{name}: is not a valid value")
+    for name, (lowest, highest) in _INTEGERS.items():
+        value = members.get(name, lowest)
+        if not _is_integer(value) or not lowest <= value <= highest:
+            raise InvalidSettings(
+                f"{name}: must be an integer from {lowest} to {highest}"
+            )
+    for name in _SECONDS:
+        value = members.get(name, 1.0)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not (math.isfinite(value) and value > 0)
+        ):
+            raise InvalidSettings(f"{name}: must be a number above 0")
+    for name in ("control_socket", "data_socket"):
+        if len(members[name].encode()) > _MAX_SOCKET_PATH_BYTES:
+            raise InvalidSettings(
+                f"{name}: longer than {_MAX_SOCKET_PATH_BYTES} bytes"
+            )
+    if "data_ports" in members:
+        members["data_ports"] = _ports(members["data_ports"])
+
+
+def _is_integer(value: object) -> typing.TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _ports(value: object) -> tuple[int, int]:
+    """Read ``0``, a port, ``"first-last"`` or ``[first, last]``."""
+    ends: list[object]
+    if isinstance(value, str):
+        ends = [
+            int(end) if end.strip().isdecimal() else end
+            for end in value.split("-")
+        ]
+    else:
+        ends = value if isinstance(value, list) else [value]
+    if 1 <= len(ends) <= 2:
+        first, last = ends[0], ends[-1]
+        if (
+            _is_integer(first)
+            and _is_integer(last)
+            and (first > 0 or last == 0)
+            and 0 <= first <= last <= 65535
+        ):
+            return first, last
+    raise InvalidSettings("data_ports: must be 0, a port, or first-last")

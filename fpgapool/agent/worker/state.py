@@ -1,0 +1,601 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What happens to a worker's slot, decided without doing it.
+
+Events and the time go in, effects come out; the service around carries them
+out and reports back with further events.
+
+``idle -> preparing -> ready -> active <-> detached``, and from each of them
+back to ``idle`` through a scrub, which keeps the state that it found until
+it is done: a slot that is being cleaned is not free yet. A slot that cannot
+be scrubbed is ``faulty`` for good.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import typing
+
+from fpgapool.core import codes
+
+#: The worker must be replaced by a fresh one before another project comes.
+RECYCLE = "RECYCLE"
+#: Another session holds the slot.
+SLOT_BUSY = "SLOT_BUSY"
+#: How long a worker that ends with its agent waits for it at first.
+FIRST_AGENT_S = 30.0
+
+
+class State(enum.StrEnum):
+    """Of the slot, as its agent reports it."""
+
+    IDLE = "idle"
+    PREPARING = "preparing"
+    READY = "ready"
+    ACTIVE = "active"
+    DETACHED = "detached"
+    FAULTY = "faulty"
+
+
+class Outcome(enum.StrEnum):
+    """How a session ended."""
+
+    CLOSED = "CLOSED"
+    FAILED = "FAILED"
+    EXPIRED = "EXPIRED"
+    CANCELLED = "CANCELLED"
+    PREPARE_FAILED = "PREPARE_FAILED"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """An assignment.
+
+    :ivar connect_timeout_s: how long READY waits for the client.
+    :ivar resume_grace_s: how long DETACHED waits for the client.
+    """
+
+    session_id: str
+    generation: int
+    project_id: str
+    accelerator: str
+    bitstream: str
+    connect_timeout_s: float
+    resume_grace_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a session; times are wall clock."""
+
+    session_id: str
+    generation: int
+    state: str
+    code: str
+    message: str
+    input_bytes: int
+    output_bytes: int
+    started_at: float | None
+    finished_at: float
+
+
+# Events.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentConnected:
+    """An agent took over the control socket."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentLost:
+    """The agent's connection ended and no other one followed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assign:
+    """The agent gives the slot to a session."""
+
+    order: Order
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """The agent takes the slot from a session."""
+
+    generation: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReissueSecret:
+    """The agent needs a secret for a client that is not connected yet."""
+
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exit:
+    """The process is to end."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Programmed:
+    """The slot holds the accelerator that was ordered."""
+
+    generation: int
+    accelerator: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProgramFailed:
+    """The slot could not be programmed."""
+
+    generation: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attached:
+    """The client is connected."""
+
+    generation: int
+    wall_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Detached:
+    """The client's connection is lost."""
+
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ended:
+    """The session came to its end on the data plane."""
+
+    generation: int
+    outcome: Outcome
+    code: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """Nothing of the holder is left, or the slot cannot be cleaned."""
+
+    generation: int
+    input_bytes: int
+    output_bytes: int
+    wall_s: float
+    fault: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: typing.TypeAlias = (
+    AgentConnected
+    | AgentLost
+    | Assign
+    | Release
+    | ReissueSecret
+    | Exit
+    | Programmed
+    | ProgramFailed
+    | Attached
+    | Detached
+    | Ended
+    | Scrubbed
+    | Tick
+)
+
+
+# Effects.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer the request that caused this with an error."""
+
+    code: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Program:
+    """Program the slot, then report."""
+
+    order: Order
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Announce:
+    """Mint a secret and send it to the agent."""
+
+    order: Order
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clear:
+    """End the session's data plane, scrub the slot, then report.
+
+    :ivar code: what a client that is still connected is told.
+    """
+
+    order: Order
+    code: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """Tell the agent the new status."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quit:
+    """End the process once everything before this is done."""
+
+    reason: str
+
+
+Effect: typing.TypeAlias = Refuse | Program | Announce | Clear | Changed | Quit
+
+_CHANGED = Changed()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ending:
+    outcome: Outcome
+    code: str
+    message: str
+
+
+class Machine:
+    """The state of one slot.
+
+    :param now: monotonic time in seconds.
+    :param orphan_s: how long to live with neither agent nor session.
+    :param exit_with_agent: whether to end as soon as the agent is gone; one
+        that never came is not waited for as long as others.
+
+    :ivar order: the assignment that holds the slot, None if none does.
+    :ivar seen_generation: the highest generation accepted.
+    :ivar programmed: accelerator in the slot, as far as this process knows.
+    :ivar last_project_id: the project that this process has worked for.
+    :ivar recycle_for: project for which a fresh process is needed.
+    :ivar last_result: of the holder before, until the next one comes.
+    :ivar fault: why the slot is faulty, None if it is not.
+    """
+
+    def __init__(
+        self, now: float, *, orphan_s: float, exit_with_agent: bool = False
+    ) -> None:
+        self._orphan_s = orphan_s
+        self._exit_with_agent = exit_with_agent
+        self._state = State.IDLE
+        first_s = min(orphan_s, FIRST_AGENT_S) if exit_with_agent else orphan_s
+        self._deadline_s: float | None = now + first_s
+        self._agent = False
+        self._announced = False
+        self._ending: _Ending | None = None
+        self._clearing = False
+        self._started_at: float | None = None
+        self._exiting = False
+        self.order: Order | None = None
+        self.seen_generation = 0
+        self.programmed: str | None = None
+        self.last_project_id: str | None = None
+        self.recycle_for: str | None = None
+        self.last_result: Result | None = None
+        self.fault: str | None = None
+
+    @property
+    def state(self) -> State:
+        """State of the slot."""
+        return self._state
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When the next :class:`Tick` is due, None if none is."""
+        return self._deadline_s
+
+    @property
+    def exiting(self) -> bool:
+        """Whether the process is about to end."""
+        return self._exiting
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take an event.
+
+        :param event: what happened.
+        :param now: monotonic time in seconds.
+        :returns: what to do, in this order.
+        """
+        if self._exiting and isinstance(event, (Assign, ReissueSecret)):
+            return [Refuse(RECYCLE, "the worker is about to exit")]
+        match event:
+            case Assign(order):
+                return self._assign(order)
+            case Release(generation, reason):
+                return self._release(generation, reason)
+            case ReissueSecret(generation):
+                return self._reissue(generation)
+            case AgentConnected():
+                return self._agent_connected()
+            case AgentLost():
+                return self._agent_lost(now)
+            case Exit(reason):
+                return self._exit(reason)
+            case Tick():
+                return self._tick(now)
+        return self._progress(event, now)
+
+    def check_invariants(self) -> None:
+        """Check what always holds.
+
+        :raises AssertionError: if it does not.
+        """
+        held = self._state not in (State.IDLE, State.FAULTY)
+        _check((self.order is not None) == held, "a holder exactly if held")
+        _check(
+            self.order is None
+            or self.order.generation == self.seen_generation,
+            "the holder is the newest",
+        )
+        _check(not self._clearing or self._ending is not None, "ends why")
+        _check(
+            self._ending is None
+            or self._clearing
+            or self._state is State.PREPARING,
+            "only programming delays an end",
+        )
+        _check(
+            self.order is None
+            or self.order.project_id == self.last_project_id,
+            "one project per process",
+        )
+
+    # Commands.
+
+    def _assign(self, order: Order) -> list[Effect]:
+        if order.generation < self.seen_generation:
+            return [
+                Refuse(
+                    codes.STALE_GENERATION,
+                    f"generation {order.generation} is older than "
+                    f"{self.seen_generation}",
+                )
+            ]
+        if order.generation == self.seen_generation:
+            return [_CHANGED]
+        if self._state is State.FAULTY:
+            return [Refuse(codes.SLOT_FAULTY, "the slot is faulty")]
+        if self.order is not None:
+            return [
+                Refuse(
+                    SLOT_BUSY,
+                    f"generation {self.order.generation} has the slot",
+                )
+            ]
+        if self.last_project_id not in (None, order.project_id):
+            self.recycle_for = order.project_id
+            return [
+                Refuse(RECYCLE, "another project needs a fresh worker"),
+                *self._exit("recycled for another project"),
+            ]
+        self.order = order
+        self.seen_generation = order.generation
+        self.last_project_id = order.project_id
+        self.last_result = None
+        self._announced = False
+        self._started_at = None
+        self._state = State.PREPARING
+        self._deadline_s = None
+        return [_CHANGED, Program(order)]
+
+    def _release(self, generation: int, reason: str) -> list[Effect]:
+        if generation > self.seen_generation:
+            return [
+                Refuse(
+                    codes.STALE_GENERATION,
+                    f"generation {generation} was never assigned",
+                )
+            ]
+        if self.order is None or generation != self.order.generation:
+            return [_CHANGED]
+        return self._end(
+            _Ending(Outcome.CANCELLED, reason, "the slot was released")
+        )
+
+    def _reissue(self, generation: int) -> list[Effect]:
+        if (
+            self._state is not State.READY
+            or self._clearing
+            or self.order is None
+            or self.order.generation != generation
+        ):
+            return [
+                Refuse(
+                    codes.SESSION_NOT_READY,
+                    f"generation {generation} does not wait for its client",
+                )
+            ]
+        return self._announce()
+
+    def _agent_connected(self) -> list[Effect]:
+        self._agent = True
+        if self._state in (State.IDLE, State.FAULTY):
+            self._deadline_s = None
+        if self._state is State.READY and not (
+            self._announced or self._clearing
+        ):
+            return [_CHANGED, *self._announce()]
+        return [_CHANGED]
+
+    def _agent_lost(self, now: float) -> list[Effect]:
+        self._agent = False
+        if self._exit_with_agent:
+            return self._exit("its agent is gone")
+        if self._state in (State.IDLE, State.FAULTY):
+            self._deadline_s = now + self._orphan_s
+        return []
+
+    def _exit(self, reason: str) -> list[Effect]:
+        if self._exiting:
+            return []
+        self._exiting = True
+        return [_CHANGED, Quit(reason)]
+
+    # What became of it.
+
+    def _progress(self, event: Event, now: float) -> list[Effect]:
+        order = self.order
+        if order is None or getattr(event, "generation", 0) != (
+            order.generation
+        ):
+            return []
+        if isinstance(event, Scrubbed) and self._clearing:
+            return self._scrubbed(event, order, now)
+        if self._clearing:
+            return []
+        match event:
+            case Programmed(accelerator=accelerator):
+                return self._programmed(order, accelerator, now)
+            case ProgramFailed(message=message):
+                return self._program_failed(message)
+            case Attached(wall_s=wall_s):
+                return self._attached(wall_s)
+            case Detached():
+                return self._detached(order, now)
+            case Ended(outcome=outcome, code=code, message=message):
+                return self._end(_Ending(outcome, code, message))
+        return []
+
+    def _programmed(
+        self, order: Order, accelerator: str, now: float
+    ) -> list[Effect]:
+        if self._state is not State.PREPARING:
+            return []
+        self.programmed = accelerator
+        if self._ending is not None:
+            return self._clear()
+        self._state = State.READY
+        self._deadline_s = now + order.connect_timeout_s
+        # Without an agent the secret would reach nobody.
+        announce = self._announce() if self._agent else []
+        return [_CHANGED, *announce]
+
+    def _program_failed(self, message: str) -> list[Effect]:
+        if self._state is not State.PREPARING:
+            return []
+        self.programmed = None
+        if self._ending is None:
+            self._ending = _Ending(
+                Outcome.PREPARE_FAILED, codes.PROGRAM_FAILED, message
+            )
+        return self._clear()
+
+    def _attached(self, wall_s: float) -> list[Effect]:
+        if self._state not in (State.READY, State.ACTIVE, State.DETACHED):
+            return []
+        if self._started_at is None:
+            self._started_at = wall_s
+        self._state = State.ACTIVE
+        self._deadline_s = None
+        return [_CHANGED]
+
+    def _detached(self, order: Order, now: float) -> list[Effect]:
+        if self._state is not State.ACTIVE:
+            return []
+        self._state = State.DETACHED
+        self._deadline_s = now + order.resume_grace_s
+        return [_CHANGED]
+
+    def _scrubbed(
+        self, event: Scrubbed, order: Order, now: float
+    ) -> list[Effect]:
+        assert self._ending is not None
+        ending = self._ending
+        self.last_result = Result(
+            order.session_id,
+            order.generation,
+            ending.outcome.value,
+            ending.code,
+            ending.message,
+            event.input_bytes,
+            event.output_bytes,
+            self._started_at,
+            event.wall_s,
+        )
+        self.fault = event.fault
+        self.order = None
+        self._ending = None
+        self._clearing = False
+        self._state = State.IDLE if event.fault is None else State.FAULTY
+        self._deadline_s = None if self._agent else now + self._orphan_s
+        return [_CHANGED]
+
+    def _tick(self, now: float) -> list[Effect]:
+        if self._deadline_s is None or now < self._deadline_s:
+            return []
+        self._deadline_s = None
+        if self._state is State.READY:
+            return self._end(
+                _Ending(
+                    Outcome.EXPIRED,
+                    codes.CONNECT_TIMEOUT,
+                    "the client did not connect in time",
+                )
+            )
+        if self._state is State.DETACHED:
+            return self._end(
+                _Ending(
+                    Outcome.EXPIRED,
+                    codes.RESUME_TIMEOUT,
+                    "the client did not come back in time",
+                )
+            )
+        return self._exit("neither agent nor session")
+
+    # Steps.
+
+    def _announce(self) -> list[Effect]:
+        assert self.order is not None
+        self._announced = True
+        return [Announce(self.order)]
+
+    def _end(self, ending: _Ending) -> list[Effect]:
+        if self._ending is not None:
+            return [_CHANGED]
+        self._ending = ending
+        # Programming cannot be interrupted; what follows it can.
+        return [] if self._state is State.PREPARING else self._clear()
+
+    def _clear(self) -> list[Effect]:
+        assert self.order is not None
+        assert self._ending is not None
+        self._clearing = True
+        self._deadline_s = None
+        return [Clear(self.order, self._ending.code, self._ending.message)]
+
+
+def _check(holds: bool, what: str) -> None:
+    if not holds:
+        raise AssertionError(what)

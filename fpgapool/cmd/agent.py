@@ -1,0 +1,70 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""fpgapool-agent: serves the boards and the programs of its host."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Sequence
+
+from fpgapool.agent import frontdoor
+from fpgapool.agent import service as agent_service
+from fpgapool.agent import settings as agent_settings
+from fpgapool.common import config
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.common import service
+from fpgapool.drivers import base as drivers
+from fpgapool.rpcapi import conductor as conductor_api
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until a signal.
+
+    :returns: 0 after a signal, 1 after an error, 2 if the configuration is
+        not usable.
+    """
+    try:
+        conf = config.init("fpgapool-agent", argv)
+        settings = agent_settings.AgentSettings.from_conf(conf)
+    except (exception.ConfigurationError, drivers.DriverError) as error:
+        return _complain(error, 2)
+    _raise_descriptor_limit()
+    rpc.init(conf)
+    try:
+        agent = agent_service.Agent(settings, conductor_api.ConductorAPI())
+        return service.Runner(conf).run([agent])
+    except (
+        agent_service.AgentError,
+        drivers.DriverError,
+        frontdoor.FrontDoorError,
+    ) as error:
+        return _complain(error, 1)
+    finally:
+        rpc.cleanup()
+
+
+def _complain(error: Exception, status: int) -> int:
+    print(f"fpgapool-agent: {error}", file=sys.stderr)
+    return status
+
+
+def _raise_descriptor_limit() -> None:
+    """Every client of the front door takes a descriptor."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

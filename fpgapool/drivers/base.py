@@ -1,0 +1,211 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The contract between agents, workers and the boards of a host.
+
+A driver is built twice from the same plain settings: in the agent, which
+discovers boards and watches them, and in the worker process of each slot,
+which programs, opens and scrubs that slot. The two instances share nothing
+but the boards and the state directory.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections.abc
+import dataclasses
+import typing
+
+from fpgapool.accelerators import base as accelerators
+
+Core = accelerators.Core
+InvalidParams = accelerators.InvalidParams
+Profile = accelerators.Profile
+NAME_PATTERN = accelerators.NAME_PATTERN
+
+# Do not change the string values. Once set, they are set.
+DRIVER_UNKNOWN = "DRIVER_UNKNOWN"
+INVALID_SETTINGS = "INVALID_SETTINGS"
+NO_SUCH_SLOT = "NO_SUCH_SLOT"
+NOT_PROGRAMMED = "NOT_PROGRAMMED"
+BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
+BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
+PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
+SCRUB_FAILED = "SCRUB_FAILED"
+
+
+class DriverError(Exception):
+    """A driver cannot do what was asked.
+
+    :ivar code: stable machine-readable code.
+    :ivar message: explanation for operators; it may change.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotInfo:
+    """One reconfigurable region.
+
+    :ivar number: from 0 within its device.
+    :ivar shape: which bitstreams fit.
+    :ivar programmed: accelerator in it now, None if there is none.
+    """
+
+    number: int
+    shape: str
+    programmed: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One board.
+
+    :ivar name: unique in the host and stable over reboots.
+    :ivar model: what kind of board it is.
+    :ivar dma_bytes_per_s: input rate that its slots share.
+    :ivar programming_time_s: how long programming a slot takes, about.
+    :ivar slots: in the order of their numbers.
+    """
+
+    name: str
+    model: str
+    dma_bytes_per_s: float
+    programming_time_s: float
+    slots: tuple[SlotInfo, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a board can be used.
+
+    :ivar healthy: it can.
+    :ivar message: why not, or an empty string.
+    """
+
+    healthy: bool
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What a board measures about itself.
+
+    :ivar power_w: power drawn now, None if it is not measured.
+    :ivar temperature_c: of the chip, None if it is not measured.
+    """
+
+    power_w: float | None
+    temperature_c: float | None
+
+
+class Driver(abc.ABC):
+    """The boards of one host.
+
+    Methods may be called from any thread, but for one slot at most one of
+    ``program``, ``open`` and ``scrub`` at a time. Each of them may raise
+    :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is not there.
+
+    :param settings: plain values: ``state_dir``, a directory where the
+        driver may keep files, and members that belong to the driver.
+    :raises DriverError: ``INVALID_SETTINGS``.
+    """
+
+    @abc.abstractmethod
+    def __init__(
+        self, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        pass
+
+    @abc.abstractmethod
+    def discover(self) -> tuple[DeviceInfo, ...]:
+        """Find the boards. Called by agents, at their start and now and then.
+
+        May block for seconds; idempotent; disturbs no running slot.
+
+        :returns: the boards, sick ones too, in a stable order.
+        :raises DriverError: if the host's boards cannot be listed at all.
+        """
+
+    @abc.abstractmethod
+    def program(self, device: str, slot: int, bitstream: str) -> Profile:
+        """Put an accelerator into a slot. Called by workers.
+
+        May block for as long as programming takes; the caller bounds it.
+        Idempotent: programming what is there already is allowed to cost
+        nothing.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :param bitstream: name of the bitstream.
+        :returns: the profile of the accelerator.
+        :raises DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` (the
+            slot is as it was), or ``PROGRAMMING_FAILED`` (it may hold
+            nothing that works).
+        """
+
+    @abc.abstractmethod
+    def open(
+        self,
+        device: str,
+        slot: int,
+        params: collections.abc.Mapping[str, typing.Any],
+    ) -> Core:
+        """Start a session on a programmed slot. Called by workers.
+
+        Must not block for longer than milliseconds: a client waits. Not
+        idempotent; there is one session at a time, until ``scrub``.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :param params: the session's parameters, as its client sent them.
+        :returns: what processes the session's data.
+        :raises InvalidParams: if they do not suit the accelerator.
+        :raises DriverError: ``NOT_PROGRAMMED``.
+        """
+
+    @abc.abstractmethod
+    def scrub(self, device: str, slot: int) -> None:
+        """Remove what a holder left in a slot. Called after every holder.
+
+        May block for as long as it takes. Idempotent, and safe in a slot
+        that was never opened or programmed.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used.
+        """
+
+    @abc.abstractmethod
+    def health(self, device: str) -> Health:
+        """Say whether a board can be used. Called by agents, often.
+
+        Must not block for longer than a second; idempotent.
+
+        :param device: name of the device.
+        :returns: its health; a board that is gone is not healthy.
+        """
+
+    @abc.abstractmethod
+    def telemetry(self, device: str) -> Telemetry:
+        """Read a board's sensors. Called by agents, often.
+
+        Must not block for longer than a second; idempotent.
+
+        :param device: name of the device.
+        :returns: the values that can be had.
+        :raises DriverError: ``NO_SUCH_SLOT`` if there is no such board.
+        """

@@ -1,0 +1,88 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Finding drivers by name, or by path in processes that start quickly."""
+
+from __future__ import annotations
+
+import collections.abc
+import importlib
+import typing
+
+from fpgapool.drivers import base
+
+NAMESPACE = "fpgapool.drivers"
+
+
+def driver_path(name: str) -> str:
+    """Find where a driver's class is.
+
+    :param name: its name in the entry points of ``fpgapool.drivers``.
+    :returns: ``module:Class``, for :func:`load_driver_path`.
+    :raises base.DriverError: ``DRIVER_UNKNOWN``, with the names that there
+        are.
+    """
+    import stevedore
+
+    manager: stevedore.ExtensionManager[typing.Any]
+    manager = stevedore.ExtensionManager(NAMESPACE, invoke_on_load=False)
+    paths = {
+        extension.name: extension.entry_point_target for extension in manager
+    }
+    if name not in paths:
+        raise base.DriverError(
+            base.DRIVER_UNKNOWN,
+            f"no driver {name!r}; there are: {', '.join(sorted(paths))}",
+        )
+    return paths[name]
+
+
+def load_driver(
+    name: str, settings: collections.abc.Mapping[str, typing.Any]
+) -> base.Driver:
+    """Build a driver by its name.
+
+    :param name: its name in the entry points of ``fpgapool.drivers``.
+    :param settings: see :class:`base.Driver`.
+    :returns: the driver.
+    :raises base.DriverError: ``DRIVER_UNKNOWN`` or ``INVALID_SETTINGS``.
+    """
+    return load_driver_path(driver_path(name), settings)
+
+
+def load_driver_path(
+    path: str, settings: collections.abc.Mapping[str, typing.Any]
+) -> base.Driver:
+    """Build a driver without searching for it.
+
+    :param path: ``module:Class``.
+    :param settings: see :class:`base.Driver`.
+    :returns: the driver.
+    :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
+        it is no driver, or ``INVALID_SETTINGS``.
+    """
+    module_name, _, class_name = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        driver_class = getattr(module, class_name)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise base.DriverError(
+            base.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
+        ) from exc
+    if not (
+        isinstance(driver_class, type)
+        and issubclass(driver_class, base.Driver)
+    ):
+        raise base.DriverError(
+            base.DRIVER_UNKNOWN, f"{path!r} is not a driver"
+        )
+    return driver_class(settings)

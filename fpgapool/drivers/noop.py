@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The driver of hosts that have no boards."""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+from fpgapool.drivers import base
+
+
+class NoopDriver(base.Driver):
+    """Finds no boards, so that an agent serves its host's programs only."""
+
+    def __init__(
+        self, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        pass
+
+    def discover(self) -> tuple[base.DeviceInfo, ...]:
+        return ()
+
+    def program(self, device: str, slot: int, bitstream: str) -> base.Profile:
+        raise _no_such_slot(device)
+
+    def open(
+        self,
+        device: str,
+        slot: int,
+        params: collections.abc.Mapping[str, typing.Any],
+    ) -> base.Core:
+        raise _no_such_slot(device)
+
+    def scrub(self, device: str, slot: int) -> None:
+        raise _no_such_slot(device)
+
+    def health(self, device: str) -> base.Health:
+        return base.Health(False, "this host has no boards")
+
+    def telemetry(self, device: str) -> base.Telemetry:
+        raise _no_such_slot(device)
+
+
+def _no_such_slot(device: str) -> base.DriverError:
+    return base.DriverError(
+        base.NO_SUCH_SLOT, f"no device {device!r}: this host has no boards"
+    )

@@ -1,0 +1,372 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A conductor that records what it hears, and an agent of a small host."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import socket
+import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import yaml
+
+from fpgapool import objects
+from fpgapool.agent import service
+from fpgapool.agent import settings as agent_settings
+from fpgapool.common import channel
+from fpgapool.protocol import messages
+
+HOST = "7f000000-0000-4000-8000-000000000001"
+PROJECT = "project-a"
+TIMEOUT_S = 30.0
+
+T = typing.TypeVar("T")
+
+
+class FakeConductor:
+    """Has the methods of ConductorAPI and remembers every call."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self.calls: list[tuple[str, typing.Any]] = []
+        self.sessions: dict[str, objects.SessionView] = {}
+        self.profiles = [profile("copy"), profile("aes")]
+        self.unavailable = False
+
+    def _record(self, name: str, value: typing.Any) -> None:
+        with self._condition:
+            if self.unavailable:
+                raise ConnectionError("the broker is away")
+            self.calls.append((name, value))
+            self._condition.notify_all()
+
+    def report(self, report: objects.AgentReport) -> None:
+        # Whatever crosses RPC must survive it.
+        self._record(
+            "report", objects.AgentReport.from_primitive(report.to_primitive())
+        )
+
+    def prepared(self, prepared: objects.Prepared) -> None:
+        self._record(
+            "prepared",
+            objects.Prepared.from_primitive(prepared.to_primitive()),
+        )
+
+    def open_session(self, request: objects.OpenRequest) -> None:
+        self._record("open_session", request)
+
+    def cancel_session(
+        self,
+        project_id: str,
+        *,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        reason: str,
+    ) -> None:
+        assert (session_id is None) != (request_id is None)
+        self._record(
+            "cancel_session", (project_id, session_id or request_id, reason)
+        )
+
+    def renew_secret(self, session_id: str) -> None:
+        self._record("renew_secret", session_id)
+
+    def get_sessions(self, session_ids) -> list[objects.SessionView]:
+        self._record("get_sessions", tuple(session_ids))
+        return [
+            self.sessions[one] for one in session_ids if one in self.sessions
+        ]
+
+    def list_accelerators(self) -> list[objects.AcceleratorProfile]:
+        self._record("list_accelerators", None)
+        return self.profiles
+
+    def pool_summary(self) -> dict[str, typing.Any]:
+        self._record("pool_summary", None)
+        return {"hosts": 1}
+
+    def named(self, name: str) -> list[typing.Any]:
+        with self._condition:
+            return [value for called, value in self.calls if called == name]
+
+    def wait_for(self, name: str, test: Callable[[T], object]) -> T:
+        """Wait for a call whose value passes a test, and return the value."""
+        found: list[T] = []
+
+        def check() -> bool:
+            found[:] = [
+                value
+                for called, value in self.calls
+                if called == name and test(value)
+            ]
+            return bool(found)
+
+        with self._condition:
+            if not self._condition.wait_for(check, TIMEOUT_S):
+                raise AssertionError(
+                    f"no such {name}; the last calls: {self.calls[-5:]}"
+                )
+        return found[-1]
+
+    def wait_for_slot(
+        self, slot: int, test: Callable[[objects.SlotReport], object]
+    ) -> objects.SlotReport:
+        """Wait for a report in which a slot passes a test."""
+        report = self.wait_for(
+            "report", lambda one: test(one.devices[0].slots[slot])
+        )
+        return report.devices[0].slots[slot]
+
+
+def profile(name: str) -> objects.AcceleratorProfile:
+    return objects.AcceleratorProfile(
+        name=name,
+        peak_bytes_per_s=1e9,
+        return_ratio=1.0,
+        stateless=True,
+        core=name,
+    )
+
+
+class StillServer:
+    """An RPC server for tests that call the agent's endpoint themselves."""
+
+    def __init__(self, endpoint: object) -> None:
+        self.running = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def wait(self) -> None:
+        assert not self.running
+
+
+class Host:
+    """A host with one board of two slots, and the agents that run on it."""
+
+    def __init__(self, directory: pathlib.Path, **changes: object) -> None:
+        self.conductor = FakeConductor()
+        self.front_door = str(directory / "door.sock")
+        self.settings = agent_settings.AgentSettings(
+            **{
+                "host_uuid": HOST,
+                "host_name": "host1",
+                "state_path": str(directory / "state"),
+                "driver_name": "emulator",
+                "driver_path": "fpgapool.drivers.emulator:EmulatorDriver",
+                "driver_settings": {"boards_file": write_boards(directory)},
+                "front_door_sockets": {PROJECT: self.front_door},
+                "data_address": "127.0.0.1",
+                "tls": False,
+                "chunk_bytes": 4096,
+                # Only changes cause reports, unless a test says otherwise.
+                "report_interval_s": 60.0,
+                "workers_outlive_agent": False,
+                "nic_bytes_per_s": 1e9,
+                **changes,
+            }
+        )
+        self.agents: list[service.Agent] = []
+
+    def start(self) -> service.Agent:
+        agent = service.Agent(
+            self.settings, self.conductor, make_server=StillServer
+        )
+        self.agents.append(agent)
+        agent.start()
+        return agent
+
+    def stop(self) -> None:
+        """End the agents and all workers."""
+        for agent in self.agents:
+            agent.stop()
+        if self.settings.workers_outlive_agent:
+            self._end_workers()
+
+    def _end_workers(self) -> None:
+        """Have an agent take the workers over that ends them."""
+        self.conductor.calls.clear()
+        self.settings = dataclasses.replace(
+            self.settings, workers_outlive_agent=False
+        )
+        agent = self.start()
+        for slot in (0, 1):
+            self.conductor.wait_for_slot(
+                slot, lambda one: one.state != "starting"
+            )
+        agent.stop()
+
+
+BOARDS = {
+    "unlimited": True,
+    "boards": [
+        {
+            "name": "board0",
+            "model": "emulated",
+            "dma_bytes_per_s": 2.1e9,
+            "programming_time_s": 0.0,
+            "shape": "medium",
+            "slots": 2,
+        }
+    ],
+}
+
+
+def write_boards(directory: pathlib.Path) -> str:
+    file = directory / "boards.yaml"
+    file.write_text(yaml.safe_dump(BOARDS))
+    return str(file)
+
+
+def assign(
+    agent: service.Agent,
+    generation: int,
+    slot: int = 0,
+    epoch: int = 1,
+    **changes: object,
+) -> None:
+    request = objects.AssignRequest(
+        **{
+            "host_uuid": HOST,
+            "device": "board0",
+            "slot": slot,
+            "session_id": f"session-{generation}",
+            "generation": generation,
+            "project_id": PROJECT,
+            "accelerator": "copy",
+            "bitstream": "builtin:copy",
+            "connect_timeout_s": 30.0,
+            "resume_grace_s": 10.0,
+            "claimed_bytes": 1000,
+            "local": True,
+            **changes,
+        }
+    )
+    agent.manager.assign({}, epoch, request.to_primitive())
+
+
+def release(
+    agent: service.Agent, generation: int, slot: int = 0, epoch: int = 1
+) -> None:
+    agent.manager.release(
+        {},
+        epoch,
+        "board0",
+        slot,
+        f"session-{generation}",
+        generation,
+        "CLIENT_GONE",
+    )
+
+
+def tell(agent: service.Agent, *views: objects.SessionView) -> None:
+    agent.manager.session_changed(
+        {}, 1, [view.to_primitive() for view in views]
+    )
+
+
+def view(
+    request_id: str, state: str, revision: int, **changes: object
+) -> objects.SessionView:
+    return objects.SessionView(
+        **{
+            "session_id": f"session-of-{request_id}",
+            "request_id": request_id,
+            "project_id": PROJECT,
+            "state": state,
+            "accelerator": "copy",
+            "claimed_bytes": 1000,
+            "revision": revision,
+            **changes,
+        }
+    )
+
+
+class Client:
+    """A program at the front door, on the level of messages."""
+
+    def __init__(self, path: str) -> None:
+        self.sock = channel.connect_unix(path)
+        self.sock.settimeout(TIMEOUT_S)
+        self._decoder = messages.MessageDecoder()
+        self._received: list[messages.Message] = []
+        self.fds: list[int] = []
+        self._number = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+        channel.close_fds(self.fds)
+
+    def request(self, operation: str, **members: object) -> messages.Message:
+        self._number += 1
+        self.sock.sendall(
+            messages.encode(
+                messages.request(self._number, operation, **members)
+            )
+        )
+        return self.next(lambda one: one.get("id") == self._number)
+
+    def open(self, request_id: str, **members: object) -> messages.Message:
+        return self.request(
+            "open",
+            request_id=request_id,
+            **{"accelerator": "copy", "size_bytes": 1000, **members},
+        )
+
+    def event(self) -> dict[str, typing.Any]:
+        message = self.next(lambda one: one.get("event") == "session")
+        session: dict[str, typing.Any] = message["session"]
+        return session
+
+    def next(
+        self, test: Callable[[messages.Message], bool]
+    ) -> messages.Message:
+        while True:
+            for message in self._received:
+                if test(message):
+                    self._received.remove(message)
+                    return message
+            data, fds, _flags, _address = socket.recv_fds(self.sock, 65536, 4)
+            if not data:
+                raise EOFError("the front door closed the connection")
+            self.fds += fds
+            self._received += self._decoder.feed(data)
+
+    def is_closed(self) -> bool:
+        """Wait for the end of the connection."""
+        while True:
+            try:
+                if not self.sock.recv(65536):
+                    return True
+            except ConnectionResetError:
+                return True
+
+
+@contextlib.contextmanager
+def running_host(directory: pathlib.Path, **changes: object) -> Iterator[Host]:
+    host = Host(directory, **changes)
+    try:
+        yield host
+    finally:
+        host.stop()

@@ -1,0 +1,429 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The front door over its real socket."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import socket
+import stat
+import struct
+
+import pytest
+
+from fpgapool.agent import frontdoor
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from tests.functional.agent import harness
+from tests.functional.agent.harness import Client
+
+
+@pytest.fixture
+def quiet_host(directory):
+    """A host without boards: its front door is all it has."""
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        open_timeout_s=2.0,
+        session_poll_interval_s=0.3,
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def agent(quiet_host):
+    return quiet_host.start()
+
+
+@pytest.fixture
+def conductor(quiet_host, agent):
+    return quiet_host.conductor
+
+
+@pytest.fixture
+def client(quiet_host, agent):
+    with Client(quiet_host.front_door) as connected:
+        yield connected
+
+
+def code_of(message: messages.Message) -> str:
+    assert message["ok"] is False
+    return message["error"]["code"]
+
+
+def test_hello(client):
+    assert client.request("hello", version=1) == {
+        "id": 1,
+        "ok": True,
+        "host_uuid": harness.HOST,
+        "host_name": "host1",
+        "version": 1,
+    }
+    assert code_of(client.request("hello", version=99)) == "INVALID_REQUEST"
+
+
+def test_the_socket_is_for_its_owner_and_group(quiet_host, agent):
+    mode = os.stat(quiet_host.front_door).st_mode
+    assert stat.S_IMODE(mode) == 0o660
+
+
+def test_accelerators_are_asked_for_once(client, conductor):
+    reply = client.request("accelerator", name="aes")
+    assert reply["profile"]["name"] == "aes"
+    names = [
+        one["name"] for one in client.request("accelerators")["accelerators"]
+    ]
+    assert names == ["aes", "copy"]
+    assert len(conductor.named("list_accelerators")) == 1
+    assert code_of(client.request("accelerator", name="nix")) == (
+        "UNKNOWN_ACCELERATOR"
+    )
+
+
+def test_questions_fail_clearly_while_the_conductor_is_away(client, conductor):
+    conductor.unavailable = True
+    for operation, members in (
+        ("accelerator", {"name": "aes"}),
+        ("accelerators", {}),
+        ("pool", {}),
+        ("get", {"session_id": "s"}),
+    ):
+        reply = client.request(operation, **members)
+        assert code_of(reply) == "CONDUCTOR_UNAVAILABLE"
+
+
+def test_open_goes_to_the_conductor_and_events_come_back(
+    client, conductor, agent
+):
+    assert client.open("r1", wait_timeout_s=5, priority=3) == {
+        "id": 1,
+        "ok": True,
+        "session_id": None,
+    }
+    request = conductor.wait_for("open_session", lambda one: True)
+    assert (request.request_id, request.project_id, request.host_uuid) == (
+        "r1",
+        harness.PROJECT,
+        harness.HOST,
+    )
+    assert request.user_id == str(os.getuid())
+    assert (request.claimed_bytes, request.wait_timeout_s) == (1000, 5.0)
+    harness.tell(
+        agent,
+        harness.view("r1", "QUEUED", 1),
+        harness.view("r1", "READY", 3, secret="ab"),
+        harness.view("r1", "PREPARING", 2),
+        harness.view("r1", "CLOSED", 4),
+    )
+    events = [client.event() for _ in range(3)]
+    assert [one["state"] for one in events] == ["QUEUED", "READY", "CLOSED"]
+    assert events[1]["secret"] == "ab"
+
+
+def test_an_open_that_is_not_answered_fails(client, conductor):
+    client.open("r1")
+    event = client.event()
+    assert (event["state"], event["reason"], event["request_id"]) == (
+        "REJECTED",
+        "CONDUCTOR_UNAVAILABLE",
+        "r1",
+    )
+    # It was repeated, and at last taken back.
+    conductor.wait_for("cancel_session", lambda one: one[1] == "r1")
+    assert len(conductor.named("open_session")) >= 2
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"size_bytes": 0}, "INVALID_SIZE"),
+        ({"size_bytes": 2**70}, "INVALID_SIZE"),
+        ({"size_bytes": True}, "INVALID_SIZE"),
+        ({"accelerator": "a/b"}, "UNKNOWN_ACCELERATOR"),
+        ({"wait_timeout_s": -1}, "INVALID_TIMEOUT"),
+    ],
+)
+def test_bad_opens_do_not_reach_the_conductor(
+    client, conductor, members, code
+):
+    assert code_of(client.open("r1", **members)) == code
+    assert client.request("hello")["ok"]
+    assert conductor.named("open_session") == []
+
+
+def test_the_end_of_the_connection_cancels_the_session(
+    quiet_host, agent, conductor
+):
+    with Client(quiet_host.front_door) as client:
+        client.open("r1")
+        harness.tell(agent, harness.view("r1", "QUEUED", 1))
+        client.event()
+    assert conductor.wait_for("cancel_session", lambda one: True) == (
+        harness.PROJECT,
+        "r1",
+        "CLIENT_GONE",
+    )
+
+
+def test_a_running_session_is_not_cancelled(quiet_host, agent, conductor):
+    with Client(quiet_host.front_door) as client:
+        client.open("r1")
+        client.open("r2")
+        harness.tell(
+            agent,
+            harness.view("r1", "ACTIVE", 1),
+            harness.view("r2", "QUEUED", 1),
+        )
+        client.event()
+        client.event()
+    conductor.wait_for("cancel_session", lambda one: one[1] == "r2")
+    assert len(conductor.named("cancel_session")) == 1
+
+
+def test_stopping_the_agent_cancels_nothing(quiet_host, agent, conductor):
+    with Client(quiet_host.front_door) as client:
+        client.open("r1")
+        harness.tell(agent, harness.view("r1", "QUEUED", 1))
+        client.event()
+        agent.stop()
+        assert client.is_closed()
+    assert conductor.named("cancel_session") == []
+    # And the client finds the next agent at the same place.
+    successor = quiet_host.start()
+    with Client(quiet_host.front_door) as client:
+        client.open("r1")
+        harness.tell(successor, harness.view("r1", "PREPARING", 2))
+        assert client.event()["state"] == "PREPARING"
+
+
+def test_silent_sessions_are_polled(client, conductor, agent):
+    client.open("r1")
+    harness.tell(agent, harness.view("r1", "QUEUED", 1))
+    assert client.event()["state"] == "QUEUED"
+    ready = harness.view("r1", "READY", 2)
+    conductor.sessions[ready.session_id] = ready
+    # A poll has no secret, so one is asked for.
+    conductor.wait_for("renew_secret", lambda one: one == ready.session_id)
+    harness.tell(agent, harness.view("r1", "READY", 3, secret="cd"))
+    event = client.event()
+    assert (event["state"], event["secret"]) == ("READY", "cd")
+
+
+def test_a_session_that_nobody_knows_is_lost(client, agent):
+    client.open("r1")
+    harness.tell(agent, harness.view("r1", "QUEUED", 1))
+    assert client.event()["state"] == "QUEUED"
+    assert client.event()["state"] == "LOST"
+
+
+def test_get_knows_the_projects_own_sessions_only(client, conductor):
+    own = harness.view("r1", "ACTIVE", 1, secret="ab")
+    foreign = harness.view("r2", "ACTIVE", 1, project_id="project-b")
+    for one in (own, foreign):
+        conductor.sessions[one.session_id] = one
+    session = client.request("get", session_id=own.session_id)["session"]
+    assert (session["state"], session["secret"]) == ("ACTIVE", "")
+    reply = client.request("get", session_id=foreign.session_id)
+    assert code_of(reply) == "SESSION_NOT_FOUND"
+
+
+def test_cancel_and_pool(client, conductor):
+    assert client.request("cancel", request_id="r9")["ok"]
+    assert conductor.wait_for("cancel_session", lambda one: True) == (
+        harness.PROJECT,
+        "r9",
+        "CANCELLED_BY_CLIENT",
+    )
+    assert client.request("pool")["summary"] == {"hosts": 1}
+
+
+def test_unknown_operations_are_answered(client):
+    assert code_of(client.request("format")) == "UNKNOWN_OPERATION"
+    client.sock.sendall(messages.encode({"op": ["open"], "id": [1]}))
+    reply = client.next(lambda one: one.get("id") is None)
+    assert code_of(reply) == "UNKNOWN_OPERATION"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">I", 0),
+        struct.pack(">I", messages.MAX_MESSAGE_BYTES + 1),
+        struct.pack(">I", 4) + b"nope",
+        struct.pack(">I", 2) + b"[]",
+        struct.pack(">I", 3) + b"\xff\xfe{",
+    ],
+)
+def test_malformed_messages_end_the_connection_with_a_reason(
+    quiet_host, client, data, caplog
+):
+    client.sock.sendall(data)
+    assert client.is_closed()
+    assert "closed:" in caplog.text
+    with Client(quiet_host.front_door) as other:
+        assert other.request("hello")["ok"]
+
+
+def test_random_bytes_hurt_nobody_else(quiet_host, client):
+    generator = random.Random(20)
+    for _ in range(50):
+        with Client(quiet_host.front_door) as hostile:
+            data = generator.randbytes(generator.randrange(1, 4096))
+            hostile.sock.sendall(data)
+            hostile.sock.shutdown(socket.SHUT_WR)
+            assert hostile.is_closed()
+    assert client.request("hello")["ok"]
+
+
+def test_messages_may_come_in_any_pieces(client):
+    data = messages.encode(messages.request(7, "hello"))
+    for index in range(len(data)):
+        client.sock.sendall(data[index : index + 1])
+    assert client.next(lambda one: one["id"] == 7)["ok"]
+
+
+def test_a_client_that_does_not_read_is_dropped(quiet_host, client, caplog):
+    data = messages.encode(messages.request(1, "hello")) * 200
+
+    def flood() -> None:
+        while True:
+            client.sock.sendall(data)
+
+    with pytest.raises(ConnectionError):
+        flood()
+    assert "were not read" in caplog.text
+    with Client(quiet_host.front_door) as other:
+        assert other.request("hello")["ok"]
+
+
+def test_too_many_clients_are_turned_away(directory):
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        max_front_door_connections=2,
+    ) as host:
+        host.start()
+        with Client(host.front_door) as first, Client(host.front_door) as last:
+            assert first.request("hello")["ok"]
+            assert last.request("hello")["ok"]
+            with Client(host.front_door) as third:
+                reply = third.next(lambda one: True)
+                assert code_of(reply) == "TOO_MANY_CONNECTIONS"
+                assert third.is_closed()
+
+
+def test_sockets_in_the_way(directory, quiet_host):
+    path = pathlib.Path(quiet_host.front_door)
+    path.write_text("")
+    with pytest.raises(frontdoor.FrontDoorError, match="in the way"):
+        quiet_host.start()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(frontdoor.FrontDoorError, match="another process"):
+            quiet_host.start()
+    # What a killed agent left behind is replaced.
+    quiet_host.start()
+    with Client(quiet_host.front_door) as client:
+        assert client.request("hello")["ok"]
+
+
+def test_paths_that_are_too_long_are_refused(directory):
+    with harness.running_host(
+        directory,
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        front_door_sockets={"p": "/tmp/" + "x" * 120},
+    ) as host:
+        with pytest.raises(frontdoor.FrontDoorError, match="longer than"):
+            host.start()
+
+
+@pytest.fixture
+def ready_host(host):
+    agent = host.start()
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    return host
+
+
+def test_connect_hands_over_a_connection_to_the_worker(ready_host):
+    with Client(ready_host.front_door) as client:
+        reply = client.request("connect", session_id="session-7", generation=7)
+        assert reply["ok"]
+        (fd,) = client.fds
+        assert os.get_blocking(fd)
+        client.fds.clear()
+    prepared = ready_host.conductor.wait_for("prepared", lambda one: True)
+    with socket.socket(fileno=fd) as data:
+        data.settimeout(harness.TIMEOUT_S)
+        hello = {
+            "features": [],
+            "session_id": "session-7",
+            "generation": 7,
+            "secret": prepared.secret,
+            "transport": "stream",
+            "params": {},
+        }
+        data.sendall(
+            frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)
+        )
+        header = frames.FrameHeader.unpack_from(
+            data.recv(32, socket.MSG_WAITALL)
+        )
+        assert header.type == frames.OPENED
+        ready_host.conductor.wait_for_slot(
+            0, lambda one: one.state == "active"
+        )
+        # The end of this client's front door connection is not the end of
+        # a session that the slot table knows to be in use.
+        with Client(ready_host.front_door) as client:
+            client.open("r1")
+            harness.tell(
+                ready_host.agents[-1],
+                harness.view(
+                    "r1", "READY", 1, secret="ab", session_id="session-7"
+                ),
+            )
+            client.event()
+        with Client(ready_host.front_door) as client:
+            assert client.request("hello")["ok"]
+        assert ready_host.conductor.named("cancel_session") == []
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"session_id": "session-8", "generation": 7}, "SESSION_NOT_FOUND"),
+        ({"session_id": "session-7", "generation": 6}, "STALE_GENERATION"),
+        ({"session_id": "session-7"}, "INVALID_REQUEST"),
+        ({"generation": 7}, "SESSION_NOT_FOUND"),
+    ],
+)
+def test_connect_refuses_what_is_not_there(ready_host, members, code):
+    with Client(ready_host.front_door) as client:
+        assert code_of(client.request("connect", **members)) == code
+        assert client.fds == []
+
+
+def test_connect_is_for_the_sessions_own_project(host):
+    agent = host.start()
+    harness.assign(agent, 7, project_id="project-b")
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    with Client(host.front_door) as client:
+        reply = client.request("connect", session_id="session-7", generation=7)
+        assert code_of(reply) == "SESSION_NOT_FOUND"

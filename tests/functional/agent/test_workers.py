@@ -1,0 +1,394 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""An agent with real worker processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import select
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from fpgapool.agent import service
+from fpgapool.agent import workers
+from tests.functional.agent import harness
+
+KEY = ("board0", 0)
+
+
+def idle(slot):
+    return slot.state == "idle"
+
+
+def pid_of(agent: service.Agent, slot: int = 0) -> int:
+    found: list[int | None] = []
+    agent.loop.run_and_wait(
+        lambda: found.append(agent.workers.pid(("board0", slot))),
+        harness.TIMEOUT_S,
+    )
+    assert found[0] is not None
+    return found[0]
+
+
+def start_idle(host: harness.Host) -> service.Agent:
+    agent = host.start()
+    for slot in (0, 1):
+        host.conductor.wait_for_slot(slot, idle)
+    return agent
+
+
+def test_the_first_reports_show_the_host_and_its_slots(host):
+    start_idle(host)
+    reports = host.conductor.named("report")
+    last = reports[-1]
+    assert (last.host_uuid, last.host_name) == (harness.HOST, "host1")
+    assert last.nic_bytes_per_s == 1e9
+    assert last.driver == "emulator"
+    (device,) = last.devices
+    assert (device.name, device.healthy, len(device.slots)) == (
+        "board0",
+        True,
+        2,
+    )
+    sequences = [report.sequence for report in reports]
+    assert sequences == sorted(set(sequences))
+    assert len({report.agent_boot_id for report in reports}) == 1
+
+
+def test_assign_prepares_the_slot_and_tells_where_and_how(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    prepared = host.conductor.wait_for(
+        "prepared", lambda one: one.generation == 7
+    )
+    assert len(bytes.fromhex(prepared.secret)) == 32
+    assert prepared.session_id == "session-7"
+    local, data = prepared.endpoints
+    assert (local.network, local.port) == ("local", 0)
+    assert (data.network, data.address) == ("data", "127.0.0.1")
+    assert data.port > 0
+    slot = host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    assert (slot.session_id, slot.generation, slot.programmed) == (
+        "session-7",
+        7,
+        "copy",
+    )
+    assert slot.seen_generation == 7
+
+
+def test_the_secret_is_in_no_log_and_no_report(host, caplog):
+    caplog.set_level("DEBUG")
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    prepared = host.conductor.wait_for("prepared", lambda one: True)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    assert prepared.secret not in caplog.text
+    assert prepared.secret not in repr(prepared)
+    for report in host.conductor.named("report"):
+        assert prepared.secret not in str(report.to_primitive())
+
+
+def test_a_repeated_assign_sends_prepared_again(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    host.conductor.wait_for("prepared", lambda one: True)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.assign(agent, 7)
+    host.conductor.wait_for(
+        "prepared", lambda one: len(host.conductor.named("prepared")) == 2
+    )
+    first, second = host.conductor.named("prepared")
+    assert first == second
+
+
+def test_a_reissued_secret_is_another_one(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    first = host.conductor.wait_for("prepared", lambda one: True)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    agent.manager.reissue_secret({}, 1, "board0", 0, "session-7", 7)
+    host.conductor.wait_for("prepared", lambda one: one.secret != first.secret)
+
+
+def test_release_frees_the_slot(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.release(agent, 7)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    assert (slot.last_result.state, slot.last_result.code) == (
+        "CANCELLED",
+        "CLIENT_GONE",
+    )
+    assert slot.last_result.generation == 7
+
+
+def test_a_slot_goes_to_another_project_in_a_fresh_process(host):
+    agent = start_idle(host)
+    first = pid_of(agent)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.release(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.last_result)
+    harness.assign(agent, 8, project_id="project-b")
+    host.conductor.wait_for("prepared", lambda one: one.generation == 8)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "ready" and one.generation == 8
+    )
+    assert slot.last_result is None
+    assert pid_of(agent) != first
+
+
+def test_old_generations_and_epochs_are_refused(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7, epoch=5)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.assign(agent, 6, epoch=5)
+    harness.release(agent, 6, epoch=5)
+    harness.release(agent, 7, epoch=4)
+    harness.assign(agent, 9, slot=1, epoch=4)
+    # Commands are served in order, so this report comes after them.
+    before = len(host.conductor.named("report"))
+    agent.manager.report_now({}, 5)
+    report = host.conductor.wait_for(
+        "report", lambda one: len(host.conductor.named("report")) > before
+    )
+    slots = report.devices[0].slots
+    assert [slot.session_id for slot in slots] == ["session-7", None]
+    assert report.leader_epoch == 5
+    assert agent.table.refusals == {"generation": 2, "epoch": 2}
+
+
+def test_messages_without_sense_change_nothing(host, caplog):
+    agent = start_idle(host)
+    agent.manager.assign({}, 1, {"fpgapool_object": "AssignRequest"})
+    agent.manager.release({}, "x", "board0", 0, "s", 1, "r")
+    agent.manager.session_changed({}, 1, [{}])
+    assert caplog.text.count("dropped") == 3
+    harness.assign(agent, 7)
+    host.conductor.wait_for("prepared", lambda one: True)
+
+
+def test_a_killed_worker_costs_its_session_and_is_replaced(host):
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    victim = pid_of(agent)
+    os.kill(victim, signal.SIGKILL)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    assert (slot.last_result.state, slot.last_result.code) == (
+        "FAILED",
+        "WORKER_DIED",
+    )
+    assert (slot.session_id, slot.seen_generation) == (None, 7)
+    assert pid_of(agent) != victim
+    harness.assign(agent, 8)
+    host.conductor.wait_for("prepared", lambda one: one.generation == 8)
+
+
+def test_a_worker_that_does_not_release_is_killed(host, monkeypatch):
+    monkeypatch.setattr(service, "RELEASE_TIMEOUT_S", 0.2)
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    victim = pid_of(agent)
+    os.kill(victim, signal.SIGSTOP)
+    harness.release(agent, 7)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    assert (slot.last_result.state, slot.last_result.code) == (
+        "CANCELLED",
+        "CLIENT_GONE",
+    )
+    assert pid_of(agent) != victim
+
+
+def test_a_session_outlives_its_agent(staying_host):
+    first = start_idle(staying_host)
+    harness.assign(first, 7)
+    prepared = staying_host.conductor.wait_for("prepared", lambda one: True)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    pids = [pid_of(first, slot) for slot in (0, 1)]
+    first.stop()
+    staying_host.conductor.calls.clear()
+    second = staying_host.start()
+    staying_host.conductor.wait_for("report", lambda one: True)
+    # The very first report already knows the session.
+    slot = staying_host.conductor.named("report")[0].devices[0].slots[0]
+    assert (slot.state, slot.session_id, slot.generation) == (
+        "ready",
+        "session-7",
+        7,
+    )
+    assert slot.seen_generation == 7
+    assert [pid_of(second, slot) for slot in (0, 1)] == pids
+    # The secret is not stored anywhere, so a repeat brings a new one.
+    harness.assign(second, 7)
+    again = staying_host.conductor.wait_for("prepared", lambda one: True)
+    assert again.secret != prepared.secret
+
+
+AGENT_PROGRAM = """
+import pathlib, sys
+from tests.functional.agent import harness
+
+host = harness.Host(pathlib.Path(sys.argv[1]), workers_outlive_agent=True)
+agent = host.start()
+harness.assign(agent, 7)
+host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_session_outlives_an_agent_that_is_killed(staying_host, directory):
+    root = pathlib.Path(service.__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", AGENT_PROGRAM, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=root,
+    ) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+    agent = staying_host.start()
+    slot = staying_host.conductor.wait_for_slot(0, lambda one: True)
+    assert (slot.state, slot.session_id) == ("ready", "session-7")
+    # A worker that is nobody's child here is watched all the same.
+    os.kill(pid_of(agent), signal.SIGKILL)
+    slot = staying_host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    assert slot.last_result.code == "WORKER_DIED"
+
+
+def test_workers_can_go_with_their_agent(host):
+    agent = start_idle(host)
+    pidfds = [os.pidfd_open(pid_of(agent, slot)) for slot in (0, 1)]
+    agent.stop()
+    for pidfd in pidfds:
+        assert select.select([pidfd], [], [], 0)[0]
+        os.close(pidfd)
+
+
+def test_a_worker_that_was_just_being_started_is_found_later(
+    staying_host, monkeypatch
+):
+    """The slot is taken, but its control socket is not there yet."""
+    agent = start_idle(staying_host)
+    first = pid_of(agent)
+    agent.stop()
+    staying_host.conductor.calls.clear()
+    real_dial = workers.Supervisor._dial
+    dials: list[object] = []
+
+    def dial(self, worker):
+        dials.append(worker)
+        return None if len(dials) == 1 else real_dial(self, worker)
+
+    monkeypatch.setattr(workers.Supervisor, "_dial", dial)
+    agent = staying_host.start()
+    staying_host.conductor.wait_for_slot(0, idle)
+    assert pid_of(agent) == first
+
+
+def test_two_agents_cannot_share_a_host(host):
+    host.start()
+    with pytest.raises(service.AgentError, match="another agent"):
+        host.start()
+
+
+def test_the_lock_is_free_again_after_a_stop(host):
+    agent = host.start()
+    agent.stop()
+    agent.stop()
+    assert agent.wait(0)
+    path = pathlib.Path(host.settings.state_path) / service.LOCK_NAME
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_the_state_directory_is_closed_to_others(host):
+    host.start()
+    path = pathlib.Path(host.settings.state_path)
+    for directory in (path, path / "workers"):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_reports_go_on_after_the_broker_was_away(host):
+    agent = start_idle(host)
+    host.conductor.unavailable = True
+    harness.assign(agent, 7)
+    harness.assign(agent, 8, slot=1)
+    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
+    host.conductor.unavailable = False
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    host.conductor.wait_for_slot(1, lambda one: one.state == "ready")
+
+
+def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
+    monkeypatch.setattr(workers, "WORKER_MODULE", "fpgapool.no_such_module")
+    monkeypatch.setattr(workers, "FIRST_RESPAWN_S", 0.001)
+    agent = host.start()
+    slot = host.conductor.wait_for_slot(0, lambda one: one.state == "faulty")
+    assert slot.session_id is None
+    harness.assign(agent, 7)
+    slot = host.conductor.wait_for_slot(0, lambda one: one.last_result)
+    assert (slot.last_result.state, slot.last_result.code) == (
+        "PREPARE_FAILED",
+        "SLOT_FAULTY",
+    )
+
+
+MUTE_PROGRAM = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "killed"), [(workers.WORKER_MODULE, True), ("stranger", False)]
+)
+def test_only_a_worker_is_killed_for_being_mute(
+    host, monkeypatch, name, killed
+):
+    monkeypatch.setattr(workers, "START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(service, "SETTLE_TIMEOUT_S", 0.1)
+    path = workers.control_path(host.settings.state_path, KEY)
+    pathlib.Path(path).parent.mkdir(parents=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", MUTE_PROGRAM, path, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"listening\n"
+        agent = host.start()
+        monkeypatch.undo()
+        host.conductor.wait_for_slot(0, idle)
+        assert pid_of(agent) != process.pid
+        assert (process.poll() is not None) == killed

@@ -1,0 +1,517 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Data through a real worker process, over real sockets."""
+
+import contextlib
+import fcntl
+import os
+import random
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool.protocol import frames
+from tests.functional.worker import harness
+
+KEY = bytes(range(16))
+IV = bytes.fromhex("00112233445566778899aabbfffffffe")
+AES = {"accelerator": "aes", "bitstream": "builtin:aes"}
+PARAMS = {"key": KEY.hex(), "iv": IV.hex()}
+
+
+def encrypt(data):
+    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
+    return context.update(data) + context.finalize()
+
+
+def some_bytes(length_bytes, seed=1):
+    return random.Random(seed).randbytes(length_bytes)
+
+
+def expect_error(client, code):
+    with pytest.raises(harness.ErrorFrame) as caught:
+        client.recv_to_the_end()
+    assert caught.value.code == code
+    return caught.value.document
+
+
+@pytest.mark.parametrize("transport", ["stream", "shm"])
+def test_copy_returns_everything(worker, agent, transport):
+    data = some_bytes(3 * 1024 * 1024 + 17)
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared, transport=transport)
+    client.stream(data)
+    assert client.output == data
+    closed = client.close_session()
+    assert (closed["code"], closed["input_bytes"]) == ("OK", len(data))
+    result = agent.wait_result()
+    assert result["state"] == "CLOSED"
+    assert result["code"] == "OK"
+    assert result["output_bytes"] == len(data)
+    assert result["started_at"] <= result["finished_at"]
+    client.close()
+
+
+@pytest.mark.parametrize("transport", ["stream", "shm"])
+def test_aes_encrypts(worker, agent, transport):
+    data = some_bytes(1024 * 1024 + 5)
+    prepared = agent.prepare(**AES)
+    client = harness.Client.local(worker).hello(
+        prepared, transport=transport, params=PARAMS
+    )
+    client.stream(data)
+    assert client.output == encrypt(data)
+    client.close()
+
+
+def test_tls_with_a_pinned_certificate(start):
+    agent = start(tls=True).connect()
+    data = some_bytes(1024 * 1024)
+    prepared = agent.prepare(**AES)
+    assert prepared["certificate_sha256"]
+    assert (
+        agent.status()["certificate_sha256"] == prepared["certificate_sha256"]
+    )
+    client = harness.Client.remote(prepared).hello(prepared, params=PARAMS)
+    client.stream(data)
+    assert client.output == encrypt(data)
+    client.close_session()
+    assert agent.wait_result()["state"] == "CLOSED"
+    client.close()
+    agent.close()
+
+
+def test_small_pieces_of_any_length(worker, agent):
+    prepared = agent.prepare(**AES)
+    client = harness.Client.remote(prepared).hello(prepared, params=PARAMS)
+    source = random.Random(2)
+    data = bytearray()
+    for _ in range(300):
+        piece = source.randbytes(source.randint(1, 100))
+        data += piece
+        client.run(piece)
+    assert client.output == encrypt(bytes(data))
+    client.run(b"", frames.END)
+    assert client.finished
+    client.close()
+
+
+def test_stateless_session_continues_from_an_offset(worker, agent):
+    data = some_bytes(100_000)
+    prepared = agent.prepare(**AES)
+    client = harness.Client.local(worker).hello(
+        prepared,
+        params=PARAMS,
+        start_input_offset=12_345,
+        start_output_offset=12_345,
+    )
+    assert client.opened["input_offset"] == 12_345
+    client.output += bytes(12_345)
+    client.acked_input_bytes = 12_345
+    client.stream(data)
+    assert client.output[12_345:] == encrypt(data)[12_345:]
+    client.close_session()
+    assert agent.wait_result()["input_bytes"] == len(data) - 12_345
+    client.close()
+
+
+@pytest.mark.parametrize("transport", ["stream", "shm"])
+def test_resume_at_random_offsets(worker, agent, transport):
+    source = random.Random(3)
+    data = some_bytes(4 * 1024 * 1024 + 3)
+    prepared = agent.prepare(**AES)
+    client = harness.Client.local(worker).hello(
+        prepared, transport=transport, params=PARAMS
+    )
+    for upto in sorted(source.sample(range(len(data)), 12)):
+        client.stream(data, upto)
+        lost = client
+        client = harness.Client.local(worker).hello(
+            prepared,
+            transport=transport,
+            resume_secret=lost.opened["resume_secret"],
+            input_offset=lost.acked_input_bytes,
+            output_offset=len(lost.output),
+        )
+        client.resume_from(lost)
+        lost.close()
+    client.stream(data)
+    assert client.output == encrypt(data)
+    client.close_session()
+    result = agent.wait_result()
+    assert result["state"] == "CLOSED"
+    assert result["input_bytes"] == len(data)
+    client.close()
+
+
+def test_resume_in_the_middle_of_a_frame(worker, agent):
+    data = some_bytes(harness.CHUNK_BYTES)
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.send_input(data, frames.END)
+    client.recv()
+    client.output += data[:1000]
+    client.close()
+    assert agent.wait_state("detached")["generation"] == 1
+    again = harness.Client.remote(prepared).hello(
+        prepared,
+        resume_secret=client.opened["resume_secret"],
+        output_offset=1000,
+    )
+    assert again.opened["input_offset"] == len(data)
+    again.resume_from(client)
+    again.stream(data)
+    assert again.output == data
+    assert again.finished
+    again.close()
+
+
+def test_end_is_repeated_after_a_resume(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared)
+    client.run(b"all", frames.END)
+    client.close()
+    agent.wait_state("detached")
+    again = harness.Client.local(worker).hello(
+        prepared,
+        resume_secret=client.opened["resume_secret"],
+        input_offset=3,
+        output_offset=3,
+    )
+    again.resume_from(client)
+    again.finished = False
+    while not again.finished:
+        again.take()
+    again.send_input(b"", frames.END)
+    while again.take().type != frames.ACK:
+        pass
+    assert again.close_session()["code"] == "OK"
+    again.close()
+
+
+def test_resume_secret_is_rotated(worker, agent):
+    prepared = agent.prepare()
+    first = harness.Client.local(worker).hello(prepared)
+    first.run(b"one")
+    members = {"input_offset": 3, "output_offset": 3}
+    old = first.opened["resume_secret"]
+    second = harness.Client.local(worker).hello(
+        prepared, resume_secret=old, **members
+    )
+    second.resume_from(first)
+    second.run(b"two")
+    third = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        third.hello(prepared, resume_secret=old, **members)
+    assert caught.value.code == "UNAUTHORIZED"
+    # The session has noticed nothing.
+    assert second.run(b"three") == b"three"
+    for client in (first, second, third):
+        client.close()
+
+
+def test_resume_beyond_what_was_sent_ends_the_session(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared)
+    client.run(b"one")
+    liar = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        liar.hello(
+            prepared,
+            resume_secret=client.opened["resume_secret"],
+            output_offset=4,
+        )
+    assert caught.value.code == "BAD_OFFSET"
+    assert agent.wait_result()["code"] == "BAD_OFFSET"
+    client.close()
+    liar.close()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"secret": "00" * 32},
+        {"secret": ""},
+        {"session_id": "another"},
+        {"generation": 2},
+        {"secret": None, "resume_secret": "00" * 32},
+    ],
+)
+def test_wrong_secret(worker, agent, members):
+    prepared = agent.prepare()
+    stranger = harness.Client.remote(prepared)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        stranger.hello(prepared, **members)
+    assert caught.value.code == "UNAUTHORIZED"
+    stranger.close()
+    client = harness.Client.remote(prepared).hello(prepared)
+    assert client.run(b"data") == b"data"
+    assert "UNAUTHORIZED" in worker.log()
+    assert prepared["secret"] not in worker.log()
+    client.close()
+
+
+def test_secret_works_once(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared)
+    thief = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        thief.hello(prepared)
+    assert caught.value.code == "UNAUTHORIZED"
+    assert client.run(b"data") == b"data"
+    client.close()
+    thief.close()
+
+
+def test_secret_of_an_earlier_holder(worker, agent):
+    earlier = agent.prepare(1)
+    assert agent.request("release", generation=1, reason="X")["ok"]
+    assert agent.wait_result(1)["code"] == "X"
+    agent.prepare(2)
+    thief = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        thief.hello(earlier)
+    assert caught.value.code == "UNAUTHORIZED"
+    thief.close()
+
+
+def test_reissued_secret_and_its_forerunner(worker, agent):
+    first = agent.prepare()
+    assert agent.request("reissue_secret", generation=1)["ok"]
+    while len(agent.prepared) < 2:
+        agent.next()
+    second = agent.prepared[1]
+    assert second["secret"] != first["secret"]
+    client = harness.Client.local(worker).hello(first)
+    thief = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame):
+        thief.hello(second)
+    client.close()
+    thief.close()
+
+
+def test_invalid_params_end_the_session(worker, agent):
+    prepared = agent.prepare(**AES)
+    client = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        client.hello(prepared, params={"key": "hush", "iv": IV.hex()})
+    assert caught.value.code == "INVALID_PARAMS"
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("FAILED", "INVALID_PARAMS")
+    assert agent.status()["state"] == "idle"
+    assert "hush" not in worker.log()
+    client.close()
+
+
+def test_shm_needs_a_unix_socket(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        client.hello(prepared, transport="shm")
+    assert caught.value.code == "PROTOCOL_ERROR"
+    client.close()
+    # The secret was not used up.
+    harness.Client.local(worker).hello(prepared, transport="shm").close()
+
+
+def test_shared_buffers_are_zero_and_sealed(worker, agent):
+    secret = b"leave nothing behind"
+    for generation in (1, 2):
+        prepared = agent.prepare(generation)
+        client = harness.Client.local(worker).hello(prepared, transport="shm")
+        for buffer in client.buffers:
+            assert not any(buffer[:])
+        for fd in client.fds:
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, 0)
+            assert fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+        assert client.run(secret) == secret
+        client.close_session()
+        client.close()
+        agent.wait_result(generation)
+
+
+def test_small_pieces_in_shared_memory(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared, transport="shm")
+    for number in range(100):
+        piece = b"%d" % number
+        assert client.run(piece) == piece
+    client.close()
+
+
+VIOLATIONS = {
+    "BAD_OFFSET": frames.FrameHeader(
+        frames.INPUT, offset_bytes=1, payload_length_bytes=0
+    ).pack(),
+    "FRAME_TOO_LARGE": frames.FrameHeader(
+        frames.INPUT, payload_length_bytes=harness.CHUNK_BYTES + 1
+    ).pack(),
+    "STREAM_LIMIT": frames.FrameHeader(frames.PING, stream_id=1).pack(),
+    "PROTOCOL_ERROR": b"\xff" * frames.HEADER_BYTES,
+}
+
+
+@pytest.mark.parametrize("code", VIOLATIONS)
+def test_violation_by_the_client_ends_its_session(worker, agent, code):
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.channel.send(VIOLATIONS[code])
+    expect_error(client, code)
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("FAILED", code)
+    client.close()
+
+
+def test_more_input_than_credit(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared)
+    piece = bytes(harness.CHUNK_BYTES)
+    # Nothing is acknowledged, so output stops after one window and input
+    # after another.
+    with contextlib.suppress(ConnectionError):
+        for _ in range(4 * harness.WINDOW_CHUNKS):
+            client.send_input(piece)
+    with pytest.raises((harness.ErrorFrame, ConnectionError)):
+        client.recv_to_the_end()
+    assert agent.wait_result()["code"] == "CREDIT_EXCEEDED"
+    client.close()
+
+
+def test_output_waits_for_credit(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared)
+    window_bytes = client.opened["window_bytes"]
+    data = some_bytes(2 * window_bytes)
+    for start in range(0, window_bytes, harness.CHUNK_BYTES):
+        client.send_input(data[start : start + harness.CHUNK_BYTES])
+    while client.acked_input_bytes < window_bytes:
+        client.take()
+    # One window is out; this one is not processed before it is accepted.
+    client.send_input(data[window_bytes : window_bytes + 1000])
+    client.channel.send(frames.FrameHeader(frames.PING, task_id=9).pack())
+    assert client.take().type == frames.PONG
+    client.send_ack()
+    assert client.take().type == frames.OUTPUT
+    assert client.output == data[: window_bytes + 1000]
+    client.close()
+
+
+def test_ping_and_optional_frames(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    optional = frames.FrameHeader(200, payload_length_bytes=5)
+    ping = frames.FrameHeader(frames.PING, task_id=7, offset_bytes=99)
+    client.channel.send(optional.pack(), b"12345", ping.pack())
+    header, _ = client.recv()
+    assert header == ping._replace(type=frames.PONG)
+    assert client.run(b"on") == b"on"
+    client.close()
+
+
+def test_random_bytes_disturb_nobody(worker, agent):
+    source = random.Random(4)
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    for _ in range(20):
+        stranger = harness.Client.remote(prepared)
+        stranger.channel.send(source.randbytes(source.randint(32, 5000)))
+        with pytest.raises((harness.ErrorFrame, ConnectionError)):
+            stranger.recv_to_the_end()
+        stranger.close()
+        assert client.run(b"still here") == b"still here"
+    assert agent.status()["state"] == "active"
+    client.close()
+
+
+def test_truncated_frame_counts_as_a_lost_connection(worker, agent):
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"one")
+    header = frames.FrameHeader(
+        frames.INPUT, offset_bytes=3, payload_length_bytes=1000
+    )
+    client.channel.send(header.pack(), b"only this")
+    client.close()
+    agent.wait_state("detached")
+    again = harness.Client.remote(prepared).hello(
+        prepared,
+        resume_secret=client.opened["resume_secret"],
+        input_offset=3,
+        output_offset=3,
+    )
+    assert again.opened["input_offset"] == 3
+    again.resume_from(client)
+    assert again.run(b"two") == b"two"
+    again.close()
+
+
+def test_silent_stranger_is_dropped(start):
+    worker = start(hello_timeout_s=0.2)
+    agent = worker.connect()
+    prepared = agent.prepare()
+    stranger = harness.Client.remote(prepared)
+    expect_error(stranger, "HELLO_TIMEOUT")
+    stranger.close()
+    agent.close()
+
+
+def test_strangers_are_bounded(start):
+    worker = start(hello_timeout_s=60)
+    agent = worker.connect()
+    prepared = agent.prepare()
+    strangers = [harness.Client.remote(prepared) for _ in range(33)]
+    # The last one is turned away; the others still wait for their HELLO.
+    with pytest.raises(ConnectionError):
+        strangers[-1].recv()
+    strangers.pop().close()
+    strangers.pop().hello(prepared).close()
+    for stranger in strangers:
+        stranger.close()
+    agent.close()
+
+
+def test_client_that_does_not_read_is_lost(start):
+    worker = start(send_timeout_s=0.2, window_chunks=1024)
+    agent = worker.connect()
+    prepared = agent.prepare()
+    client = harness.Client.remote(prepared).hello(prepared)
+    piece = bytes(harness.CHUNK_BYTES)
+    # The sockets hold less than the window of 64 MiB.
+    with contextlib.suppress(ConnectionError):
+        for _ in range(1024):
+            client.send_input(piece)
+    agent.wait_state("detached")
+    client.close()
+    agent.close()
+
+
+def test_failing_core_ends_its_session_only(start):
+    worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
+    agent = worker.connect()
+    prepared = agent.prepare(1)
+    client = harness.Client.local(worker).hello(prepared)
+    client.run(b"fine")
+    client.send_input(b"fail")
+    document = expect_error(client, "CORE_FAILED")
+    assert document["offset"] == 4
+    result = agent.wait_result(1)
+    assert (result["state"], result["code"]) == ("FAILED", "CORE_FAILED")
+    assert result["input_bytes"] == 4
+    client.close()
+    client = harness.Client.local(worker).hello(agent.prepare(2))
+    assert client.run(b"fine") == b"fine"
+    client.close()
+    agent.close()

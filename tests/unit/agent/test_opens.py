@@ -1,0 +1,272 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a front door does about sessions that its clients opened."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.agent import opens
+from tests.unit.agent import factories
+
+CLIENT = 1
+
+
+def make() -> opens.Opens:
+    return opens.Opens(open_timeout_s=10.0, poll_interval_s=5.0)
+
+
+def heard(**members: object) -> opens.Opens:
+    tracked = make()
+    tracked.open(CLIENT, factories.open_request(), 0.0)
+    tracked.heard(factories.view(**members), 0.5)
+    return tracked
+
+
+def kinds(effects: list[opens.Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def test_an_open_is_repeated_until_the_conductor_is_heard():
+    tracked = make()
+    request = factories.open_request()
+    assert tracked.open(CLIENT, request, 0.0) == [opens.CastOpen(request)]
+    assert tracked.tick(0.9) == []
+    assert tracked.tick(1.0) == [opens.CastOpen(request)]
+    assert tracked.tick(2.9) == []
+    assert tracked.tick(3.0) == [opens.CastOpen(request)]
+    view = factories.view()
+    assert tracked.heard(view, 3.5) == [opens.Push(CLIENT, view)]
+    assert tracked.tick(8.0) == []
+
+
+def test_an_unanswered_open_fails_and_is_taken_back():
+    tracked = make()
+    tracked.open(CLIENT, factories.open_request(), 0.0)
+    cancel, push = tracked.tick(10.0)
+    assert cancel == opens.CastCancel(
+        factories.PROJECT, None, "r1", "CONDUCTOR_UNAVAILABLE"
+    )
+    assert push.client == CLIENT
+    assert (push.view.state, push.view.reason) == (
+        "REJECTED",
+        "CONDUCTOR_UNAVAILABLE",
+    )
+    assert len(tracked) == 0
+    assert tracked.tick(20.0) == []
+
+
+def test_older_views_are_dropped():
+    tracked = heard(revision=5, state="PREPARING")
+    assert tracked.heard(factories.view(revision=4), 1.0) == []
+    assert tracked.heard(factories.view(revision=5), 1.0) == []
+    assert tracked.stale_views == 2
+    newer = factories.view(revision=6, state="ACTIVE")
+    assert tracked.heard(newer, 1.0) == [opens.Push(CLIENT, newer)]
+
+
+def test_ready_is_passed_on_when_its_secret_has_come():
+    tracked = heard()
+    bare = factories.view(state="READY", revision=2)
+    assert tracked.heard(bare, 1.0) == []
+    assert tracked.tick(2.0) == [opens.CastRenew("session-of-r1")]
+    whole = dataclasses.replace(bare, secret="ab")
+    assert tracked.heard(whole, 2.1) == [opens.Push(CLIENT, whole)]
+    assert tracked.tick(4.0) == []
+
+
+def test_silent_sessions_are_asked_for():
+    tracked = heard()
+    assert tracked.tick(5.4) == []
+    assert tracked.tick(5.5) == [opens.Poll(("session-of-r1",))]
+    tracked.heard(factories.view(), 6.0)
+    assert tracked.tick(10.9) == []
+
+
+def test_a_session_that_the_conductor_lost_ends():
+    tracked = heard(revision=3)
+    assert tracked.absent(["session-of-r1"], 6.0) == []
+    (push,) = tracked.absent(["session-of-r1", "other"], 11.0)
+    assert (push.view.state, push.view.reason) == ("LOST", "SESSION_NOT_FOUND")
+    assert len(tracked) == 0
+
+
+def test_one_absence_between_news_is_forgiven():
+    tracked = heard()
+    tracked.absent(["session-of-r1"], 6.0)
+    tracked.heard(factories.view(), 7.0)
+    assert tracked.absent(["session-of-r1"], 12.0) == []
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "PREPARING", "READY"])
+def test_a_client_that_goes_takes_its_waiting_session_along(state):
+    tracked = heard(state=state, secret="ab")
+    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    assert tracked.client_gone(CLIENT, 1.0) == [cancel]
+    # Casts may be lost, so it is repeated until it had its effect.
+    assert cancel in tracked.tick(2.0)
+    gone = factories.view(state="CANCELLED", revision=9)
+    assert tracked.heard(gone, 3.0) == []
+    assert len(tracked) == 0
+
+
+def test_a_client_that_goes_before_any_answer_cancels_too():
+    tracked = make()
+    tracked.open(CLIENT, factories.open_request(), 0.0)
+    assert kinds(tracked.client_gone(CLIENT, 1.0)) == [opens.CastCancel]
+
+
+@pytest.mark.parametrize("state", ["ACTIVE", "DETACHED"])
+def test_a_running_session_outlives_the_connection(state):
+    tracked = heard(state=state)
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    assert len(tracked) == 0
+
+
+def test_a_session_that_the_host_knows_to_run_is_not_cancelled():
+    tracked = heard(state="READY", secret="ab")
+    assert tracked.client_gone(CLIENT, 1.0, ["session-of-r1"]) == []
+
+
+def test_a_cancellation_ends_when_the_session_runs_after_all():
+    tracked = heard(state="READY", secret="ab")
+    tracked.client_gone(CLIENT, 1.0)
+    tracked.heard(factories.view(state="ACTIVE", revision=2), 2.0)
+    assert len(tracked) == 0
+
+
+def test_cancellations_are_not_repeated_for_ever():
+    tracked = heard()
+    tracked.client_gone(CLIENT, 1.0)
+    tracked.tick(1.0 + opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 0
+
+
+def test_a_client_may_cancel_and_hears_of_the_end():
+    tracked = heard()
+    effects = tracked.cancel(
+        factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT", 1.0
+    )
+    assert effects == [
+        opens.CastCancel(factories.PROJECT, None, "r1", "CANCELLED_BY_CLIENT")
+    ]
+    gone = factories.view(state="CANCELLED", revision=9)
+    assert tracked.heard(gone, 2.0) == [opens.Push(CLIENT, gone)]
+
+
+def test_a_session_of_somebody_else_is_cancelled_by_the_conductor_only():
+    tracked = heard()
+    effects = tracked.cancel(
+        "project-b", "session-of-r1", None, "CANCELLED_BY_CLIENT", 1.0
+    )
+    assert effects == [
+        opens.CastCancel(
+            "project-b", "session-of-r1", None, "CANCELLED_BY_CLIENT"
+        )
+    ]
+    assert tracked.view("project-b", "session-of-r1") is None
+    assert tracked.tick(1.5) == []
+
+
+def test_a_client_that_comes_back_takes_its_request_over():
+    tracked = heard()
+    (push,) = tracked.open(2, factories.open_request(), 1.0)
+    assert push == opens.Push(2, factories.view())
+    assert tracked.client_gone(CLIENT, 2.0) == []
+    newer = factories.view(state="PREPARING", revision=2)
+    assert tracked.heard(newer, 3.0) == [opens.Push(2, newer)]
+
+
+def test_a_client_that_comes_back_in_time_is_not_cancelled_again():
+    tracked = heard()
+    tracked.client_gone(CLIENT, 1.0)
+    assert kinds(tracked.open(2, factories.open_request(), 1.5)) == [
+        opens.Push
+    ]
+    assert opens.CastCancel not in kinds(tracked.tick(4.0))
+    tracked.tick(2 * opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 1
+
+
+def test_views_of_unknown_sessions_change_nothing():
+    tracked = make()
+    assert tracked.heard(factories.view(), 0.0) == []
+    assert len(tracked) == 0
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("open"), st.integers(1, 3), st.integers(1, 3)),
+        st.tuples(
+            st.just("view"),
+            st.integers(1, 3),
+            st.tuples(
+                st.integers(0, 9),
+                st.sampled_from(
+                    ["QUEUED", "READY", "ACTIVE", "CLOSED", "CANCELLED"]
+                ),
+                st.booleans(),
+            ),
+        ),
+        st.tuples(st.just("gone"), st.integers(1, 3), st.none()),
+        st.tuples(st.just("tick"), st.integers(0, 30), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
+    tracked = make()
+    now = 0.0
+    seen: dict[tuple[int, str], int] = {}
+    for kind, number, more in steps:
+        effects: list[opens.Effect] = []
+        if kind == "open":
+            request = factories.open_request(f"r{more}")
+            # A client that asks again hears the present state again.
+            seen.pop((number, request.request_id), None)
+            effects = tracked.open(number, request, now)
+        elif kind == "view":
+            revision, state, secret = more
+            effects = tracked.heard(
+                factories.view(
+                    f"r{number}",
+                    state,
+                    revision,
+                    secret="ab" if secret else "",
+                ),
+                now,
+            )
+        elif kind == "gone":
+            effects = tracked.client_gone(number, now)
+        else:
+            now += number
+            effects = tracked.tick(now)
+        for push in effects:
+            if not isinstance(push, opens.Push):
+                continue
+            key = (push.client, push.view.request_id)
+            assert push.view.state != "READY" or push.view.secret
+            assert push.view.revision >= seen.get(key, 0)
+            seen[key] = push.view.revision
+            if push.view.state in ("CLOSED", "CANCELLED", "REJECTED"):
+                del seen[key]
+    for client in (1, 2, 3):
+        tracked.client_gone(client, now)
+    tracked.tick(now + 2 * opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 0

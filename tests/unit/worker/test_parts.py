@@ -1,0 +1,272 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Memory, secrets and settings of a worker."""
+
+import collections
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.agent.worker import hello
+from fpgapool.agent.worker import memory
+from fpgapool.agent.worker import settings
+from fpgapool.agent.worker import state
+from fpgapool.protocol import frames
+
+CAPACITY_BYTES = 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))))
+def test_ring_hands_out_disjoint_ranges(steps):
+    ring = memory.Ring(CAPACITY_BYTES)
+    held = collections.deque()
+    for wanted, kept in steps:
+        if wanted == 0:
+            if held:
+                ring.release()
+                held.popleft()
+            continue
+        start = ring.reserve(wanted)
+        if start is None:
+            # Refused only when more than all but two such ranges is out.
+            assert held
+            out = sum(end - begin for begin, end in held)
+            assert out > CAPACITY_BYTES - 2 * max(
+                wanted, *(end - begin for begin, end in held), 40
+            )
+            continue
+        assert 0 <= start <= CAPACITY_BYTES - wanted
+        assert all(
+            start + wanted <= begin or end <= start for begin, end in held
+        )
+        kept = min(kept, wanted)
+        ring.shrink(kept)
+        if kept:
+            held.append((start, start + kept))
+        assert len(ring) == len(held)
+
+
+def test_private_output_comes_in_chunks():
+    private = memory.PrivateMemory(4096, 8192, 10_000)
+    room = private.take_output(10_000)
+    room[:9000] = bytes(range(250)) * 36
+    pieces = private.keep_output(9000)
+    assert [len(piece.view) for piece in pieces] == [4096, 4096, 808]
+    assert [piece.last for piece in pieces] == [False, False, True]
+    joined = b"".join(piece.view for piece in pieces)
+    assert joined == bytes(range(250)) * 36
+    for piece in pieces:
+        private.release_output(piece)
+    assert private.take_output(0) is not None
+    assert private.keep_output(0) == []
+
+
+@pytest.fixture
+def shared():
+    made = memory.SharedMemory(4096, 3)
+    yield made
+    made.close()
+
+
+def test_shared_output_runs_out_and_comes_back(shared):
+    pieces = []
+    for number in range(3):
+        room = shared.take_output(10)
+        room[:5] = b"%05d" % number
+        pieces += shared.keep_output(5)
+    assert [piece.aux for piece in pieces] == [0, 1, 2]
+    assert shared.take_output(1) is None
+    shared.release_output(pieces[0])
+    assert shared.take_output(1) is not None
+    assert shared.keep_output(0) == []
+    assert os.pread(shared.fds[1], 5, 4096) == b"00001"
+
+
+def test_shared_output_of_several_buffers(shared):
+    room = shared.take_output(10_000)
+    data = bytes(range(250)) * 36
+    room[:9000] = data
+    pieces = shared.keep_output(9000)
+    assert b"".join(piece.view for piece in pieces) == data
+    assert [piece.aux for piece in pieces] == [0, 1, 2]
+    assert shared.take_output(1) is None
+
+
+def test_shared_input_is_where_the_client_writes(shared):
+    os.pwrite(shared.fds[0], b"hello", 2 * 4096)
+    assert shared.take_input(2, 5) == b"hello"
+
+
+ORDER = state.Order("s", 7, "p", "copy", "builtin:copy", 1.0, 1.0)
+
+
+def parse_hello(**members):
+    return hello.parse({"session_id": "s", "generation": 7, **members})
+
+
+class TestKeyring:
+    def test_first_secret_works_once(self):
+        keyring = hello.Keyring(ORDER)
+        secret = keyring.mint()
+        assert len(bytes.fromhex(secret)) == 32
+        assert keyring.admit(parse_hello(secret=secret)) is True
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret=secret))
+
+    def test_no_first_secret_after_opening(self):
+        keyring = hello.Keyring(ORDER)
+        keyring.admit(parse_hello(secret=keyring.mint()))
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret=keyring.mint()))
+
+    def test_few_forerunners_work(self):
+        keyring = hello.Keyring(ORDER)
+        secrets = [keyring.mint() for _ in range(5)]
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret=secrets[0]))
+        assert keyring.admit(parse_hello(secret=secrets[1]))
+
+    def test_resume_secret_is_replaced(self):
+        keyring = hello.Keyring(ORDER)
+        keyring.admit(parse_hello(secret=keyring.mint()))
+        old = keyring.mint_resume()
+        assert keyring.admit(parse_hello(resume_secret=old)) is False
+        new = keyring.mint_resume()
+        # The OPENED with the new one may be lost.
+        assert keyring.admit(parse_hello(resume_secret=old)) is False
+        keyring.confirm_resume()
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(resume_secret=old))
+        assert keyring.admit(parse_hello(resume_secret=new)) is False
+
+    def test_kinds_are_not_mixed_up(self):
+        keyring = hello.Keyring(ORDER)
+        first = keyring.mint()
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(resume_secret=first))
+        keyring.admit(parse_hello(secret=first))
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret=keyring.mint_resume()))
+
+    @pytest.mark.parametrize(
+        "members", [{"session_id": "t"}, {"generation": 6}]
+    )
+    def test_another_session(self, members):
+        keyring = hello.Keyring(ORDER)
+        secret = keyring.mint()
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret=secret, **members))
+        assert keyring.admit(parse_hello(secret=secret))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"secret": "a", "resume_secret": "b"},
+        {"secret": 1},
+        {"secret": "a", "transport": "pigeon"},
+        {"secret": "a", "params": []},
+        {"secret": "a", "input_offset": -1},
+        {"secret": "a", "output_offset": True},
+        {"secret": "a", "start_input_offset": 2**64},
+        {"secret": "a", "session_id": None},
+        {"secret": "a", "generation": "7"},
+    ],
+)
+def test_hello_that_is_wrong(members):
+    with pytest.raises(frames.ProtocolError):
+        parse_hello(**members)
+
+
+def test_hello_hides_what_is_secret():
+    shown = repr(parse_hello(secret="hush", params={"key": "hush"}))
+    assert "hush" not in shown
+
+
+SETTINGS = {
+    "worker_id": "w",
+    "device": "board0",
+    "slot": 0,
+    "state_dir": "/s",
+    "control_socket": "/s/c",
+    "data_socket": "/s/d",
+    "driver": "m:C",
+}
+
+
+def test_settings_have_defaults():
+    found = settings.parse(json.dumps({**SETTINGS, "from_the_future": 1}))
+    assert found.chunk_bytes == 4 * 1024 * 1024
+    assert found.window_bytes == 32 * 1024 * 1024
+    assert found.data_address is None
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        (0, (0, 0)),
+        (5000, (5000, 5000)),
+        ("49152-49999", (49152, 49999)),
+        ("0", (0, 0)),
+        ([1, 2], (1, 2)),
+    ],
+)
+def test_ports(ports, expected):
+    text = json.dumps({**SETTINGS, "data_ports": ports})
+    assert settings.parse(text).data_ports == expected
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("worker_id", ""),
+        ("slot", -1),
+        ("slot", True),
+        ("chunk_bytes", 100),
+        ("window_chunks", 0),
+        ("hello_timeout_s", 0),
+        ("orphan_s", float("inf")),
+        ("tls", "yes"),
+        ("driver_settings", []),
+        ("data_address", 1),
+        ("data_ports", "9-1"),
+        ("data_ports", "a-b"),
+        ("data_ports", "0-5"),
+        ("data_ports", 70000),
+        ("data_ports", [1, 2, 3]),
+        ("control_socket", "/" + "x" * 107),
+        ("log_level", "LOUD"),
+    ],
+)
+def test_settings_that_are_wrong(member, value):
+    with pytest.raises(settings.InvalidSettings) as caught:
+        settings.parse(json.dumps({**SETTINGS, member: value}))
+    assert str(caught.value).startswith(f"{member}: ")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "1"])
+def test_settings_that_are_no_object(text):
+    with pytest.raises(settings.InvalidSettings):
+        settings.parse(text)
+
+
+@pytest.mark.parametrize("member", SETTINGS)
+def test_settings_that_are_missing(member):
+    document = {name: SETTINGS[name] for name in SETTINGS if name != member}
+    with pytest.raises(settings.InvalidSettings) as caught:
+        settings.parse(json.dumps(document))
+    assert str(caught.value).startswith(f"{member}: ")

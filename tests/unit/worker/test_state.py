@@ -1,0 +1,251 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The state machine of a worker."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.agent.worker import state
+
+ORPHAN_S = 600.0
+
+
+def order(generation=1, project_id="p"):
+    return state.Order(
+        f"s{generation}",
+        generation,
+        project_id,
+        "copy",
+        "builtin:copy",
+        connect_timeout_s=30.0,
+        resume_grace_s=10.0,
+    )
+
+
+def kinds(effects):
+    return [type(effect).__name__ for effect in effects]
+
+
+@pytest.fixture
+def machine():
+    made = state.Machine(0.0, orphan_s=ORPHAN_S)
+    made.handle(state.AgentConnected(), 0.0)
+    yield made
+    made.check_invariants()
+
+
+def ready(machine, generation=1):
+    machine.handle(state.Assign(order(generation)), 1.0)
+    return machine.handle(state.Programmed(generation, "copy"), 2.0)
+
+
+def finish(machine, generation=1, fault=None):
+    event = state.Scrubbed(generation, 10, 20, 99.0, fault)
+    return machine.handle(event, 50.0)
+
+
+def test_life_of_a_session(machine):
+    effects = machine.handle(state.Assign(order()), 1.0)
+    assert kinds(effects) == ["Changed", "Program"]
+    assert machine.state == "preparing"
+    effects = machine.handle(state.Programmed(1, "copy"), 2.0)
+    assert kinds(effects) == ["Changed", "Announce"]
+    assert machine.deadline_s == 32.0
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    assert (machine.state, machine.deadline_s) == ("active", None)
+    machine.handle(state.Detached(1), 4.0)
+    assert (machine.state, machine.deadline_s) == ("detached", 14.0)
+    machine.handle(state.Attached(1, 78.0), 5.0)
+    ended = state.Ended(1, state.Outcome.CLOSED, "OK", "")
+    assert kinds(machine.handle(ended, 6.0)) == ["Clear"]
+    assert machine.state == "active"
+    assert kinds(finish(machine)) == ["Changed"]
+    assert machine.state == "idle"
+    assert machine.last_result == state.Result(
+        "s1", 1, "CLOSED", "OK", "", 10, 20, 77.0, 99.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("prepare", "now", "code"),
+    [
+        ([], 32.0, "CONNECT_TIMEOUT"),
+        (
+            [state.Attached(1, 0.0), state.Detached(1)],
+            20.0,
+            "RESUME_TIMEOUT",
+        ),
+    ],
+)
+def test_timeouts(machine, prepare, now, code):
+    ready(machine)
+    for event in prepare:
+        machine.handle(event, 10.0)
+    assert machine.deadline_s == now
+    assert machine.handle(state.Tick(), now - 0.001) == []
+    (effect,) = machine.handle(state.Tick(), now)
+    assert (type(effect), effect.code) == (state.Clear, code)
+    finish(machine)
+    assert machine.last_result.state == "EXPIRED"
+
+
+def test_release_while_preparing_waits_for_the_slot(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    assert machine.handle(state.Release(1, "X"), 2.0) == []
+    effects = machine.handle(state.Programmed(1, "copy"), 3.0)
+    assert kinds(effects) == ["Clear"]
+    finish(machine)
+    assert machine.last_result.state == "CANCELLED"
+    assert machine.programmed == "copy"
+
+
+def test_release_that_is_repeated(machine):
+    ready(machine)
+    assert kinds(machine.handle(state.Release(1, "X"), 3.0)) == ["Clear"]
+    assert kinds(machine.handle(state.Release(1, "Y"), 4.0)) == ["Changed"]
+    finish(machine)
+    assert kinds(machine.handle(state.Release(1, "Z"), 5.0)) == ["Changed"]
+    assert machine.last_result.code == "X"
+
+
+def test_first_end_counts(machine):
+    ready(machine)
+    machine.handle(state.Release(1, "X"), 3.0)
+    late = state.Ended(1, state.Outcome.FAILED, "LATE", "")
+    assert machine.handle(late, 3.0) == []
+    assert machine.handle(state.Attached(1, 0.0), 3.0) == []
+    finish(machine)
+    assert machine.last_result.code == "X"
+
+
+def test_failed_programming(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    effects = machine.handle(state.ProgramFailed(1, "no power"), 2.0)
+    assert kinds(effects) == ["Clear"]
+    finish(machine)
+    result = machine.last_result
+    assert (result.state, result.code) == ("PREPARE_FAILED", "PROGRAM_FAILED")
+    assert machine.programmed is None
+
+
+def test_slot_that_cannot_be_scrubbed(machine):
+    ready(machine)
+    machine.handle(state.Release(1, "X"), 3.0)
+    finish(machine, fault="acid")
+    assert (machine.state, machine.fault) == ("faulty", "acid")
+    (effect,) = machine.handle(state.Assign(order(2)), 4.0)
+    assert effect.code == "SLOT_FAULTY"
+
+
+def test_another_project(machine):
+    ready(machine)
+    machine.handle(state.Release(1, "X"), 3.0)
+    finish(machine)
+    effects = machine.handle(state.Assign(order(2, "q")), 4.0)
+    assert kinds(effects) == ["Refuse", "Changed", "Quit"]
+    assert effects[0].code == "RECYCLE"
+    assert machine.recycle_for == "q"
+    assert machine.exiting
+
+
+def test_secret_waits_for_an_agent(machine):
+    machine.handle(state.AgentLost(), 0.5)
+    assert kinds(ready(machine)) == ["Changed"]
+    effects = machine.handle(state.AgentConnected(), 3.0)
+    assert kinds(effects) == ["Changed", "Announce"]
+    assert kinds(machine.handle(state.AgentConnected(), 4.0)) == ["Changed"]
+
+
+def test_orphan_waits_for_its_session():
+    machine = state.Machine(0.0, orphan_s=ORPHAN_S)
+    assert machine.deadline_s == ORPHAN_S
+    machine.handle(state.AgentConnected(), 1.0)
+    assert machine.deadline_s is None
+    ready(machine)
+    machine.handle(state.Attached(1, 0.0), 3.0)
+    machine.handle(state.AgentLost(), 4.0)
+    assert machine.deadline_s is None
+    machine.handle(state.Release(1, "X"), 5.0)
+    finish(machine)
+    assert machine.deadline_s == 50.0 + ORPHAN_S
+    effects = machine.handle(state.Tick(), 50.0 + ORPHAN_S)
+    assert kinds(effects) == ["Changed", "Quit"]
+
+
+def test_exit_with_the_agent():
+    machine = state.Machine(0.0, orphan_s=ORPHAN_S, exit_with_agent=True)
+    assert machine.deadline_s == state.FIRST_AGENT_S
+    machine.handle(state.AgentConnected(), 1.0)
+    assert "Quit" in kinds(machine.handle(state.AgentLost(), 2.0))
+
+
+GENERATIONS = st.integers(1, 4)
+EVENTS = st.one_of(
+    st.just(state.AgentConnected()),
+    st.just(state.AgentLost()),
+    st.just(state.Tick()),
+    st.builds(
+        state.Assign,
+        st.builds(order, GENERATIONS, st.sampled_from(["p", "p", "p", "q"])),
+    ),
+    st.builds(state.Release, GENERATIONS, st.just("X")),
+    st.builds(state.ReissueSecret, GENERATIONS),
+    st.builds(state.Programmed, GENERATIONS, st.just("copy")),
+    st.builds(state.ProgramFailed, GENERATIONS, st.just("no")),
+    st.builds(state.Attached, GENERATIONS, st.just(1.0)),
+    st.builds(state.Detached, GENERATIONS),
+    st.builds(
+        state.Ended,
+        GENERATIONS,
+        st.sampled_from(state.Outcome),
+        st.just("C"),
+        st.just(""),
+    ),
+    st.builds(
+        state.Scrubbed,
+        GENERATIONS,
+        st.just(1),
+        st.just(2),
+        st.just(3.0),
+        st.sampled_from([None, None, "fault"]),
+    ),
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.floats(0, 40)), max_size=60))
+def test_any_events_in_any_order(steps):
+    machine = state.Machine(0.0, orphan_s=ORPHAN_S)
+    now = 0.0
+    cleared = []
+    programmed = []
+    for event, pause_s in steps:
+        now += pause_s
+        seen = machine.seen_generation
+        effects = machine.handle(event, now)
+        machine.check_invariants()
+        assert machine.seen_generation >= seen
+        cleared += [
+            effect.order.generation
+            for effect in effects
+            if isinstance(effect, state.Clear)
+        ]
+        programmed += [
+            effect.order.generation
+            for effect in effects
+            if isinstance(effect, state.Program)
+        ]
+    # Each assignment is programmed once and cleared once at most.
+    assert programmed == sorted(set(programmed))
+    assert cleared == sorted(set(cleared))
+    assert set(cleared) <= set(programmed)
