@@ -243,6 +243,9 @@ class Opens:
                 view.state not in UNCONNECTED or view.session_id in in_use
             ):
                 del self._opens[key]
+            elif _may_be_in_use(entry):
+                self._mark_cancelled(entry, codes.CLIENT_GONE, now)
+                entry.schedule(now)
             else:
                 effects += self._cancel(entry, codes.CLIENT_GONE, now)
         return effects
@@ -333,11 +336,15 @@ class Opens:
 
     def _cancel(self, entry: _Open, reason: str, now: float) -> list[Effect]:
         if entry.cancel_reason is None:
-            entry.cancel_reason = reason
-            entry.gives_up_at_s = now + CANCEL_REPEAT_S
-            entry.resend_s = FIRST_RESEND_S
+            self._mark_cancelled(entry, reason, now)
         entry.schedule(now)
         return [_cancel_cast(entry)]
+
+    @staticmethod
+    def _mark_cancelled(entry: _Open, reason: str, now: float) -> None:
+        entry.cancel_reason = reason
+        entry.gives_up_at_s = now + CANCEL_REPEAT_S
+        entry.resend_s = FIRST_RESEND_S
 
     @staticmethod
     def _is_over(entry: _Open, view: objects.SessionView) -> bool:
@@ -387,6 +394,20 @@ class Opens:
         del self._opens[entry.key]
         if entry.client is not None:
             self._by_client[entry.client].discard(entry.key)
+
+
+def _may_be_in_use(entry: _Open) -> bool:
+    """Whether a slot of another host may have been used all along.
+
+    Word of its client's connection, or of its end in order, comes by way of
+    the conductor: it must not be overtaken by a cancellation.
+    """
+    view = entry.view
+    return (
+        view is not None
+        and view.state == states.READY
+        and view.slot_host_uuid != entry.request.host_uuid
+    )
 
 
 def _is_news(

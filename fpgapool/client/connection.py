@@ -33,6 +33,8 @@ from fpgapool.protocol import frames
 STREAM = "stream"
 SHM = "shm"
 
+# How long the front door may take to say what became of a session.
+_OUTCOME_S = 2.0
 # Of one attempt: a worker that lives answers HELLO within milliseconds.
 _ATTEMPT_S = 10.0
 # What a worker allows that does not say it.
@@ -259,6 +261,31 @@ class Dialer:
             },
             deadline_s,
         )
+
+    def outcome(self, deadline_s: float | None) -> views.SessionView | None:
+        """Ask the front door whether the session has ended.
+
+        :param deadline_s: absolute deadline.
+        :returns: its final state; None if it goes on or nobody knows.
+        :raises errors.Cancelled: if cancelled.
+        """
+        limit_s = time.monotonic() + _OUTCOME_S
+        try:
+            reply = self.front_door.request(
+                "get",
+                min(limit_s, deadline_s or limit_s),
+                session_id=self.view.session_id,
+            )
+            view = views.SessionView.from_message(reply.get("session"))
+        except errors.Cancelled:
+            raise
+        except (
+            frontdoor.ConnectionLost,
+            errors.FpgapoolError,
+            frames.ProtocolError,
+        ):
+            return None
+        return view if view.state in views.TERMINAL else None
 
     def _dial(
         self, members: dict[str, object], deadline_s: float | None

@@ -481,6 +481,7 @@ class Flow:
                 )
             except connections.WorkerError as exc:
                 if exc.code == _UNAUTHORIZED:
+                    self._fail_if_over(deadline_s)
                     raise self._lost(exc.message) from exc
                 raise errors.SessionFailed(
                     exc.code, exc.message, self.acknowledged_bytes
@@ -489,10 +490,21 @@ class Flow:
                 self._cancel.check()
                 if deadline_s is not None and time.monotonic() >= deadline_s:
                     raise channel.DeadlineExceeded("deadline passed") from exc
+                self._fail_if_over(deadline_s)
                 if time.monotonic() >= gives_up_s:
                     raise self._lost(str(exc)) from exc
             self._cancel.wait(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+
+    def _fail_if_over(self, deadline_s: float | None) -> None:
+        """Trying again is of no use once the pool knows how it ended."""
+        view = self._dialer.outcome(deadline_s)
+        if view is not None:
+            raise errors.SessionFailed(
+                view.reason or view.state,
+                view.message or f"the session is {view.state}",
+                self.acknowledged_bytes,
+            )
 
     def _send_again(self, deadline_s: float | None) -> None:
         opened = self._connection.opened

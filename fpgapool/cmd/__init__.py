@@ -9,3 +9,11 @@
 #    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 #    License for the specific language governing permissions and limitations
 #    under the License.
+
+"""Entry points of the commands."""
+
+import warnings
+
+# oslo.messaging imports eventlet, which nothing here uses: everything runs
+# in threads. An operator can do nothing about the warning that this causes.
+warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")

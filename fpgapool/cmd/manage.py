@@ -153,7 +153,7 @@ def _add_load(commands: argparse._SubParsersAction) -> None:
         "load",
         _load,
         "Add an accelerator to the library, or replace the one of the same"
-        " name. Conductors see it when they start.",
+        " name. The conductor takes it over within seconds.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(

@@ -304,6 +304,7 @@ class Desk:
             "accelerator": session.profile.name,
             "chunk_multiple_bytes": session.profile.chunk_multiple_bytes,
             "max_streams": 1,
+            "resume_grace_s": keyring.order.resume_grace_s,
         }
         fds = session.shared_fds
         if session.shared:

@@ -225,13 +225,13 @@ class _Offers:
     def _next_local_rank(self, cursor: ordered.Key) -> ordered.Key | None:
         ranks = self._local_ranks
         while ranks:
-            current = self._view.slots.hosts[ranks[0][-1]].rank
-            if current != ranks[0]:
-                heapq.heapreplace(ranks, current)
-            elif current < cursor:
+            host = self._view.slots.hosts[ranks[0][-1]]
+            if not host.idle or host.rank < cursor:
                 heapq.heappop(ranks)
+            elif host.rank != ranks[0]:
+                heapq.heapreplace(ranks, host.rank)
             else:
-                return current
+                return host.rank
         return None
 
     def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:

@@ -114,7 +114,7 @@ def test_one_absence_between_news_is_forgiven():
 
 @pytest.mark.parametrize("state", ["QUEUED", "PREPARING", "READY"])
 def test_a_client_that_goes_takes_its_waiting_session_along(state):
-    tracked = heard(state=state, secret="ab")
+    tracked = heard(state=state, secret="ab", slot_host_uuid=factories.HOST)
     cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert tracked.client_gone(CLIENT, 1.0) == [cancel]
     # Casts may be lost, so it is repeated until it had its effect.
@@ -122,6 +122,20 @@ def test_a_client_that_goes_takes_its_waiting_session_along(state):
     gone = factories.view(state="CANCELLED", revision=9)
     assert tracked.heard(gone, 3.0) == []
     assert len(tracked) == 0
+
+
+def test_a_client_that_closed_in_order_elsewhere_is_not_cancelled():
+    tracked = heard(state="READY", secret="ab", slot_host_uuid="elsewhere")
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    assert tracked.heard(factories.view(state="CLOSED", revision=9), 1.5) == []
+    assert len(tracked) == 0
+
+
+def test_a_client_that_died_before_it_used_a_slot_elsewhere_is_cancelled():
+    tracked = heard(state="READY", secret="ab", slot_host_uuid="elsewhere")
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    assert cancel in tracked.tick(2.0)
 
 
 def test_a_client_that_goes_before_any_answer_cancels_too():

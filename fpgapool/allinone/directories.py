@@ -1,0 +1,188 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The directories of an all-in-one pool."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pathlib
+import shutil
+import stat
+from collections.abc import Iterator
+
+from fpgapool.common import exception
+
+#: What the client library looks for in the conventional places.
+FRONT_DOOR_NAME = "front-door.sock"
+
+_LOCK_NAME = "allinone.lock"
+_STATE_NAME = "state"
+
+#: The kernel's limit of a Unix socket's path.
+_MAX_SOCKET_PATH_BYTES = 107
+
+#: Longer than what is put below the two directories.
+_LONGEST_SOCKET_SUFFIX = "/node99/workers/board99.99.data.sock"
+
+
+def default_run_dir() -> pathlib.Path:
+    """Return where client programs of the same user look for sockets."""
+    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+    # Set but missing is common after su and in containers.
+    if runtime_dir and os.path.isdir(runtime_dir):
+        return pathlib.Path(runtime_dir, "fpgapool")
+    return pathlib.Path(f"/tmp/fpgapool-{os.getuid()}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Directories:
+    """Where an all-in-one pool keeps its files.
+
+    :ivar run_dir: the sockets of the front doors.
+    :ivar state_dir: everything else.
+    """
+
+    run_dir: pathlib.Path
+    state_dir: pathlib.Path
+
+    def front_door(self, host_name: str) -> pathlib.Path:
+        """Return the path of a host's socket."""
+        return self.run_dir / f"{host_name}.sock"
+
+    def default_front_door(self) -> pathlib.Path:
+        """Return the path that clients use if they name none."""
+        return self.run_dir / FRONT_DOOR_NAME
+
+    def host_state_dir(self, host_name: str) -> pathlib.Path:
+        """Return the directory of a host's agent."""
+        return self.state_dir / host_name
+
+    def config_dir(self) -> pathlib.Path:
+        """Return the directory of what describes the pool."""
+        return self.state_dir / "config"
+
+    def log_dir(self) -> pathlib.Path:
+        """Return the directory of the logs."""
+        return self.state_dir / "log"
+
+    def log_file(self) -> pathlib.Path:
+        """Return the log of conductor and agents; workers have their own."""
+        return self.log_dir() / "allinone.log"
+
+
+@contextlib.contextmanager
+def opened(
+    run_dir: pathlib.Path | None, state_dir: pathlib.Path | None
+) -> Iterator[Directories]:
+    """Make the directories, keep them to this process, and clean up.
+
+    :param run_dir: None for the conventional one.
+    :param state_dir: None for a temporary one, which is removed at the end,
+        or by the next process if this one cannot.
+    :raises ConfigurationError: if one cannot be used, is open to others, or
+        another process uses it.
+    """
+    run_dir = pathlib.Path(run_dir or default_run_dir()).absolute()
+    with contextlib.ExitStack() as stack:
+        _make_private(run_dir)
+        stack.enter_context(_locked(run_dir))
+        if state_dir is None:
+            state_dir = run_dir / _STATE_NAME
+            _remove_tree(state_dir)
+            stack.callback(_remove_tree, state_dir)
+        state_dir = state_dir.absolute()
+        _make_private(state_dir)
+        if state_dir != run_dir:
+            stack.enter_context(_locked(state_dir))
+        directories = Directories(run_dir, state_dir)
+        for path in (directories.config_dir(), directories.log_dir()):
+            _make_private(path)
+        yield directories
+
+
+def _make_private(path: pathlib.Path) -> None:
+    _check_path(path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not through a symbolic link: in /tmp anybody may have put it there.
+        found = path.lstat()
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise _unusable(path, "it is not a directory")
+    if found.st_uid != os.getuid():
+        raise _unusable(path, "it belongs to another user")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise _unusable(path, "it is open to other users, make it mode 0700")
+
+
+def _check_path(path: pathlib.Path) -> None:
+    text = os.fspath(path)
+    if not text.isprintable():
+        raise _unusable(path, "its name cannot be written in a file")
+    longest_bytes = len(os.fsencode(text + _LONGEST_SOCKET_SUFFIX))
+    if longest_bytes > _MAX_SOCKET_PATH_BYTES:
+        raise _unusable(path, "sockets in it would have too long a path")
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = stack.enter_context(
+                open(path / _LOCK_NAME, "a+", encoding="ascii")
+            )
+        except OSError as error:
+            raise _unusable(path, error.strerror or str(error)) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read(32).strip() or "unknown"
+            raise _unusable(
+                path, f"another fpgapool-allinone uses it (process {holder})"
+            ) from error
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        # The file stays: removing it would let two processes lock two files
+        # of the same name.
+        yield
+
+
+def _remove_tree(path: pathlib.Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unusable(path, f"it cannot be removed: {error}") from error
+
+
+def _unusable(path: pathlib.Path, reason: str) -> exception.ConfigurationError:
+    return exception.ConfigurationError(reason=f"directory {path}: {reason}")
+
+
+def point_to(target: pathlib.Path, link: pathlib.Path) -> None:
+    """Make or replace a symbolic link at once.
+
+    :param target: in the same directory.
+    :param link: the link's own path.
+    """
+    fresh = link.with_name(f"{link.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target.name)
+    fresh.replace(link)

@@ -1,0 +1,154 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Telling when the pool can be used, and noticing when nobody uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool.common import exception
+from fpgapool.conductor import service as conductor_service
+from fpgapool.rpcapi import conductor as conductor_api
+
+LOG = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 120.0
+POLL_INTERVAL_S = 0.05
+
+
+class Readiness:
+    """Waits for a leading conductor and idle slots; a service.
+
+    :param conductor: the conductor of this process.
+    :param slots: how many slots must be idle.
+    :param on_ready: called once, when everything is there.
+    :param on_failure: called with a reason if it does not get there.
+    """
+
+    def __init__(
+        self,
+        conductor: conductor_service.Conductor,
+        slots: int,
+        on_ready: Callable[[], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._conductor = conductor
+        self._slots = slots
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="readiness")
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait no more."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        polls = int(START_TIMEOUT_S / POLL_INTERVAL_S)
+        for _ in range(polls):
+            if self._stopping.wait(POLL_INTERVAL_S):
+                return
+            if self._is_ready():
+                self._on_ready()
+                return
+        self._on_failure(
+            f"not all slots were idle within {START_TIMEOUT_S:g} s"
+        )
+
+    def _is_ready(self) -> bool:
+        if not self._conductor.wait_until_leading(0):
+            return False
+        try:
+            summary = conductor_api.ConductorAPI().pool_summary()
+        except (messaging.MessagingException, exception.FpgapoolException):
+            LOG.debug("The conductor does not answer yet", exc_info=True)
+            return False
+        return count_idle_slots(summary) >= self._slots
+
+
+def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
+    """Return how many slots of hosts that are up are idle.
+
+    :param summary: the conductor's summary of the pool.
+    """
+    return sum(
+        slot["state"] == "idle"
+        for host in summary["hosts"]
+        if host["up"]
+        for device in host["devices"]
+        if device["healthy"]
+        for slot in device["slots"]
+    )
+
+
+class Lifeline:
+    """The pipe to the program that started this one; a service.
+
+    When its other end is closed, nobody is there any more.
+
+    :param fd: the writing end.
+    :param on_lost: called once, when the other end is closed.
+    """
+
+    def __init__(self, fd: int, on_lost: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_lost = on_lost
+        self._wake_read_fd, self._wake_write_fd = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="lifeline")
+
+    def start(self) -> None:
+        """Begin to watch."""
+        # Workers must not keep the pipe open after this process.
+        os.set_inheritable(self._fd, False)
+        self._thread.start()
+
+    def announce(self, document: Mapping[str, object]) -> None:
+        """Write a line of JSON.
+
+        :param document: what the other side gets to know.
+        """
+        try:
+            os.write(self._fd, json.dumps(document).encode() + b"\n")
+        except OSError as error:
+            # A closed pipe is for the thread to notice.
+            LOG.warning("Nobody was told that the pool is ready: %s", error)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        os.close(self._wake_write_fd)
+        self._thread.join()
+        os.close(self._wake_read_fd)
+
+    def _run(self) -> None:
+        poller = select.poll()
+        # Errors are always told; for a pipe that is its other end's end.
+        poller.register(self._fd, 0)
+        poller.register(self._wake_read_fd, 0)
+        ready = [fd for fd, _event in poller.poll()]
+        if self._wake_read_fd not in ready:
+            LOG.info("The program that started this one has ended")
+            self._on_lost()

@@ -1,0 +1,311 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The wiring: which services there are and what they are told."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent import futures
+
+from oslo_config import cfg
+
+from fpgapool.agent import service as agent_service
+from fpgapool.agent import settings as agent_settings
+from fpgapool.allinone import directories as allinone_directories
+from fpgapool.cmd import manage
+from fpgapool.common import config
+from fpgapool.common import exception
+from fpgapool.conf import default as default_conf
+from fpgapool.drivers import loader
+from fpgapool.rpcapi import conductor as conductor_api
+
+PROGRAM = "fpgapool-allinone"
+PROJECT_ID = "default"
+TRANSPORT_URL = "fake://"
+DATA_ADDRESS = "127.0.0.1"
+
+NIC_BYTES_PER_S = 1.25e9
+DMA_BYTES_PER_S = 2.1e9
+PROGRAMMING_TIME_S = 0.05
+WAIT_S_PER_BYTE = 1e-8
+#: The option takes no more.
+LONGEST_WAIT_S_PER_BYTE = 0.1
+
+#: A worker that loses this process before it has heard from it.
+WORKER_ORPHAN_S = 10
+
+MAX_HOSTS = 64
+MAX_SLOTS = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What is emulated. Boards go to the hosts in turn, the first first.
+
+    :ivar slots: of each board.
+    :ivar rate_scale: factor of every modelled rate, None for no limits.
+    """
+
+    hosts: int = 5
+    boards: int = 3
+    slots: int = 4
+    rate_scale: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hosts <= MAX_HOSTS:
+            raise _invalid(f"there must be 1 to {MAX_HOSTS} hosts")
+        if self.boards < 1 or self.slots < 1:
+            raise _invalid("there must be at least one board with one slot")
+        if self.boards * self.slots > MAX_SLOTS:
+            raise _invalid(
+                f"{self.boards} boards of {self.slots} slots are more than"
+                f" {MAX_SLOTS} slots; each is a process"
+            )
+        if self.rate_scale is not None and not 1e-6 <= self.rate_scale <= 1e6:
+            raise _invalid("the rate scale must be from 1e-6 to 1e6")
+
+    def host_names(self) -> list[str]:
+        """Return the names of the hosts."""
+        return [f"node{number}" for number in range(1, self.hosts + 1)]
+
+    def boards_of(self, host_name: str) -> int:
+        """Return how many boards a host has."""
+        index = self.host_names().index(host_name)
+        return len(range(index, self.boards, self.hosts))
+
+    def slot_count(self) -> int:
+        """Return how many slots there are in all."""
+        return self.boards * self.slots
+
+
+def _invalid(reason: str) -> exception.ConfigurationError:
+    return exception.ConfigurationError(reason=reason)
+
+
+def configure(
+    cluster: Cluster,
+    where: allinone_directories.Directories,
+    *,
+    strategy: str | None = None,
+    config_files: Sequence[str] = (),
+    verbose: bool = False,
+) -> cfg.ConfigOpts:
+    """Prepare configuration, log and database.
+
+    :param cluster: what is emulated.
+    :param where: its directories.
+    :param strategy: None for the configured one.
+    :param config_files: read before the wiring, which they cannot change.
+    :param verbose: log to standard error instead of to a file.
+    :returns: the global configuration, which RPC needs.
+    :raises ConfigurationError: if an option or file is not usable.
+    :raises DatabaseError: if the database cannot be prepared.
+    """
+    arguments = _arguments(where, config_files, verbose)
+    _sync_database(arguments)
+    conf = config.init(PROGRAM, arguments)
+    _set_defaults(conf, cluster.rate_scale or 1.0)
+    if strategy is not None:
+        conf.set_override("strategy", strategy, group="conductor")
+    return conf
+
+
+def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
+    """Replace defaults that suit a cloud; configuration files win."""
+    for name, value in {
+        "data_address": DATA_ADDRESS,
+        "tls": False,
+        "nic_bytes_per_s": NIC_BYTES_PER_S * rate_scale,
+    }.items():
+        conf.set_default(name, value, group="agent")
+    # How long waiting for a local slot pays depends on how long a byte takes.
+    conf.set_default(
+        "wait_s_per_byte",
+        min(WAIT_S_PER_BYTE / rate_scale, LONGEST_WAIT_S_PER_BYTE),
+        group="scheduler",
+    )
+
+
+def _arguments(
+    where: allinone_directories.Directories,
+    config_files: Sequence[str],
+    verbose: bool,
+) -> list[str]:
+    wiring = where.config_dir() / "allinone.conf"
+    wiring.write_text(_wiring(where.state_dir, verbose))
+    arguments = []
+    for path in (*config_files, wiring):
+        arguments += ["--config-file", str(path)]
+    # Naming a directory keeps the machine's own configuration out: this pool
+    # must never get into the database of a real one.
+    arguments += ["--config-dir", str(where.config_dir())]
+    if not verbose:
+        arguments += ["--log-file", str(where.log_file())]
+    return arguments
+
+
+def _wiring(state_dir: pathlib.Path, verbose: bool) -> str:
+    # A dollar sign would be taken for the name of an option.
+    state_path = str(state_dir).replace("$", "$$")
+    return f"""\
+[DEFAULT]
+state_path = {state_path}
+transport_url = {TRANSPORT_URL}
+use_stderr = {verbose}
+
+[database]
+connection = sqlite:///{state_path}/fpgapool.sqlite
+
+[conductor]
+name = allinone
+
+[agent]
+workers_outlive_agent = false
+worker_orphan_s = {WORKER_ORPHAN_S}
+"""
+
+
+def _sync_database(arguments: list[str]) -> None:
+    # What it tells the operator says nothing to the user of this command.
+    with contextlib.redirect_stdout(io.StringIO()):
+        status = manage.main([*arguments, "db", "sync"])
+    if status:
+        raise exception.ConfigurationError(
+            reason="the database was not prepared"
+        )
+
+
+def make_agents(
+    cluster: Cluster,
+    where: allinone_directories.Directories,
+    conf: cfg.ConfigOpts,
+    *,
+    verbose: bool = False,
+) -> Iterator[agent_service.Agent]:
+    """Build an agent for every host; RPC must have been set up.
+
+    :param cluster: what is emulated.
+    :param where: its directories.
+    :param conf: what :func:`configure` returned.
+    :param verbose: let workers log to standard error.
+    :returns: agents, not started.
+    """
+    for name in cluster.host_names():
+        settings = agent_settings.AgentSettings.from_conf(
+            conf,
+            host_name=name,
+            host_uuid=default_conf.default_host_uuid(name),
+            state_path=str(where.host_state_dir(name)),
+            front_door_sockets={PROJECT_ID: str(where.front_door(name))},
+            log_dir=None if verbose else _worker_log_dir(where, name),
+            **_driver(cluster, where, name),
+        )
+        yield agent_service.Agent(settings, conductor_api.ConductorAPI())
+
+
+def _worker_log_dir(
+    where: allinone_directories.Directories, host_name: str
+) -> str:
+    # Workers of different hosts have the same names.
+    path = where.log_dir() / host_name
+    path.mkdir(mode=0o700, exist_ok=True)
+    return str(path)
+
+
+def _driver(
+    cluster: Cluster, where: allinone_directories.Directories, host_name: str
+) -> dict[str, object]:
+    boards = cluster.boards_of(host_name)
+    driver_settings = {}
+    if boards:
+        path = where.config_dir() / f"{host_name}-boards.yaml"
+        # JSON is YAML.
+        path.write_text(json.dumps(_boards(cluster, boards), indent=2))
+        driver_settings["boards_file"] = str(path)
+    driver_name = "emulator" if boards else "noop"
+    return {
+        "driver_name": driver_name,
+        "driver_path": loader.driver_path(driver_name),
+        "driver_settings": driver_settings,
+    }
+
+
+def _boards(cluster: Cluster, count: int) -> dict[str, object]:
+    scale: dict[str, object] = {"unlimited": True}
+    if cluster.rate_scale is not None:
+        scale = {"rate_scale": cluster.rate_scale}
+    boards = [
+        {
+            "name": f"board{number}",
+            "dma_bytes_per_s": DMA_BYTES_PER_S,
+            "programming_time_s": PROGRAMMING_TIME_S,
+            "slots": cluster.slots,
+        }
+        for number in range(count)
+    ]
+    return {**scale, "boards": boards}
+
+
+class Agents:
+    """All agents; a service of the process.
+
+    :param agents: not started.
+    """
+
+    def __init__(self, agents: Iterable[agent_service.Agent]) -> None:
+        self._agents = list(agents)
+
+    def start(self) -> None:
+        """Start one after the other.
+
+        :raises: as :meth:`fpgapool.agent.service.Agent.start`.
+        """
+        for agent in self._agents:
+            agent.start()
+
+    def stop(self) -> None:
+        """Stop all at once: each has to wait for its workers."""
+        with futures.ThreadPoolExecutor(len(self._agents)) as executor:
+            for stopped in [
+                executor.submit(agent.stop) for agent in self._agents
+            ]:
+                stopped.result()
+
+
+class Links:
+    """The socket in the conventional place; a service of the process.
+
+    :param where: the directories.
+    :param host_name: whose front door it is.
+    """
+
+    def __init__(
+        self, where: allinone_directories.Directories, host_name: str
+    ) -> None:
+        self._target = where.front_door(host_name)
+        self._link = where.default_front_door()
+
+    def start(self) -> None:
+        """Make the link."""
+        allinone_directories.point_to(self._target, self._link)
+
+    def stop(self) -> None:
+        """Remove the link."""
+        self._link.unlink(missing_ok=True)

@@ -1,0 +1,336 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""fpgapool-allinone: a whole pool with emulated boards on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import resource
+import shlex
+import signal
+import sys
+import typing
+from collections.abc import Sequence
+
+from fpgapool import version
+from fpgapool.agent import frontdoor
+from fpgapool.agent import service as agent_service
+from fpgapool.allinone import directories
+from fpgapool.allinone import readiness
+from fpgapool.allinone import wiring
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.common import service
+from fpgapool.conductor import service as conductor_service
+from fpgapool.db import api as db_api
+from fpgapool.drivers import base as drivers
+
+_LOG_TAIL_LINES = 20
+
+_START_ERRORS = (
+    agent_service.AgentError,
+    drivers.DriverError,
+    exception.FpgapoolException,
+    frontdoor.FrontDoorError,
+    OSError,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until a signal.
+
+    :param argv: the command line without the program; None means the
+        process's own.
+    :returns: 0 after a signal, 1 after an error, 2 if the command line or
+        the configuration is not usable.
+    """
+    arguments = _parser().parse_args(argv)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        cluster = _cluster(arguments)
+        _check_ready_fd(arguments.ready_fd)
+        with directories.opened(
+            arguments.run_dir, arguments.state_dir
+        ) as where:
+            return _AllInOne(arguments, cluster, where).run()
+    except exception.ConfigurationError as error:
+        _complain(f"{error.code}: {error}")
+        return 2
+    except KeyboardInterrupt:
+        # Before there was anything to stop.
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=wiring.PROGRAM,
+        description="Run a whole pool with emulated boards on this machine,"
+        " until Ctrl-C. Nothing is left of it then.",
+    )
+    parser.add_argument(
+        "--version", action="version", version=version.version_string()
+    )
+    cluster = parser.add_argument_group("the pool")
+    for name, default, text in (
+        ("hosts", wiring.Cluster.hosts, "hosts, named node1 and so on"),
+        ("boards", wiring.Cluster.boards, "boards, on the first hosts"),
+        ("slots", wiring.Cluster.slots, "slots of each board"),
+    ):
+        cluster.add_argument(
+            f"--{name}",
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{text}; default {default}",
+        )
+    rates = cluster.add_mutually_exclusive_group()
+    rates.add_argument(
+        "--rate-scale",
+        type=float,
+        default=wiring.Cluster.rate_scale,
+        metavar="X",
+        help="factor of all modelled rates; default 1",
+    )
+    rates.add_argument(
+        "--unlimited",
+        action="store_true",
+        help="no modelled rates, as fast as this machine computes",
+    )
+    cluster.add_argument(
+        "--strategy", metavar="NAME", help="how sessions are scheduled"
+    )
+    _add_process_options(parser.add_argument_group("the process"))
+    return parser
+
+
+def _add_process_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--state-dir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="keep database and logs there; default is a directory that is"
+        " removed at the end",
+    )
+    group.add_argument(
+        "--run-dir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="directory for the sockets; default where clients look,"
+        f" {directories.default_run_dir()}",
+    )
+    group.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="more options of the services; may be repeated",
+    )
+    group.add_argument(
+        "--ready-fd",
+        type=int,
+        metavar="FD",
+        help="write a line of JSON to this descriptor when the pool is"
+        " ready, and end when it is a pipe whose other end is closed",
+    )
+    group.add_argument(
+        "--verbose",
+        action="store_true",
+        help="log to standard error instead of to the state directory",
+    )
+
+
+def _cluster(arguments: argparse.Namespace) -> wiring.Cluster:
+    return wiring.Cluster(
+        hosts=arguments.hosts,
+        boards=arguments.boards,
+        slots=arguments.slots,
+        rate_scale=None if arguments.unlimited else arguments.rate_scale,
+    )
+
+
+def _check_ready_fd(fd: int | None) -> None:
+    if fd is None:
+        return
+    try:
+        os.fstat(fd)
+    except (OSError, OverflowError) as error:
+        raise exception.ConfigurationError(
+            reason=f"--ready-fd {fd}: there is no such descriptor"
+        ) from error
+
+
+class _AllInOne:
+    """One run of the command."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        cluster: wiring.Cluster,
+        where: directories.Directories,
+    ) -> None:
+        self._arguments = arguments
+        self._cluster = cluster
+        self._where = where
+
+    def run(self) -> int:
+        """Run until a signal.
+
+        :returns: the exit code.
+        """
+        _say(f"starting {self._describe()}")
+        conf = wiring.configure(
+            self._cluster,
+            self._where,
+            strategy=self._arguments.strategy,
+            config_files=self._arguments.config_file,
+            verbose=self._arguments.verbose,
+        )
+        _raise_descriptor_limit()
+        rpc.init(conf, url=wiring.TRANSPORT_URL)
+        try:
+            status = self._run_services(conf)
+        except exception.ConfigurationError:
+            raise
+        except _START_ERRORS as error:
+            _complain(str(error))
+            status = 1
+        finally:
+            rpc.cleanup()
+        if status:
+            self._show_log()
+        return status
+
+    def _run_services(self, conf: typing.Any) -> int:
+        with contextlib.closing(db_api.Database.from_conf(conf)) as database:
+            runner = service.Runner(conf)
+            conductor = conductor_service.Conductor(
+                conf, database, runner.fail
+            )
+            agents = wiring.make_agents(
+                self._cluster,
+                self._where,
+                conf,
+                verbose=self._arguments.verbose,
+            )
+            services: list[service.Service] = [
+                conductor,
+                wiring.Agents(agents),
+                wiring.Links(self._where, self._cluster.host_names()[0]),
+            ]
+            lifeline = self._lifeline()
+            if lifeline is not None:
+                services.append(lifeline)
+            services.append(
+                readiness.Readiness(
+                    conductor,
+                    self._cluster.slot_count(),
+                    lambda: self._announce(lifeline),
+                    runner.fail,
+                )
+            )
+            status = runner.run(services)
+            _say("stopped")
+            return status
+
+    def _lifeline(self) -> readiness.Lifeline | None:
+        fd = self._arguments.ready_fd
+        if fd is None:
+            return None
+        return readiness.Lifeline(fd, _stop_this_process)
+
+    def _announce(self, lifeline: readiness.Lifeline | None) -> None:
+        for name in self._cluster.host_names():
+            boards = self._cluster.boards_of(name)
+            _say(
+                f"{name}: {boards} x {self._cluster.slots} slots, front door"
+                f" {self._where.front_door(name)}"
+            )
+        _say("to encrypt a file, in another shell:")
+        for line in self._usage():
+            print(f"    {line}", flush=True)
+        _say(f"ready: {self._describe()}; Ctrl-C ends it")
+        if lifeline is not None:
+            lifeline.announce(self._description())
+
+    def _describe(self) -> str:
+        cluster = self._cluster
+        scale = "unlimited rates"
+        if cluster.rate_scale is not None:
+            scale = f"rates scaled by {cluster.rate_scale:g}"
+        return (
+            f"{cluster.hosts} hosts, {cluster.boards} boards,"
+            f" {cluster.slot_count()} slots, {scale}"
+        )
+
+    def _usage(self) -> list[str]:
+        program = pathlib.Path(sys.executable).with_name("fpgapool-run")
+        command = shlex.quote(str(program))
+        if self._where.run_dir != directories.default_run_dir():
+            socket_path = shlex.quote(str(self._where.default_front_door()))
+            command = f"FPGAPOOL_SOCKET={socket_path} {command}"
+        return [
+            "od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' > key.hex",
+            f"{command} aes --key-file key.hex --in FILE --out FILE.enc",
+        ]
+
+    def _description(self) -> dict[str, object]:
+        names = self._cluster.host_names()
+        return {
+            "default_front_door": str(self._where.default_front_door()),
+            "front_doors": {
+                name: str(self._where.front_door(name)) for name in names
+            },
+            "boards": {name: self._cluster.boards_of(name) for name in names},
+            "slots_per_board": self._cluster.slots,
+            "rate_scale": self._cluster.rate_scale,
+        }
+
+    def _show_log(self) -> None:
+        path = self._where.log_file()
+        if self._arguments.verbose or not path.exists():
+            return
+        lines = path.read_text(errors="replace").splitlines()
+        _complain("failed; the end of its log:")
+        for line in lines[-_LOG_TAIL_LINES:]:
+            print(f"    {line}", file=sys.stderr)
+
+
+def _stop_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _raise_descriptor_limit() -> None:
+    """Every client of the front doors takes a descriptor."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _say(text: str) -> None:
+    print(f"{wiring.PROGRAM}: {text}", flush=True)
+
+
+def _complain(text: str) -> None:
+    print(f"{wiring.PROGRAM}: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

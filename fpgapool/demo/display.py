@@ -1,0 +1,259 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the user of the demo sees."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import types
+import typing
+from collections.abc import Sequence
+
+import rich.console
+import rich.markup
+import rich.progress
+import rich.table
+
+from fpgapool import client
+from fpgapool.demo import execution
+from fpgapool.demo import workload
+from fpgapool.sim import metrics
+
+#: Tables and pipes: no terminal says how wide it is.
+_PLAIN_WIDTH = 120
+
+
+def make_console() -> rich.console.Console:
+    """Return standard output, wide enough for the tables."""
+    console = rich.console.Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PLAIN_WIDTH
+    return console
+
+
+class LiveDisplay:
+    """Bars on a terminal: one for all jobs and one for each that runs."""
+
+    def __init__(
+        self, console: rich.console.Console, jobs: Sequence[workload.Job]
+    ) -> None:
+        self._jobs = jobs
+        self._lock = threading.Lock()
+        self._done = 0
+        self._tasks: dict[int, rich.progress.TaskID] = {}
+        self._done_bytes = {job.number: 0 for job in jobs}
+        self._bars = rich.progress.Progress(
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.DownloadColumn(),
+            rich.progress.TransferSpeedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._all = self._bars.add_task(
+            self._description(), total=sum(job.size_bytes for job in jobs)
+        )
+
+    def __enter__(self) -> typing.Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: types.TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def progress(self, job: workload.Job, done_bytes: int) -> None:
+        """Move the bars."""
+        with self._lock:
+            if job.number not in self._tasks:
+                self._tasks[job.number] = self._bars.add_task(
+                    f"job {job.number} from {job.host}", total=job.size_bytes
+                )
+            self._bars.update(self._tasks[job.number], completed=done_bytes)
+            self._done_bytes[job.number] = done_bytes
+            self._update_all()
+
+    def finished(self, job: workload.Job, report: client.RunReport) -> None:
+        """Remove a job's bar."""
+        with self._lock:
+            self._done += 1
+            task = self._tasks.pop(job.number, None)
+            if task is not None:
+                self._bars.remove_task(task)
+            self._done_bytes[job.number] = report.input_bytes
+            self._update_all()
+
+    def _update_all(self) -> None:
+        self._bars.update(
+            self._all,
+            completed=sum(self._done_bytes.values()),
+            description=self._description(),
+        )
+
+    def _description(self) -> str:
+        running = len(self._tasks)
+        waiting = len(self._jobs) - self._done - running
+        return f"{waiting} waiting, {running} running, {self._done} done"
+
+
+class PlainDisplay:
+    """A line for each job that is done, for pipes and log files."""
+
+    def __init__(
+        self, console: rich.console.Console, jobs: Sequence[workload.Job]
+    ) -> None:
+        self._console = console
+        self._total = len(jobs)
+        self._lock = threading.Lock()
+        self._done = 0
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+    def progress(self, job: workload.Job, done_bytes: int) -> None:
+        """Show nothing: a line for every chunk would be too much."""
+
+    def finished(self, job: workload.Job, report: client.RunReport) -> None:
+        """Write the line."""
+        with self._lock:
+            self._done += 1
+            self._console.print(
+                f"  {self._done:3}/{self._total} done: job {job.number},"
+                f" {job.host} → {_slot_text(report)},"
+                f" {job.size_bytes / 1e6:.1f} MB,"
+                f" waited {report.waited_s:.1f} s, ran {report.ran_s:.1f} s"
+            )
+
+
+def make_display(
+    console: rich.console.Console, jobs: Sequence[workload.Job]
+) -> LiveDisplay | PlainDisplay:
+    """Return the display that suits the console.
+
+    :param console: where to show it.
+    :param jobs: the jobs.
+    """
+    if console.is_terminal:
+        return LiveDisplay(console, jobs)
+    return PlainDisplay(console, jobs)
+
+
+def _slot_text(report: client.RunReport) -> str:
+    return f"{report.host} {report.device} slot {report.slot}"
+
+
+def _place_text(local: bool) -> str:
+    return "local" if local else "remote"
+
+
+def show_jobs(
+    console: rich.console.Console, outcomes: Sequence[execution.Outcome]
+) -> None:
+    """Write the table of the jobs, all of them verified.
+
+    :param console: where to write.
+    :param outcomes: of the jobs.
+    """
+    table = rich.table.Table(title="Jobs", title_justify="left", box=None)
+    for name, justify in (
+        ("job", "right"),
+        ("from", "left"),
+        ("file", "left"),
+        ("MB", "right"),
+        ("slot", "left"),
+        ("data", "left"),
+        ("waited s", "right"),
+        ("ran s", "right"),
+        ("MB/s", "right"),
+        ("verified", "left"),
+    ):
+        table.add_column(
+            name,
+            justify=typing.cast(rich.console.JustifyMethod, justify),
+            no_wrap=name != "file",
+        )
+    for outcome in outcomes:
+        table.add_row(*_row(outcome))
+    console.print(table)
+
+
+def _row(outcome: execution.Outcome) -> tuple[str, ...]:
+    job, report = outcome.job, outcome.report
+    return (
+        str(job.number),
+        job.host,
+        rich.markup.escape(job.source.name),
+        f"{job.size_bytes / 1e6:.1f}",
+        _slot_text(report),
+        _place_text(report.local),
+        f"{report.waited_s:.2f}",
+        f"{report.ran_s:.2f}",
+        f"{report.bytes_per_s / 1e6:.1f}",
+        "yes",
+    )
+
+
+def show_metrics(
+    console: rich.console.Console, measured: metrics.Metrics
+) -> None:
+    """Write what the schedule did on the whole.
+
+    :param console: where to write.
+    :param measured: its metrics.
+    """
+    table = rich.table.Table(title="Together", title_justify="left", box=None)
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("meaning")
+    for name, value, meaning in (
+        ("ACT", f"{measured.act_s:.2f} s", "average completion time"),
+        ("TCT(95)", f"{measured.tct95_s:.2f} s", "its 95th percentile"),
+        ("SAR", f"{measured.sar:.2f}", "share of that time with a slot"),
+        ("DLR", f"{measured.dlr:.2f}", "share of bytes that stayed local"),
+        ("makespan", f"{measured.makespan_s:.2f} s", "until all were done"),
+    ):
+        table.add_row(name, value, meaning)
+    console.print(table)
+
+
+@contextlib.contextmanager
+def counting(
+    console: rich.console.Console, text: str, total: int
+) -> typing.Iterator[typing.Callable[[], None]]:
+    """Show how many of something are done, on a terminal only.
+
+    :param console: where to show it.
+    :param text: what is done.
+    :param total: how many there are.
+    :returns: to be called after each.
+    """
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    with rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        console=console,
+        transient=True,
+    ) as bars:
+        task = bars.add_task(text, total=total)
+        yield lambda: bars.advance(task)

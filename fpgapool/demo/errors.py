@@ -1,0 +1,34 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What goes wrong in the demo, in words for its user."""
+
+
+class DemoError(Exception):
+    """The demo cannot go on.
+
+    :ivar code: stable machine-readable code.
+    :ivar message: explanation for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+INVALID_FILE = "INVALID_FILE"
+JOB_FAILED = "JOB_FAILED"
+MISSING_LIBRARY = "MISSING_LIBRARY"
+NO_SPACE = "NO_SPACE"
+POOL_FAILED = "POOL_FAILED"
+WRONG_OUTPUT = "WRONG_OUTPUT"

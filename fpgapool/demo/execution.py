@@ -1,0 +1,130 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""All jobs at once, each through the front door of its host."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import time
+import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool import client
+from fpgapool.demo import errors
+from fpgapool.demo import workload
+from fpgapool.sim import metrics
+
+ACCELERATOR = "aes"
+
+
+class Display(typing.Protocol):
+    """Who is told how the jobs get on; called in many threads."""
+
+    def progress(self, job: workload.Job, done_bytes: int) -> None:
+        """Some of a job's input has been processed."""
+
+    def finished(self, job: workload.Job, report: client.RunReport) -> None:
+        """A job is done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A job that is done, its times counted from the start of all.
+
+    :ivar arrival_s: when it was asked for.
+    """
+
+    job: workload.Job
+    report: client.RunReport
+    arrival_s: float
+
+    def result(self) -> metrics.JobResult:
+        """Return what the metrics need."""
+        report = self.report
+        start_s = self.arrival_s + report.waited_s
+        return metrics.JobResult(
+            job_id=str(self.job.number),
+            origin=self.job.host,
+            size_bytes=report.input_bytes,
+            arrival_s=self.arrival_s,
+            start_s=start_s,
+            finish_s=start_s + report.ran_s,
+            host=str(report.host),
+            device=str(report.device),
+            slot=report.slot or 0,
+            local=report.local,
+        )
+
+
+def run_jobs(
+    jobs: Sequence[workload.Job],
+    front_doors: Mapping[str, str],
+    display: Display,
+) -> list[Outcome]:
+    """Run all jobs at once, and none on when one fails.
+
+    :param jobs: the jobs.
+    :param front_doors: socket of each host's front door.
+    :param display: is told how they get on.
+    :returns: their outcomes, in the order of the jobs.
+    :raises DemoError: if a job fails.
+    """
+    cancel = client.CancelToken()
+    started_s = time.monotonic()
+
+    def run(job: workload.Job) -> Outcome:
+        arrival_s = time.monotonic() - started_s
+        report = client.run_file(
+            ACCELERATOR,
+            job.source,
+            job.output,
+            params={"key": job.key, "iv": job.iv},
+            front_door=front_doors[job.host],
+            progress=lambda done_bytes, _all: display.progress(
+                job, done_bytes
+            ),
+            cancel=cancel,
+        )
+        display.finished(job, report)
+        return Outcome(job, report, arrival_s)
+
+    with concurrent.futures.ThreadPoolExecutor(len(jobs)) as executor:
+        futures = [executor.submit(run, job) for job in jobs]
+        try:
+            concurrent.futures.wait(
+                futures, return_when=concurrent.futures.FIRST_EXCEPTION
+            )
+        finally:
+            # Nothing is left to cancel if all went well.
+            cancel.cancel()
+    _raise_failure(jobs, futures)
+    return [future.result() for future in futures]
+
+
+def _raise_failure(
+    jobs: Sequence[workload.Job],
+    futures: Sequence[concurrent.futures.Future[Outcome]],
+) -> None:
+    failures = [
+        (job, error)
+        for job, future in zip(jobs, futures, strict=True)
+        if (error := future.exception()) is not None
+    ]
+    # What was only cancelled is not what went wrong.
+    failures.sort(key=lambda item: isinstance(item[1], client.Cancelled))
+    for job, error in failures:
+        raise errors.DemoError(
+            errors.JOB_FAILED, f"job {job.number} from {job.host}: {error}"
+        ) from error

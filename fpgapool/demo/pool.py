@@ -1,0 +1,163 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool of the demo: fpgapool-allinone in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import time
+import typing
+from collections.abc import Iterator
+
+from fpgapool.demo import errors
+
+START_TIMEOUT_S = 150.0
+STOP_TIMEOUT_S = 30.0
+
+#: The testbed: as many hosts, boards and slots of each board.
+HOSTS = 5
+BOARDS = 3
+SLOTS = 4
+
+_MODULE = "fpgapool.cmd.allinone"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """A pool that is ready.
+
+    :ivar front_doors: socket of each host's front door.
+    :ivar boards: how many boards each host has.
+    :ivar slots_per_board: the same for all boards.
+    """
+
+    front_doors: dict[str, str]
+    boards: dict[str, int]
+    slots_per_board: int
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts."""
+        return list(self.front_doors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What the pool is told.
+
+    :ivar rate_scale: factor of all modelled rates.
+    :ivar strategy: name of the scheduler's strategy.
+    :ivar first_threshold_bytes: jobs up to that size go first.
+    """
+
+    rate_scale: float
+    strategy: str
+    first_threshold_bytes: int
+
+
+@contextlib.contextmanager
+def running(directory: pathlib.Path, tuning: Tuning) -> Iterator[Pool]:
+    """Run a pool; it ends with this process, however that ends.
+
+    :param directory: for its sockets and its state.
+    :param tuning: what it is told.
+    :raises DemoError: if it does not start.
+    """
+    log_path = directory / "pool.log"
+    read_fd, write_fd = os.pipe()
+    # The reading end stays open as long as the pool shall live.
+    with open(read_fd, "rb", buffering=0) as ready:
+        try:
+            process = _start(directory, tuning, write_fd, log_path)
+        finally:
+            os.close(write_fd)
+        try:
+            yield _pool_of(_first_line(ready), log_path)
+        finally:
+            _stop(process)
+
+
+def _start(
+    directory: pathlib.Path,
+    tuning: Tuning,
+    write_fd: int,
+    log_path: pathlib.Path,
+) -> subprocess.Popen[bytes]:
+    config_path = directory / "pool.conf"
+    config_path.write_text(
+        "[scheduler]\n"
+        f"first_threshold_bytes = {tuning.first_threshold_bytes}\n"
+    )
+    command = [sys.executable, "-m", _MODULE]
+    command += [f"--hosts={HOSTS}", f"--boards={BOARDS}", f"--slots={SLOTS}"]
+    command += [f"--rate-scale={tuning.rate_scale}"]
+    command += [f"--strategy={tuning.strategy}"]
+    command += [f"--config-file={config_path}"]
+    command += [f"--run-dir={directory / 'run'}", f"--ready-fd={write_fd}"]
+    with open(log_path, "wb") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(write_fd,),
+            # Ctrl-C is for the demo, which ends its jobs first.
+            start_new_session=True,
+        )
+
+
+def _first_line(ready: typing.BinaryIO) -> bytes:
+    """Return what the pool writes; no whole line if it has ended."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    line = b""
+    while not line.endswith(b"\n"):
+        left_s = max(0.0, deadline_s - time.monotonic())
+        if not select.select([ready], [], [], left_s)[0]:
+            break
+        piece = ready.read(65536)
+        if not piece:
+            break
+        line += piece
+    return line
+
+
+def _pool_of(line: bytes, log_path: pathlib.Path) -> Pool:
+    if not line.endswith(b"\n"):
+        tail = log_path.read_text(errors="replace").splitlines()[-10:]
+        raise errors.DemoError(
+            errors.POOL_FAILED,
+            "the pool did not start:\n    " + "\n    ".join(tail),
+        )
+    document = json.loads(line)
+    return Pool(
+        front_doors=document["front_doors"],
+        boards=document["boards"],
+        slots_per_board=document["slots_per_board"],
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # Its workers go with it.
+        process.kill()
+        process.wait()

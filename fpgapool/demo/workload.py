@@ -1,0 +1,161 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The jobs: files of many sizes, from every host."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+
+import numpy as np
+
+from fpgapool.demo import errors
+
+KEY_BYTES = 32
+IV_BYTES = 16
+
+#: Even the smallest job shall be seen in the picture.
+_SMALLEST_SHARE = 0.15
+#: And the largest must not go on long after all others.
+_LARGEST_SHARE = 4.0
+_WRITE_BYTES = 4 * 1024 * 1024
+#: Besides the files: database, logs and the picture.
+_SPARE_BYTES = 100 * 1000 * 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One file to encrypt.
+
+    :ivar number: counts from 1.
+    :ivar host: name of the host that it comes from.
+    :ivar source: the file.
+    :ivar output: where the encrypted file goes.
+    :ivar key: of AES-256.
+    :ivar iv: the first counter block.
+    """
+
+    number: int
+    host: str
+    source: pathlib.Path
+    output: pathlib.Path
+    size_bytes: int
+    key: bytes = dataclasses.field(repr=False)
+    iv: bytes = dataclasses.field(repr=False)
+
+
+def check_files(paths: Sequence[pathlib.Path]) -> int:
+    """Make sure that the user's files can be read.
+
+    :param paths: the files.
+    :returns: their size in bytes.
+    :raises DemoError: naming the file that cannot.
+    """
+    total_bytes = 0
+    for path in paths:
+        try:
+            with open(path, "rb") as stream:
+                size_bytes = stream.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise errors.DemoError(
+                errors.INVALID_FILE, f"{path}: {error.strerror or error}"
+            ) from error
+        if not (path.is_file() and size_bytes):
+            raise errors.DemoError(
+                errors.INVALID_FILE, f"{path}: not a file with data in it"
+            )
+        total_bytes += size_bytes
+    return total_bytes
+
+
+def check_space(
+    directory: pathlib.Path, generated_bytes: int, user_bytes: int
+) -> None:
+    """Make sure that inputs and outputs fit.
+
+    :param directory: where they go.
+    :param generated_bytes: of files that are made, and encrypted.
+    :param user_bytes: of files that are only encrypted.
+    :raises DemoError: if they do not.
+    """
+    needed_bytes = 2 * generated_bytes + user_bytes + _SPARE_BYTES
+    free_bytes = shutil.disk_usage(directory).free
+    if free_bytes < needed_bytes:
+        raise errors.DemoError(
+            errors.NO_SPACE,
+            f"{directory} has {free_bytes / 1e6:.0f} MB free,"
+            f" {needed_bytes / 1e6:.0f} MB are needed; set TMPDIR to another"
+            " directory, or take less by --total-mb",
+        )
+
+
+def draw_sizes_bytes(
+    count: int, total_bytes: int, rng: np.random.Generator
+) -> list[int]:
+    """Choose sizes that differ as those of real jobs do.
+
+    :param count: how many.
+    :param total_bytes: what they sum up to, but for rounding.
+    :param rng: source of chance.
+    """
+    shares = rng.exponential(size=count) + _SMALLEST_SHARE
+    shares = np.minimum(shares, _LARGEST_SHARE)
+    sizes = shares / shares.sum() * total_bytes
+    return [max(1, int(size)) for size in sizes]
+
+
+def make_jobs(
+    directory: pathlib.Path,
+    hosts: Sequence[str],
+    sizes_bytes: Sequence[int],
+    user_files: Sequence[pathlib.Path],
+    rng: np.random.Generator,
+) -> list[Job]:
+    """Generate files and make a job of each, and of each of the user's.
+
+    :param directory: where inputs and outputs go.
+    :param hosts: where the jobs come from, in turn.
+    :param sizes_bytes: of the generated files.
+    :param user_files: jobs that come first.
+    :param rng: source of contents, keys and initial counter blocks.
+    """
+    sources = list(user_files)
+    for number, size_bytes in enumerate(sizes_bytes, 1):
+        path = directory / f"input{number}"
+        _generate(path, size_bytes, rng)
+        sources.append(path)
+    return [
+        Job(
+            number=number,
+            host=hosts[(number - 1) % len(hosts)],
+            source=source,
+            output=directory / f"output{number}",
+            size_bytes=source.stat().st_size,
+            key=rng.bytes(KEY_BYTES),
+            iv=rng.bytes(IV_BYTES),
+        )
+        for number, source in enumerate(sources, 1)
+    ]
+
+
+def _generate(
+    path: pathlib.Path, size_bytes: int, rng: np.random.Generator
+) -> None:
+    with open(path, "wb") as stream:
+        while size_bytes:
+            piece_bytes = min(size_bytes, _WRITE_BYTES)
+            stream.write(rng.bytes(piece_bytes))
+            size_bytes -= piece_bytes

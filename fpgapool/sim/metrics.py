@@ -1,0 +1,123 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How well a schedule did, measured on its jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobResult:
+    """One finished job; its times count from the start of the run.
+
+    :ivar job_id: its name.
+    :ivar origin: name of the host that it came from, None without one.
+    :ivar size_bytes: input that it had processed.
+    :ivar arrival_s: when it was submitted.
+    :ivar start_s: when its slot began to work for it.
+    :ivar finish_s: when it was done.
+    :ivar host: name of the slot's host.
+    :ivar device: name of the slot's device.
+    :ivar slot: number of the slot in its device.
+    :ivar local: whether its data stayed on the host that it came from.
+    """
+
+    job_id: str
+    origin: str | None
+    size_bytes: float
+    arrival_s: float
+    start_s: float
+    finish_s: float
+    host: str
+    device: str
+    slot: int
+    local: bool
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.size_bytes) and self.size_bytes > 0):
+            raise ValueError(f"job {self.job_id}: size_bytes must be above 0")
+        times_s = (0.0, self.arrival_s, self.start_s, self.finish_s)
+        if not all(map(math.isfinite, times_s)):
+            raise ValueError(f"job {self.job_id}: times must be finite")
+        if sorted(times_s) != list(times_s) or self.start_s == self.finish_s:
+            raise ValueError(
+                f"job {self.job_id}: arrival, start and finish must follow"
+                " each other"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a schedule did on the whole.
+
+    The completion time of a job is from its arrival to its finish.
+
+    :ivar jobs: how many there were.
+    :ivar act_s: average completion time.
+    :ivar tct95_s: tail completion time, the 95th percentile.
+    :ivar p50_s: median completion time.
+    :ivar p99_s: 99th percentile of the completion time.
+    :ivar sar: slot access ratio, the mean share of its completion time that
+        a job has a slot.
+    :ivar dlr: data locality ratio, the share of all bytes that stayed on
+        their host.
+    :ivar makespan_s: when the last job was done.
+    """
+
+    jobs: int
+    act_s: float
+    tct95_s: float
+    p50_s: float
+    p99_s: float
+    sar: float
+    dlr: float
+    makespan_s: float
+
+
+def measure(results: Sequence[JobResult]) -> Metrics:
+    """Measure a schedule.
+
+    :param results: every job of it.
+    :returns: the metrics.
+    :raises ValueError: if there are no jobs.
+    """
+    if not results:
+        raise ValueError("there are no jobs to measure")
+    arrivals_s = _column([job.arrival_s for job in results])
+    starts_s = _column([job.start_s for job in results])
+    finishes_s = _column([job.finish_s for job in results])
+    sizes_bytes = _column([job.size_bytes for job in results])
+    is_local = np.array([job.local for job in results])
+    completions_s = finishes_s - arrivals_s
+    # numpy interpolates percentiles linearly unless told otherwise.
+    p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
+    return Metrics(
+        jobs=len(results),
+        act_s=float(completions_s.mean()),
+        tct95_s=float(p95_s),
+        p50_s=float(p50_s),
+        p99_s=float(p99_s),
+        sar=float(((finishes_s - starts_s) / completions_s).mean()),
+        dlr=float(sizes_bytes[is_local].sum() / sizes_bytes.sum()),
+        makespan_s=float(finishes_s.max()),
+    )
+
+
+def _column(values: list[float]) -> npt.NDArray[np.float64]:
+    return np.array(values, dtype=np.float64)
