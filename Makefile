@@ -60,9 +60,9 @@ $(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
 venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
 
 .PHONY: demo
-demo: $(VENV)/.installed ## show a small cluster at work, with pictures
+demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	@echo "== running the demo"
-	@$(BIN)/python -m fpgapool.cmd.demo
+	@$(BIN)/python -m fpgapool.cmd.demo $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
 services: ## install RabbitMQ and MariaDB if missing; starts neither

@@ -38,6 +38,8 @@ POLL_INTERVAL_S = 0.05
 class Readiness:
     """Waits for a leading conductor and idle slots; a service.
 
+    RPC must have been set up.
+
     :param conductor: the conductor of this process.
     :param slots: how many slots must be idle.
     :param on_ready: called once, when everything is there.
@@ -52,6 +54,7 @@ class Readiness:
         on_failure: Callable[[str], None],
     ) -> None:
         self._conductor = conductor
+        self._api = conductor_api.ConductorAPI()
         self._slots = slots
         self._on_ready = on_ready
         self._on_failure = on_failure
@@ -83,7 +86,7 @@ class Readiness:
         if not self._conductor.wait_until_leading(0):
             return False
         try:
-            summary = conductor_api.ConductorAPI().pool_summary()
+            summary = self._api.pool_summary()
         except (messaging.MessagingException, exception.FpgapoolException):
             LOG.debug("The conductor does not answer yet", exc_info=True)
             return False

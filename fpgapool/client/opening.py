@@ -68,8 +68,8 @@ def acc_open(
         the same one never opens twice. Made up if it is None.
     :param wait_timeout_s: how long the request may stay in the queue; the
         pool has a limit of its own.
-    :param priority: -1000 ... 1000, larger goes first where the operator
-        allows it.
+    :param priority: -1000 ... 1000, for strategies that look at it; none of
+        the built-in ones does.
     :param on_state: called with a view of the session whenever its state or
         its place in the queue changes.
     :param cancel: setting it ends the request or the session.

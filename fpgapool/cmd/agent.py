@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Sequence
 
@@ -40,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = agent_settings.AgentSettings.from_conf(conf)
     except (exception.ConfigurationError, drivers.DriverError) as error:
         return _complain(error, 2)
-    _raise_descriptor_limit()
+    service.raise_descriptor_limit()
     rpc.init(conf)
     try:
         agent = agent_service.Agent(settings, conductor_api.ConductorAPI())
@@ -58,12 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(error: Exception, status: int) -> int:
     print(f"fpgapool-agent: {error}", file=sys.stderr)
     return status
-
-
-def _raise_descriptor_limit() -> None:
-    """Every client of the front door takes a descriptor."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import os
 import pathlib
-import resource
 import shlex
 import signal
 import sys
@@ -204,7 +203,7 @@ class _AllInOne:
             config_files=self._arguments.config_file,
             verbose=self._arguments.verbose,
         )
-        _raise_descriptor_limit()
+        service.raise_descriptor_limit()
         rpc.init(conf, url=wiring.TRANSPORT_URL)
         try:
             status = self._run_services(conf)
@@ -221,7 +220,8 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            runner = service.Runner(conf)
+            # Without its terminal this command has no user any more.
+            runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
             )
@@ -266,7 +266,7 @@ class _AllInOne:
             )
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
-            print(f"    {line}", flush=True)
+            _write(f"    {line}", sys.stdout)
         _say(f"ready: {self._describe()}; Ctrl-C ends it")
         if lifeline is not None:
             lifeline.announce(self._description())
@@ -311,25 +311,26 @@ class _AllInOne:
         lines = path.read_text(errors="replace").splitlines()
         _complain("failed; the end of its log:")
         for line in lines[-_LOG_TAIL_LINES:]:
-            print(f"    {line}", file=sys.stderr)
+            _write(f"    {line}", sys.stderr)
 
 
 def _stop_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _raise_descriptor_limit() -> None:
-    """Every client of the front doors takes a descriptor."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _say(text: str) -> None:
-    print(f"{wiring.PROGRAM}: {text}", flush=True)
+    _write(f"{wiring.PROGRAM}: {text}", sys.stdout)
 
 
 def _complain(text: str) -> None:
-    print(f"{wiring.PROGRAM}: {text}", file=sys.stderr, flush=True)
+    _write(f"{wiring.PROGRAM}: {text}", sys.stderr)
+
+
+def _write(line: str, stream: typing.TextIO) -> None:
+    # A terminal or pipe that is gone must not get in the way of an orderly
+    # end.
+    with contextlib.suppress(OSError):
+        print(line, file=stream, flush=True)
 
 
 if __name__ == "__main__":

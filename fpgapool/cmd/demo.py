@@ -251,7 +251,9 @@ class _Demo:
         self._say(f"who had which slot when: {path.resolve()}")
         self._say(
             f"all modelled rates were scaled by {scale:g}: times and MB/s"
-            " are those of boards that much slower"
+            " are those of boards that much slower; the scheduler's size"
+            " thresholds and waiting limits were scaled to the files' sizes"
+            " and these rates"
         )
 
     def _draw(

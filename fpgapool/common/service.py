@@ -19,8 +19,10 @@ owner, so that more processes of it would only get into each other's way.
 
 import os
 import queue
+import resource
 import signal
 import socket
+import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from types import FrameType
@@ -30,6 +32,10 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
+
+# Who ends a process group sends a signal twice: to the process and to its
+# group. That is one wish, not an insistent one.
+_ECHO_S = 0.5
 
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 _SIGNALS = (*_STOP_SIGNALS, signal.SIGHUP)
@@ -72,6 +78,7 @@ class Runner:
             queue.SimpleQueue()
         )
         self._stopping = False
+        self._told_s = 0.0
 
     def fail(self, reason: str) -> None:
         """End the process with an error; for threads that cannot go on.
@@ -109,9 +116,12 @@ class Runner:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number in _STOP_SIGNALS:
-            if self._stopping:
+            now_s = time.monotonic()
+            if self._stopping and now_s - self._told_s > _ECHO_S:
                 # Not sys.exit(): threads that hang are why someone insists.
                 os._exit(128 + number)
+            if not self._stopping:
+                self._told_s = now_s
             self._stopping = True
         self._inbox.put(signal.Signals(number))
 
@@ -143,6 +153,15 @@ def _stop(services: list[Service]) -> None:
             service.stop()
         except Exception:
             LOG.exception("%s did not stop in order", type(service).__name__)
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets this process have.
+
+    Every client and every worker takes a descriptor or two.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def notify(state: str) -> None:

@@ -37,7 +37,7 @@ def check(view: pool_view.PoolView, wait_limits: ordered.Timers) -> None:
     """
     _check_assignments(view)
     for host in view.slots.hosts.values():
-        _check_host(view.slots, host)
+        _check_host(view, host)
     _check_table(view.slots)
     _check_jobs(view)
     for group in view.jobs.groups():
@@ -73,13 +73,17 @@ def _check_assignments(view: pool_view.PoolView) -> None:
             raise InvariantError("a generation may be used twice")
 
 
-def _check_host(table: slots.SlotTable, host: slots.Host) -> None:
+def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
+    table = view.slots
     held = [
         table.assignments[slot.id]
         for slot in host.slots
         if slot.id in table.assignments
     ]
     _equal("busy", host.busy_count, len(held))
+    for assignment in held:
+        job = view.record(assignment.job_id).job
+        _equal("local", assignment.local, job.host_id == host.id)
     remote_count = sum(not assignment.local for assignment in held)
     _equal("remote", host.remote_count, remote_count)
     up_shapes = collections.Counter(s.shape for s in host.slots if s.up)
@@ -150,6 +154,7 @@ def _keys(group: waiting.JobGroup) -> list[ordered.Key]:
 
 
 def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
+    _equal("count", group.count, len(_keys(group)))
     by_host: dict[model.HostId, list[ordered.Key]] = {}
     for key in sorted(_keys(group)):
         record = view.record(key[-1])

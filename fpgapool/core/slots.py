@@ -443,6 +443,5 @@ def _change(
     if present:
         keys.add(key)
         return
+    # An empty bucket stays: it is soon used again, and there are few.
     keys.remove(key)
-    if not keys:
-        del index[bucket]

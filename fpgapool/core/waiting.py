@@ -87,6 +87,7 @@ class JobGroup:
     :ivar homed: those that wait for their own host.
     :ivar released: those that have waited for it for long enough.
 
+    :ivar count: how many there are.
     :ivar by_host: the jobs of each host, whatever queue they are in.
     :ivar homes: those of these hosts that have a usable slot that fits.
     :ivar avoided: the slots on which its jobs failed to start.
@@ -97,6 +98,7 @@ class JobGroup:
         "avoided",
         "avoiding",
         "by_host",
+        "count",
         "homed",
         "homes",
         "released",
@@ -110,14 +112,12 @@ class JobGroup:
         self.shapes = shapes
         self.avoided = avoided
         self.avoiding = avoided
+        self.count = 0
         self.rootless = ordered.SortedKeys()
         self.homed = ordered.SortedKeys()
         self.released = ordered.SortedKeys()
         self.by_host: dict[model.HostId, ordered.SortedKeys] = {}
         self.homes: set[model.HostId] = set()
-
-    def __len__(self) -> int:
-        return len(self.rootless) + len(self.homed) + len(self.released)
 
     def fits_shape(self, shape: str) -> bool:
         """Whether slots of this shape fit its jobs."""
@@ -217,6 +217,7 @@ class WaitingJobs:
         """Put a job in its place in the queue."""
         job = record.job
         record.group = group
+        group.count += 1
         self._all.add(record.key)
         if job.host_id is not None:
             jobs = group.by_host.get(job.host_id)
@@ -232,6 +233,7 @@ class WaitingJobs:
         self._all.remove(record.key)
         self._displace(record)
         record.group = None
+        group.count -= 1
         host_id = record.job.host_id
         if host_id is not None:
             jobs = group.by_host[host_id]
@@ -241,7 +243,7 @@ class WaitingJobs:
                 group.homes.discard(host_id)
         # Groups of jobs that failed somewhere would pile up; the others
         # are few and soon used again.
-        if group.avoided and not group:
+        if group.avoided and not group.count:
             del self._groups[group.shapes, group.avoided]
             self._groups_by_shape.clear()
 

@@ -122,7 +122,10 @@ def _order(slot: SlotName) -> tuple[list[str], list[str], int]:
 
 def _natural(name: str) -> list[str]:
     """Return a key that sorts node2 before node10."""
-    return [part.zfill(20) for part in re.split(r"(\d+)", name)]
+    return [
+        part.zfill(20) if part.isdecimal() else part
+        for part in re.split(r"(\d+)", name)
+    ]
 
 
 def _origin_of(job: metrics.JobResult) -> str:

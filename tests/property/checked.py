@@ -81,10 +81,9 @@ class CheckedStrategy(strategy.Strategy):
 
 @st.composite
 def strategy_settings(
-    draw: st.DrawFn,
+    draw: st.DrawFn, name: str
 ) -> tuple[str, dict[str, object], int]:
-    """Any strategy with any options, and a seed."""
-    name = draw(st.sampled_from(sorted(FACTORIES)))
+    """A strategy with any of its options, and a seed."""
     options: dict[str, object] = {"slot_choice": draw(st.sampled_from(ORDERS))}
     if name in ("wa", "wra"):
         options["thresholds_bytes"] = THRESHOLDS_BYTES

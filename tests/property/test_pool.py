@@ -99,17 +99,20 @@ def make_device(
 class PoolMachine(stateful.RuleBasedStateMachine):
     """Throws events at a pool and keeps its own, simple books."""
 
+    strategy_name: typing.ClassVar[str]
+
     @stateful.initialize(
-        settings=checked.strategy_settings(),
+        data=st.data(),
         wakeups=st.booleans(),
         seed=seeds,
     )
     def start(
         self,
-        settings: tuple[str, dict[str, object], int],
+        data: st.DataObject,
         wakeups: bool,
         seed: int,
     ) -> None:
+        settings = data.draw(checked.strategy_settings(self.strategy_name))
         self.settings = settings
         self.wakeups = wakeups
         self.now = 0.0
@@ -393,7 +396,35 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             assert again.step(batch, now) == output
 
 
-PoolMachine.TestCase.settings = hypothesis.settings(
-    max_examples=300, stateful_step_count=25
-)
-TestPool = PoolMachine.TestCase
+class FifoMachine(PoolMachine):
+    strategy_name = "fifo"
+
+
+class SjfMachine(PoolMachine):
+    strategy_name = "sjf"
+
+
+class WaMachine(PoolMachine):
+    strategy_name = "wa"
+
+
+class RaMachine(PoolMachine):
+    strategy_name = "ra"
+
+
+class WraMachine(PoolMachine):
+    strategy_name = "wra"
+
+
+TestFifo = FifoMachine.TestCase
+TestSjf = SjfMachine.TestCase
+TestWa = WaMachine.TestCase
+TestRa = RaMachine.TestCase
+TestWra = WraMachine.TestCase
+
+SETTINGS = hypothesis.settings(max_examples=100, stateful_step_count=25)
+TestFifo.settings = SETTINGS
+TestSjf.settings = SETTINGS
+TestWa.settings = SETTINGS
+TestRa.settings = SETTINGS
+TestWra.settings = SETTINGS

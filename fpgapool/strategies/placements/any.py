@@ -86,7 +86,7 @@ class AnyPlacement(base.Placement):
 
     def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
         choices: list[strategy.Choice] = []
-        groups = [group for group in view.jobs.groups() if group]
+        groups = [group for group in view.jobs.groups() if group.count]
         while groups := [group for group in groups if view.has_idle(group)]:
             key = waiting.first_key(*(group.first() for group in groups))
             if key is None:
@@ -213,4 +213,4 @@ def _slot_queues(
     buckets: abc.Iterable[str | slots.ProgrammedBucket],
 ) -> list[ordered.SortedKeys]:
     queues = map(table.slots_in, buckets)
-    return [queue for queue in queues if queue is not None]
+    return [queue for queue in queues if queue]

@@ -237,7 +237,7 @@ class _Offers:
     def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:
         """Which hosts' slots of a shape are of use wherever jobs are from."""
         groups = [
-            group for group in self._view.jobs.groups_for(shape) if group
+            group for group in self._view.jobs.groups_for(shape) if group.count
         ]
         if not groups:
             return
@@ -272,7 +272,7 @@ class _Offers:
         return [
             group
             for group in self._view.jobs.groups_for(slot.shape)
-            if group and slot.id not in group.avoiding
+            if group.count and slot.id not in group.avoiding
         ]
 
     def _is_useful(self, slot: slots.Slot) -> bool:

@@ -1,0 +1,223 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A whole pool by one command, and nothing left of it."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from tests.functional.allinone import harness
+
+KEY = bytes(range(32))
+IV = bytes(range(16))
+#: More than one chunk, and not a whole number of them.
+DATA = random.Random(5).randbytes(9_000_001)
+
+
+def encrypted(data: bytes) -> bytes:
+    """Encrypt without fpgapool."""
+    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
+    return context.update(data)
+
+
+def encrypt(front_door: str, data: bytes = DATA) -> client.RunReport:
+    """Encrypt in the pool, check the output, and return the report."""
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params={"key": KEY, "iv": IV},
+        front_door=front_door,
+        timeout_s=harness.LIMIT_S,
+    )
+    assert output == encrypted(data)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("door", "local"),
+    [("node1", True), ("node2", False), ("front-door", True)],
+)
+def test_every_host_reaches_the_boards(
+    pool: harness.Pool, door: str, local: bool
+) -> None:
+    """Data is encrypted for hosts with and without boards."""
+    report = encrypt(pool.front_door(door))
+    assert (report.host, report.local) == ("node1", local)
+
+
+def test_printed_command_works(
+    pool: harness.Pool, tmp_path: pathlib.Path
+) -> None:
+    """The program for users finds the pool by the path that is told."""
+    (tmp_path / "key.hex").write_text(KEY.hex())
+    (tmp_path / "data").write_bytes(DATA)
+    subprocess.run(
+        harness.command(
+            "run",
+            *("aes", "--key-file", "key.hex", "--iv", IV.hex()),
+            *("--in", "data", "--out", "data.enc"),
+        ),
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "FPGAPOOL_SOCKET": pool.front_door(),
+            "PYTHONPATH": str(pathlib.Path(__file__).parents[3]),
+        },
+        check=True,
+        timeout=harness.LIMIT_S,
+    )
+    assert (tmp_path / "data.enc").read_bytes() == encrypted(DATA)
+
+
+def test_second_one_is_refused(pool: harness.Pool) -> None:
+    """A pool's directory is its own; the first goes on undisturbed."""
+    second = harness.Pool(pool.run_dir, *harness.SMALL)
+    output = second.read_output()
+    second.close()
+    assert second.process.returncode == 2
+    assert "INVALID_CONFIGURATION" in output
+    assert f"process {pool.process.pid}" in output
+    encrypt(pool.front_door())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_everything(number: signal.Signals) -> None:
+    """Told to end, or without a terminal, it leaves nothing."""
+    with harness.running_pool() as pool:
+        encrypt(pool.front_door())
+        processes = harness.Processes(pool.run_dir)
+        assert len(processes) == 3
+        pool.process.send_signal(number)
+        output = pool.read_output()
+        assert pool.process.returncode == 0, output
+        processes.wait_for_end()
+        assert os.listdir(pool.run_dir) == ["allinone.lock"]
+        assert "ready: 2 hosts, 1 boards, 2 slots" in output
+
+
+def test_killed_one_takes_its_workers_along() -> None:
+    """After SIGKILL workers end by themselves and a new pool can start."""
+    with harness.short_directory() as run_dir:
+        with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:
+            processes = harness.Processes(run_dir)
+            assert len(processes) == 3
+            pool.process.kill()
+            processes.wait_for_end()
+        with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:
+            encrypt(pool.front_door("node2"))
+        assert os.listdir(run_dir) == ["allinone.lock"]
+
+
+def test_killed_one_takes_sessions_along() -> None:
+    """A worker that is in use does not go on without its pool, either."""
+    options = ("--hosts=1", "--boards=1", "--slots=1", "--rate-scale=0.01")
+    with harness.running_pool(*options) as pool:
+        processes = harness.Processes(pool.run_dir)
+        cancel = client.CancelToken()
+
+        def kill(_done_bytes: int, _all_bytes: int) -> None:
+            pool.process.kill()
+            cancel.cancel()
+
+        with pytest.raises(client.Cancelled):
+            client.run_buffer(
+                "aes",
+                bytes(50_000_000),
+                params={"key": KEY, "iv": IV},
+                front_door=pool.front_door(),
+                timeout_s=harness.LIMIT_S,
+                progress=kill,
+                cancel=cancel,
+            )
+        assert len(processes) == 2
+        processes.wait_for_end()
+
+
+def test_ends_with_the_program_that_started_it() -> None:
+    """The pool ends when the other end of its pipe is closed."""
+    with harness.running_pool() as pool:
+        processes = harness.Processes(pool.run_dir)
+        pool.ready.close()
+        processes.wait_for_end()
+        pool.read_output()
+        assert pool.process.returncode == 0
+
+
+def test_state_directory_is_kept() -> None:
+    """A named state directory outlives the pool and serves the next."""
+    with harness.short_directory() as root:
+        options = (*harness.SMALL, "--state-dir", str(root / "state"))
+        for _ in range(2):
+            with harness.running_pool(*options, run_dir=root / "run") as pool:
+                encrypt(pool.front_door())
+        assert (root / "state" / "fpgapool.sqlite").exists()
+
+
+def test_configuration_tunes_but_cannot_rewire(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Options of a real cloud's file do not lead into that cloud."""
+    config = tmp_path / "cloud.conf"
+    config.write_text(
+        "[DEFAULT]\n"
+        "transport_url = rabbit://nobody@203.0.113.1/\n"
+        "state_path = /nonexistent\n"
+        "[database]\n"
+        "connection = sqlite:////nonexistent/cloud.sqlite\n"
+        "[conductor]\n"
+        "strategy = sjf\n"
+    )
+    options = (*harness.SMALL, "--config-file", str(config))
+    with harness.running_pool(*options) as pool:
+        assert harness.ask_pool(pool.front_door())["strategy"] == "sjf"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--hosts=0"], "hosts"),
+        (["--boards=0"], "board"),
+        (["--boards=99", "--slots=99"], "slots"),
+        (["--rate-scale=0"], "rate scale"),
+        (["--rate-scale=nan"], "rate scale"),
+        (["--strategy=none-such"], "wra"),
+        (["--config-file=/nonexistent.conf"], "/nonexistent.conf"),
+        (["--state-dir=/proc/fpgapool"], "/proc/fpgapool"),
+        ([f"--state-dir=/tmp/{'x' * 80}"], "too long"),
+        (["--ready-fd=999"], "--ready-fd 999"),
+    ],
+    ids=lambda value: value[0][:20] if isinstance(value, list) else "",
+)
+def test_wrong_options_are_explained(options: list[str], text: str) -> None:
+    """Whatever is wrong is named, with a code, and nothing is left."""
+    with harness.short_directory() as run_dir:
+        result = subprocess.run(
+            harness.command("allinone", "--run-dir", str(run_dir), *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=harness.LIMIT_S,
+        )
+        assert result.returncode == 2, result.stdout
+        assert "INVALID_CONFIGURATION" in result.stdout
+        assert text in result.stdout
+        assert set(os.listdir(run_dir)) <= {"allinone.lock"}

@@ -1,0 +1,66 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is emulated where."""
+
+import pytest
+
+from fpgapool.allinone import readiness
+from fpgapool.allinone import wiring
+from fpgapool.common import exception
+
+
+@pytest.mark.parametrize(
+    ("hosts", "boards", "expected"),
+    [(5, 3, [1, 1, 1, 0, 0]), (2, 5, [3, 2]), (1, 1, [1])],
+)
+def test_boards_go_to_hosts_in_turn(
+    hosts: int, boards: int, expected: list[int]
+) -> None:
+    cluster = wiring.Cluster(hosts=hosts, boards=boards)
+    names = cluster.host_names()
+    assert [cluster.boards_of(name) for name in names] == expected
+    assert cluster.slot_count() == 4 * boards
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hosts": 0},
+        {"hosts": wiring.MAX_HOSTS + 1},
+        {"boards": 0},
+        {"slots": 0},
+        {"boards": wiring.MAX_SLOTS, "slots": 2},
+        {"rate_scale": 0.0},
+        {"rate_scale": float("nan")},
+        {"rate_scale": float("inf")},
+    ],
+    ids=str,
+)
+def test_impossible_clusters_are_refused(wrong: dict) -> None:
+    with pytest.raises(exception.ConfigurationError):
+        wiring.Cluster(**wrong)
+
+
+def host(states: list[str], *, up: bool = True, healthy: bool = True) -> dict:
+    slots = [{"state": state} for state in states]
+    return {"up": up, "devices": [{"healthy": healthy, "slots": slots}]}
+
+
+def test_only_idle_slots_of_living_boards_count() -> None:
+    hosts = [
+        host(["idle", "active", "idle", "faulty"]),
+        host(["idle"], up=False),
+        host(["idle"], healthy=False),
+        host(["idle"]),
+    ]
+    assert readiness.count_idle_slots({"hosts": hosts}) == 3

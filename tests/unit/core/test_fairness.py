@@ -1,0 +1,80 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Max-min fair rates: worked examples and bad input."""
+
+import math
+
+import pytest
+
+from fpgapool.core import fairness
+
+
+def test_a_small_flow_leaves_its_share_to_the_others() -> None:
+    rates = fairness.share_one_link(10.0, [1.0, 20.0, 20.0])
+    assert rates == pytest.approx([1.0, 4.5, 4.5])
+
+
+def test_an_unlimited_link_gives_everybody_the_cap() -> None:
+    assert fairness.share_one_link(math.inf, [1.0, 2.0]) == [1.0, 2.0]
+
+
+def test_rates_are_joint_over_all_resources() -> None:
+    # The first flow is held by the second link; the first link gives what
+    # it leaves to the others.
+    rates = fairness.max_min_rates(
+        [math.inf] * 4,
+        [[(0, 1.0), (1, 1.0)], [(0, 1.0)], [(1, 1.0)], [(1, 1.0)]],
+        [9.0, 6.0],
+    )
+    assert rates == pytest.approx([2.0, 7.0, 2.0, 2.0])
+
+
+def test_what_travels_back_costs_its_share() -> None:
+    rates = fairness.max_min_rates(
+        [10.0, 10.0], [[(0, 1.0)], [(0, 0.5)]], [6.0]
+    )
+    assert rates == pytest.approx([4.0, 4.0])
+
+
+def test_no_flows() -> None:
+    assert fairness.max_min_rates([], [], [1.0]) == []
+    assert fairness.share_one_link(1.0, []) == []
+
+
+@pytest.mark.parametrize(
+    ("caps", "memberships", "capacities"),
+    [
+        ([-1.0], [[]], []),
+        ([math.nan], [[]], []),
+        ([1.0], [[(0, 1.0)]], [-1.0]),
+        ([1.0], [[(0, -1.0)]], [1.0]),
+        ([1.0], [[(1, 1.0)]], [1.0]),
+        ([1.0], [[(0, 1.0), (0, 1.0)]], [1.0]),
+        ([1.0, 1.0], [[]], []),
+    ],
+)
+def test_bad_networks(
+    caps: list[float],
+    memberships: list[list[tuple[int, float]]],
+    capacities: list[float],
+) -> None:
+    with pytest.raises(ValueError, match=r"negative|no such set|each flow"):
+        fairness.max_min_rates(caps, memberships, capacities)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "cap"), [(-1.0, 1.0), (1.0, -1.0), (math.nan, 1.0)]
+)
+def test_bad_links(capacity: float, cap: float) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        fairness.share_one_link(capacity, [cap])

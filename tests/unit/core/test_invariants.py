@@ -1,0 +1,55 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The invariants notice what is wrong."""
+
+import typing
+from collections import abc
+
+import pytest
+
+from fpgapool.core import state
+from tests.unit.core import pools
+
+
+def busy_pool() -> state.PoolState:
+    pool = pools.make_pool(pools.make_host(1), pools.make_host(2))
+    pool.submit(*(pools.make_job(n, host_id=1 + n % 2) for n in range(9)))
+    return pool.state
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda view: view.slots.assignments.pop(10),
+        lambda view: view.slots.up_by_shape.update({"small": 1}),
+        lambda view: view.slots.idle_by_shape.update({"small": 1}),
+        lambda view: setattr(view.slots.hosts[1], "busy_count", 9),
+        lambda view: setattr(view.slots.hosts[1], "remote_count", 9),
+        lambda view: setattr(view.slots.slots[10], "up", False),
+        lambda view: setattr(view, "next_generation", 1),
+        lambda view: setattr(view.record(8), "slot_id", 10),
+        lambda view: setattr(view.record(8), "group", None),
+        lambda view: next(iter(view.jobs.groups())).by_host.clear(),
+        lambda view: next(iter(view.jobs.groups())).homed.remove(
+            view.record(8).key
+        ),
+    ],
+)
+def test_a_spoilt_pool_is_noticed(
+    spoil: abc.Callable[[typing.Any], object],
+) -> None:
+    pool = busy_pool()
+    pool.check_invariants()
+    spoil(pool.view)
+    with pytest.raises(state.InvariantError):
+        pool.check_invariants()

@@ -1,0 +1,138 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The timeline as a file, and what is drawn into it."""
+
+import dataclasses
+import pathlib
+import struct
+
+import pytest
+from matplotlib import figure as mpl_figure
+
+from fpgapool.sim import metrics
+from fpgapool.sim import plots
+
+JOB = metrics.JobResult(
+    job_id="7",
+    origin="node2",
+    size_bytes=10,
+    arrival_s=0,
+    start_s=1,
+    finish_s=5,
+    host="node10",
+    device="board0",
+    slot=0,
+    local=False,
+)
+OTHER = dataclasses.replace(
+    JOB, job_id="8", origin=None, start_s=2, host="node2", slot=1
+)
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[mpl_figure.Figure]:
+    """Keep every figure that is drawn."""
+    drawn = []
+    save = mpl_figure.Figure.savefig
+
+    def keep(self: mpl_figure.Figure, *args: object, **kwargs: object) -> None:
+        drawn.append(self)
+        save(self, *args, **kwargs)
+
+    monkeypatch.setattr(mpl_figure.Figure, "savefig", keep)
+    return drawn
+
+
+def size_of(path: pathlib.Path) -> tuple[int, int]:
+    """Width and height of a PNG file."""
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    return struct.unpack(">II", data[16:24])
+
+
+def test_file_grows_with_the_slots(tmp_path: pathlib.Path) -> None:
+    small, large = tmp_path / "small.png", tmp_path / "large.png"
+    plots.draw_timeline([JOB], small)
+    idle = [plots.SlotName("node1", "board0", n) for n in range(20)]
+    plots.draw_timeline([JOB], large, slots=idle)
+    assert size_of(small)[0] == size_of(large)[0]
+    assert size_of(small)[1] < size_of(large)[1]
+
+
+def test_rows_are_slots_in_natural_order(
+    tmp_path: pathlib.Path, figures: list[mpl_figure.Figure]
+) -> None:
+    idle = [plots.SlotName("node2", "board0", 0)]
+    plots.draw_timeline([JOB, OTHER], tmp_path / "t.png", slots=idle)
+    timeline = figures[0].axes[0]
+    rows = [label.get_text() for label in timeline.get_yticklabels()]
+    assert rows == ["board0 · 0", "board0 · 1", "board0 · 0"]
+    texts = [text.get_text() for text in timeline.texts]
+    assert texts[:2] == ["node2", "node10"]
+
+
+def test_bars_are_where_and_when_jobs_ran(
+    tmp_path: pathlib.Path, figures: list[mpl_figure.Figure]
+) -> None:
+    local = dataclasses.replace(
+        JOB, origin="node10", start_s=6, finish_s=9, local=True
+    )
+    plots.draw_timeline([JOB, local], tmp_path / "t.png")
+    remote_bar, local_bar = (bars[0] for bars in figures[0].axes[0].containers)
+    assert (remote_bar.get_x(), remote_bar.get_width()) == (1, 4)
+    assert (local_bar.get_x(), local_bar.get_width()) == (6, 3)
+    assert remote_bar.get_hatch() is not None
+    assert local_bar.get_hatch() is None
+    assert remote_bar.get_facecolor() != local_bar.get_facecolor()
+
+
+def test_legend_names_origins_and_places(
+    tmp_path: pathlib.Path, figures: list[mpl_figure.Figure]
+) -> None:
+    plots.draw_timeline([JOB, OTHER], tmp_path / "t.png", title="Ours")
+    labels = [text.get_text() for text in figures[0].legends[0].texts]
+    assert labels == [
+        "from no host",
+        "from node2",
+        "local data",
+        "remote data",
+    ]
+    assert "Ours" in [text.get_text() for text in figures[0].texts]
+
+
+def test_waiting_jobs_are_counted(
+    tmp_path: pathlib.Path, figures: list[mpl_figure.Figure]
+) -> None:
+    plots.draw_timeline([JOB, OTHER], tmp_path / "t.png")
+    area = figures[0].axes[1].collections[0].get_paths()[0]
+    assert area.vertices[:, 1].max() == 2
+
+
+def test_more_hosts_than_colours(tmp_path: pathlib.Path) -> None:
+    jobs = [
+        dataclasses.replace(JOB, origin=f"node{number}")
+        for number in range(30)
+    ]
+    plots.draw_timeline(jobs, tmp_path / "t.png")
+    assert size_of(tmp_path / "t.png")[0] > 0
+
+
+def test_nothing_cannot_be_drawn(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match="no jobs"):
+        plots.draw_timeline([], tmp_path / "t.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_must_exist(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(OSError):
+        plots.draw_timeline([JOB], tmp_path / "missing" / "t.png")
