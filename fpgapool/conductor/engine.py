@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import re
 import uuid
 from collections.abc import Iterable
@@ -82,6 +83,7 @@ class EngineSettings:
     max_claimed_bytes: int = 2**50
     max_queued_sessions: int = 200_000
     max_queued_per_project: int = 20_000
+    claim_slack: float = 0.1
 
 
 class Rejected(Exception):
@@ -120,12 +122,13 @@ class Engine:
         self._sessions: dict[int, sessions.Session] = {}
         self._by_id: dict[str, sessions.Session] = {}
         self._by_request: dict[tuple[str, str], sessions.Session] = {}
-        self._ended: collections.deque[int] = collections.deque()
+        self._ended: dict[int, sessions.Session] = {}
         self._queued = collections.Counter[str]()
         self._last_job_id = snapshot.max_ids.session
         self._events: list[events.Event] = []
-        self._dirty: dict[int, None] = {}
+        self._dirty: dict[int, sessions.Session] = {}
         self._lost_since: dict[str, float] = {}
+        self._bus_is_ill = False
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._at_once: list[effects.Message] = []
@@ -172,6 +175,8 @@ class Engine:
                     self._open(item, now)
                 case inputs.Cancel():
                     self._cancel(item, now)
+                case inputs.Reopen():
+                    self._reopen(item, now)
                 case inputs.Report(report):
                     self._report(report, now)
                 case inputs.Prepared(prepared):
@@ -298,21 +303,23 @@ class Engine:
         )
 
     def _load_sessions(self, snapshot: db_api.Snapshot) -> None:
-        assignments = {row.job_id: row for row in snapshot.assignments}
+        held = {
+            (row.job_id, row.generation): row for row in snapshot.assignments
+        }
         for record in snapshot.live_sessions:
             host = self.registry.hosts_by_id.get(record.host_id or 0)
             session = sessions.Session.from_record(
                 record, host.uuid if host else None
             )
             self._remember(session)
-            assignment = assignments.pop(session.job_id, None)
-            if assignment is not None:
-                self._restore_assignment(session, assignment)
-            else:
+            if record.state == states.QUEUED:
                 self._restore_queued(session)
-        # What is left belongs to sessions that have ended: their slots, if
-        # still busy, show up as strays in the first report.
-        for orphan in assignments.values():
+            else:
+                row = held.pop((record.id, record.generation))
+                self._restore_assignment(session, row)
+        # What is left belongs to sessions that have ended or moved: their
+        # slots, if still busy, show up as strays in the first report.
+        for orphan in held.values():
             self._assignments[orphan.slot_id] = None
 
     def _restore_assignment(
@@ -389,9 +396,10 @@ class Engine:
         self._check(request)
         host = self.registry.hosts.get(request.host_uuid or "")
         limits = self.settings
-        self._last_job_id += 1
+        job_id = self._next_job_id()
         session = sessions.Session(
-            job_id=self._last_job_id,
+            row_id=job_id,
+            job_id=job_id,
             session_id=str(uuid.uuid4()),
             request_id=request.request_id,
             project_id=request.project_id,
@@ -417,6 +425,10 @@ class Engine:
         self._queued[session.project_id] += 1
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
+
+    def _next_job_id(self) -> int:
+        self._last_job_id += 1
+        return self._last_job_id
 
     def _check(self, request: objects.OpenRequest) -> None:
         """:raises Rejected: if the request cannot become a session."""
@@ -526,6 +538,60 @@ class Engine:
         self._end(session, states.CANCELLED, item.reason, "", now)
         self._step(now)
 
+    def _reopen(self, item: inputs.Reopen, now: float) -> None:
+        """Give a session whose slot is gone another one, if it can move.
+
+        The client decides: only it knows that its data flow no more.
+        """
+        session = self._by_id.get(item.session_id)
+        if session is None or session.project_id != item.project_id:
+            return
+        session.front_doors.add(item.host_uuid)
+        profile = self.profiles.get(session.accelerator)
+        if (
+            profile is None
+            or not profile.stateless
+            or session.generation != item.generation
+        ):
+            self._publish_everywhere(session)
+        elif session.state in _CONNECTED:
+            self._abandon_slot(session, now)
+        elif session.reason in codes.REOPENABLE:
+            del self._ended[session.row_id]
+            self._resubmit(session, now)
+        else:
+            self._publish_everywhere(session)
+
+    def _abandon_slot(self, session: sessions.Session, now: float) -> None:
+        """Let a session wait again while its slot is being taken back."""
+        hold = self.holds[_slot_id(session)]
+        hold.abandoned = True
+        if not hold.revoked:
+            self._events.append(
+                events.JobCancelled(session.job_id, codes.MOVED)
+            )
+            self._step(now)
+        del self._sessions[session.job_id]
+        session.job_id = self._next_job_id()
+        self._sessions[session.job_id] = session
+        self._resubmit(session, now)
+
+    def _resubmit(self, session: sessions.Session, now: float) -> None:
+        """Queue a session again, at the place of its first arrival."""
+        LOG.info("Session %s waits for another slot", session.session_id)
+        session.leave_slot()
+        session.state = states.QUEUED
+        session.reason = session.message = ""
+        session.finished_at = None
+        # Its patience starts anew; it has been served once already.
+        session.wait_timeout_s = (
+            now - session.queued_at + self.settings.wait_timeout_s
+        )
+        self._queued[session.project_id] += 1
+        self._events.append(events.JobSubmitted(session.job()))
+        self._touch(session)
+        self._step(now)
+
     def _find_for_cancel(self, item: inputs.Cancel) -> sessions.Session | None:
         if item.session_id:
             session = self._by_id.get(item.session_id)
@@ -591,7 +657,7 @@ class Engine:
         # First what each slot can take, then what has become of the
         # assignments: the second may schedule onto what the first says.
         findings = [
-            (hold, self._look_at(slot, line, hold), line)
+            (hold, self._look_at(slot, line, hold, now), line)
             for slot, line in _lines(host, report)
             for hold in (self.holds.get(slot.id),)
         ]
@@ -615,10 +681,11 @@ class Engine:
         slot: registry.SlotEntry,
         report: objects.SlotReport,
         hold: reconcile.Hold | None,
+        now: float,
     ) -> reconcile.Finding:
         finding = reconcile.compare(hold, report)
         if finding is reconcile.Finding.STRAY:
-            self._release_stray(slot, report)
+            self._release_stray(slot, report, now)
         self._note_programmed(slot, report)
         self._note_usable(slot, report, finding)
         return finding
@@ -631,7 +698,7 @@ class Engine:
         now: float,
     ) -> None:
         session = hold.session
-        if reconcile.busy(report) and finding is not reconcile.Finding.STRAY:
+        if hold.wanted and report.generation == hold.generation:
             session.input_bytes = report.input_bytes
             session.output_bytes = report.output_bytes
         match finding:
@@ -644,6 +711,7 @@ class Engine:
                     self._ask_secret(hold, now)
             case reconcile.Finding.ATTACHED:
                 self._attached(hold, now)
+                self._check_claim(hold)
             case reconcile.Finding.DETACHED:
                 self._detached(hold, now)
             case reconcile.Finding.PREPARE_FAILED:
@@ -652,6 +720,17 @@ class Engine:
                 self._finished(hold, report, now)
             case reconcile.Finding.VANISHED:
                 self._vanished(hold, now)
+
+    def _check_claim(self, hold: reconcile.Hold) -> None:
+        session = hold.session
+        if session.input_bytes > self._claim_limit_bytes(session):
+            self._events.append(
+                events.ClaimExceeded(hold.slot.id, hold.generation)
+            )
+
+    def _claim_limit_bytes(self, session: sessions.Session) -> int:
+        slack = 1 + self.settings.claim_slack
+        return math.floor(session.claimed_bytes * slack)
 
     def _attached(self, hold: reconcile.Hold, now: float) -> None:
         if hold.phase is model.Phase.ACTIVE:
@@ -709,28 +788,44 @@ class Engine:
     ) -> None:
         result = report.last_result
         session = hold.session
-        if result is not None:
-            session.input_bytes = result.input_bytes
-            session.output_bytes = result.output_bytes
-            session.started_at = result.started_at or session.started_at
-            if session.live:
-                self._end(
-                    session, result.state, result.code, result.message, now
-                )
-            else:
-                self._touch(session)
         self._free(hold)
+        if result is None or hold.abandoned:
+            return
+        session.input_bytes = result.input_bytes
+        session.output_bytes = result.output_bytes
+        session.started_at = result.started_at or session.started_at
+        if not session.live:
+            self._touch(session)
+        elif result.code == codes.YIELDED:
+            self._step(now)
+            session.claimed_bytes = self._new_claim_bytes(result)
+            self._resubmit(session, now)
+        elif result.code == codes.CLAIM_EXCEEDED:
+            self._end(
+                session,
+                states.FAILED,
+                codes.CLAIM_EXCEEDED,
+                f"more than the {session.claimed_bytes} bytes that were"
+                f" claimed; ended at input offset {result.input_bytes}",
+                now,
+            )
+        else:
+            self._end(session, result.state, result.code, result.message, now)
+
+    def _new_claim_bytes(self, result: objects.SessionResult) -> int:
+        """Twice what it has used: a lie costs a place further back."""
+        return min(2 * result.input_bytes, self.settings.max_claimed_bytes)
 
     def _vanished(self, hold: reconcile.Hold, now: float) -> None:
         """The worker and what it knew are gone."""
-        if hold.session.live and hold.phase in (
+        if hold.wanted and hold.phase in (
             model.Phase.PREPARING,
             model.Phase.READY,
         ):
             # No client has sent anything yet: another slot will do.
             self._fail_preparation(hold, codes.WORKER_LOST, now)
             return
-        if hold.session.live:
+        if hold.wanted:
             self._end(
                 hold.session,
                 states.FAILED,
@@ -741,8 +836,16 @@ class Engine:
         self._free(hold)
 
     def _release_stray(
-        self, slot: registry.SlotEntry, report: objects.SlotReport
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        now: float,
     ) -> None:
+        # The agent answers each order with a report, which would cause the
+        # next order at once while a worker takes its time.
+        if now - slot.stray_told_at < self.settings.resend_interval_s:
+            return
+        slot.stray_told_at = now
         LOG.warning(
             "Slot %s/%d of host %s works for session %s, generation %s,"
             " which should not have it: released",
@@ -805,13 +908,16 @@ class Engine:
         limit = now - self.settings.report_timeout_s
         silent = [host for host in present if host.heard_at < limit]
         if len(silent) > _BUS_IS_ILL * len(present):
-            LOG.warning(
-                "%d of %d hosts are silent: the message bus is suspected,"
-                " no host is given up",
-                len(silent),
-                len(present),
-            )
+            if not self._bus_is_ill:
+                LOG.warning(
+                    "%d of %d hosts are silent: the message bus is"
+                    " suspected, no host is given up",
+                    len(silent),
+                    len(present),
+                )
+            self._bus_is_ill = True
             return
+        self._bus_is_ill = False
         for host in silent:
             self._lose_host(host, now)
 
@@ -842,7 +948,7 @@ class Engine:
             self._prepare_timed_out(hold, now)
 
     def _give_up(self, hold: reconcile.Hold, now: float) -> None:
-        if hold.session.live:
+        if hold.wanted:
             self._end(
                 hold.session,
                 states.LOST,
@@ -885,6 +991,8 @@ class Engine:
                     self._requeue(job_id, reason)
                 case instructions.Revoke(slot_id, _, _, reason):
                     self._revoke(self.holds[slot_id], reason, now)
+                case instructions.Yield(slot_id, _, _):
+                    self._revoke(self.holds[slot_id], codes.YIELDED, now)
                 case instructions.TakeOut():
                     self._take_out(instruction)
                 case instructions.WakeAt(time_s):
@@ -1000,7 +1108,7 @@ class Engine:
         session = hold.session
         self._assignments[hold.slot.id] = db_api.AssignmentRecord(
             slot_id=hold.slot.id,
-            job_id=session.job_id,
+            job_id=session.row_id,
             accelerator=session.accelerator,
             generation=hold.generation,
             phase=hold.phase.value,
@@ -1020,9 +1128,9 @@ class Engine:
             self._queued[session.project_id] -= 1
         session.finish(state, code, message, now)
         self._touch(session)
-        self._ended.append(session.job_id)
+        self._ended[session.row_id] = session
         while len(self._ended) > _REMEMBERED_SESSIONS:
-            self._forget(self._sessions[self._ended.popleft()])
+            self._forget(self._ended.pop(next(iter(self._ended))))
 
     def _remember(self, session: sessions.Session) -> None:
         self._sessions[session.job_id] = session
@@ -1036,7 +1144,7 @@ class Engine:
 
     def _touch(self, session: sessions.Session) -> None:
         session.revision += 1
-        self._dirty[session.job_id] = None
+        self._dirty[session.row_id] = session
 
     def _publish_everywhere(self, session: sessions.Session) -> None:
         for host_uuid in session.front_doors:
@@ -1048,11 +1156,9 @@ class Engine:
         )
 
     def _take_effects(self) -> effects.Effects:
-        for job_id in self._dirty:
-            session = self._sessions.get(job_id)
-            if session is not None:
-                self._rows.append(session.record())
-                self._publish_everywhere(session)
+        for session in self._dirty.values():
+            self._rows.append(session.record())
+            self._publish_everywhere(session)
         self._dirty.clear()
         taken = effects.Effects(
             changes=self._changes(),

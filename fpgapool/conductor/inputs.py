@@ -47,6 +47,20 @@ class Cancel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Reopen:
+    """A client has lost the slot of a session and wants another one.
+
+    :param generation: of the assignment that it has lost.
+    :param host_uuid: of its front door.
+    """
+
+    project_id: str
+    session_id: str
+    generation: int
+    host_uuid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """An agent's state."""
 
@@ -85,4 +99,6 @@ class Query:
     future: concurrent.futures.Future[Any]
 
 
-Input = Open | Cancel | Report | Prepared | RenewSecret | Library | Query
+Input = (
+    Open | Cancel | Reopen | Report | Prepared | RenewSecret | Library | Query
+)

@@ -111,6 +111,26 @@ class ConductorManager:
             inputs.Cancel(project_id, session_id, request_id, reason)
         )
 
+    def reopen_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any,
+        generation: Any,
+        host_uuid: Any,
+    ) -> None:
+        """Give a session that has lost its slot another one."""
+        names = (project_id, session_id, host_uuid)
+        if (
+            not all(isinstance(name, str) for name in names)
+            or type(generation) is not int
+        ):
+            LOG.warning("Malformed reopening dropped")
+            return
+        self._pump.put(
+            inputs.Reopen(project_id, session_id, generation, host_uuid)
+        )
+
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
         """Have a READY session's secret minted anew."""
         if isinstance(session_id, str):

@@ -35,6 +35,7 @@ class Hold:
 
     :ivar revoked: why the slot is being taken back, empty while it is not.
     :ivar told_at: when the agent was last told to prepare or release it.
+    :ivar abandoned: the session waits for, or has, another slot already.
     """
 
     session: sessions.Session
@@ -44,6 +45,12 @@ class Hold:
     assigned_at: float
     revoked: str = ""
     told_at: float = 0.0
+    abandoned: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a session still depends on what becomes of the slot."""
+        return self.session.live and not self.abandoned
 
 
 class Finding(enum.Enum):

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 from fpgapool import objects
@@ -39,6 +40,8 @@ class SlotEntry:
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
+    #: When its agent was last told to release a holder that is not known.
+    stray_told_at: float = -math.inf
 
     @property
     def host(self) -> HostEntry:

@@ -221,4 +221,5 @@ def _settings(conf: cfg.ConfigOpts) -> engine.EngineSettings:
         max_claimed_bytes=options.max_claimed_bytes,
         max_queued_sessions=options.max_queued_sessions,
         max_queued_per_project=options.max_queued_per_project,
+        claim_slack=options.claim_slack,
     )

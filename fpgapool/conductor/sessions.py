@@ -39,8 +39,13 @@ class Session:
 
     Times are wall clock in seconds. ``secret`` lives in memory only: after a
     restart the agent is asked for a fresh one.
+
+    :ivar row_id: of its row, for ever.
+    :ivar job_id: the core's name of it; a new one when it moves while its
+        former slot is still being taken back.
     """
 
+    row_id: int
     job_id: int
     session_id: str
     request_id: str
@@ -170,7 +175,7 @@ class Session:
     def record(self) -> db_api.SessionRecord:
         """Return the session's row."""
         return db_api.SessionRecord(
-            id=self.job_id,
+            id=self.row_id,
             **{name: getattr(self, name) for name in _SHARED_MEMBERS},
         )
 
@@ -180,6 +185,7 @@ class Session:
     ) -> Session:
         """Rebuild a session from its row."""
         return cls(
+            row_id=record.id,
             job_id=record.id,
             host_uuid=host_uuid,
             front_doors={host_uuid} if host_uuid else set(),

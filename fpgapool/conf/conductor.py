@@ -175,6 +175,19 @@ Largest number of bytes that a session may claim to process. Larger requests
 are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
 """,
     ),
+    cfg.FloatOpt(
+        "claim_slack",
+        default=0.1,
+        min=0,
+        max=10,
+        help="""
+How much more than it claimed a session may send, as a share of the claim.
+
+Beyond that a session keeps its slot only while nobody else waits for it. A
+stateless one then goes on in another slot later; a stateful one ends with
+``CLAIM_EXCEEDED``.
+""",
+    ),
     cfg.IntOpt(
         "max_queued_sessions",
         default=200000,

@@ -77,6 +77,23 @@ SLOT_FAULTY = "SLOT_FAULTY"
 DEVICE_FAILED = "DEVICE_FAILED"
 HOST_LOST = "HOST_LOST"
 SUPERSEDED = "SUPERSEDED"
+# The pool took the slot back for others; the session can go on in another.
+YIELDED = "YIELDED"
+MOVED = "MOVED"
+
+#: Ends of an assignment after which a stateless session can be reopened:
+#: none of them is the client's doing.
+REOPENABLE = frozenset(
+    {
+        DEVICE_FAILED,
+        HOST_LOST,
+        RESUME_TIMEOUT,
+        SLOT_FAULTY,
+        WORKER_DIED,
+        WORKER_LOST,
+        YIELDED,
+    }
+)
 
 # Services behind the front door.
 CONDUCTOR_UNAVAILABLE = "CONDUCTOR_UNAVAILABLE"

@@ -15,9 +15,8 @@
 Events about an assignment carry its generation; one that is not the slot's
 current generation is stale and changes nothing.
 
-Reserved names, not used yet: ``DrainRequested``, ``ClaimExceeded``,
-``GoalChanged``, ``QueueDepth``, ``TaskStats``, ``CacheReport``,
-``PowerReport``.
+Reserved names, not used yet: ``DrainRequested``, ``GoalChanged``,
+``QueueDepth``, ``TaskStats``, ``CacheReport``, ``PowerReport``.
 """
 
 import dataclasses
@@ -152,6 +151,14 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ClaimExceeded:
+    """The holder has sent more than it claimed, slack included."""
+
+    slot_id: model.SlotId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SlotReleased:
     """The holder has given the slot back, or lost it."""
 
@@ -188,6 +195,7 @@ Event: typing.TypeAlias = (
     | HolderAttached
     | HolderDetached
     | Progress
+    | ClaimExceeded
     | SlotReleased
     | PrepareFailed
     | Wake

@@ -13,7 +13,7 @@
 """What the core wants done.
 
 Reserved names, not used yet: ``Resize``, ``Migrate``, ``Preload``,
-``Evict``, ``Lock``, ``Unlock``, ``Yield``.
+``Evict``, ``Lock``, ``Unlock``.
 """
 
 import dataclasses
@@ -77,6 +77,19 @@ class Revoke:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Yield:
+    """Take the slot from a holder that can go on in another one later.
+
+    It has sent more than it claimed while others wait. The slot stays taken
+    as after :class:`Revoke`; its job is to be submitted again then.
+    """
+
+    slot_id: model.SlotId
+    job_id: model.JobId
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TakeOut:
     """A slot or a whole device failed too often and is out of use.
 
@@ -99,5 +112,5 @@ class WakeAt:
 
 
 Instruction: typing.TypeAlias = (
-    Program | Grant | Reject | Requeue | Revoke | TakeOut | WakeAt
+    Program | Grant | Reject | Requeue | Revoke | Yield | TakeOut | WakeAt
 )

@@ -25,6 +25,7 @@ from fpgapool.core import instructions
 from fpgapool.core import invariants
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting as queues
@@ -69,6 +70,7 @@ class PoolState:
         self._slot_failures: dict[model.SlotId, int] = {}
         self._device_failures: dict[model.DeviceId, int] = {}
         self._taken_out: set[model.SlotId] = set()
+        self._overdrawn: set[model.SlotId] = set()
         self._started = False
         self._pass_due = False
         self._wake_s: float | None = None
@@ -174,6 +176,7 @@ class PoolState:
         if self._jobs.release_due(now) and self._wakeups:
             self._pass_due = True
         self._run_pass()
+        self._call_in_overdrawn()
         self._set_wake()
         return self._output
 
@@ -196,6 +199,40 @@ class PoolState:
                 generation=assignment.generation,
             )
         )
+
+    def _call_in_overdrawn(self) -> None:
+        """Take slots from holders beyond their claims, if others wait.
+
+        Once a holder is asked to leave it cannot stay: what it was asked
+        for may be on its way.
+        """
+        for slot_id in sorted(self._overdrawn):
+            slot = self._slots.slots.get(slot_id)
+            if slot is None or not self._is_waited_for(slot):
+                continue
+            self._overdrawn.remove(slot_id)
+            assignment = self._slots.assignments[slot_id]
+            self._slots.update(slot_id, revoked=True)
+            self._output.append(self._calling_in(assignment))
+
+    def _is_waited_for(self, slot: slots.Slot) -> bool:
+        return slot.up and any(
+            group.first() is not None and group.fits(slot.id, slot.shape)
+            for group in self._jobs.groups_for(slot.shape)
+        )
+
+    def _calling_in(
+        self, assignment: model.Assignment
+    ) -> instructions.Instruction:
+        members = (
+            assignment.slot_id,
+            assignment.job_id,
+            assignment.generation,
+        )
+        accelerator = self._view.accelerators.get(assignment.accelerator)
+        if accelerator is not None and accelerator.stateless:
+            return instructions.Yield(*members)
+        return instructions.Revoke(*members, reason=codes.CLAIM_EXCEEDED)
 
     def _set_wake(self) -> None:
         """Ask to be woken, if not sooner already."""
@@ -281,6 +318,7 @@ class PoolState:
         if assignment.revoked:
             return
         self._slots.update(record.slot_id, revoked=True)
+        self._overdrawn.discard(record.slot_id)
         self._output.append(
             instructions.Revoke(
                 slot_id=record.slot_id,
@@ -372,6 +410,11 @@ class PoolState:
             self._prepared(assignment)
         self._slots.update(event.slot_id, phase=phase)
 
+    def _on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
+        assignment = self._current(event.slot_id, event.generation)
+        if assignment is not None and not assignment.revoked:
+            self._overdrawn.add(event.slot_id)
+
     def _on_released(self, event: events.SlotReleased) -> None:
         assignment = self._current(event.slot_id, event.generation)
         if assignment is not None:
@@ -385,6 +428,7 @@ class PoolState:
                 slot.programmed = None
             self._view.touched.add(slot.host.id)
         self._slots.release(assignment.slot_id)
+        self._overdrawn.discard(assignment.slot_id)
         self._pass_due = True
 
     def _on_prepare_failed(self, event: events.PrepareFailed) -> None:
@@ -560,6 +604,7 @@ class PoolState:
         events.HolderAttached: _on_attached,
         events.HolderDetached: _on_detached,
         events.Progress: _on_progress,
+        events.ClaimExceeded: _on_claim_exceeded,
         events.SlotReleased: _on_released,
         events.PrepareFailed: _on_prepare_failed,
         events.JobCancelled: _on_cancelled,

@@ -22,6 +22,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
+from fpgapool.conductor import inputs
 from fpgapool.core import codes
 from fpgapool.objects import states
 from tests.unit.conductor import world
@@ -68,6 +69,20 @@ class LossyWorld(stateful.RuleBasedStateMachine):
     @stateful.rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         self.pool.cancel(data.draw(st.sampled_from(self.requests)))
+
+    @stateful.precondition(lambda self: self.requests)
+    @stateful.rule(data=st.data(), host=hosts)
+    def reopen(self, data: st.DataObject, host: str) -> None:
+        request_id = data.draw(st.sampled_from(self.requests))
+        view = self.pool.view_or_none(request_id)
+        if view is not None:
+            self.pool.feed(
+                inputs.Reopen("p", view.session_id, view.generation, host)
+            )
+
+    @stateful.rule(host=boards, number=slots)
+    def lie(self, host: str, number: int) -> None:
+        self.pool.agents[host].slots[number].input_bytes = 10_000
 
     @stateful.precondition(lambda self: self.pool.wire)
     @stateful.rule(

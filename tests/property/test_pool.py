@@ -28,11 +28,13 @@ from tests.property import literal
 
 SHAPES = ("large", "small")
 ACCELERATORS = tuple(
-    model.Accelerator(name=name, peak_bytes_per_s=1e9, shapes=shapes)
-    for name, shapes in (
-        ("aes", frozenset[str]()),
-        ("fft", frozenset({"large"})),
-        ("sha", frozenset({"small", "large"})),
+    model.Accelerator(
+        name=name, peak_bytes_per_s=1e9, shapes=shapes, stateless=stateless
+    )
+    for name, shapes, stateless in (
+        ("aes", frozenset[str](), True),
+        ("fft", frozenset({"large"}), True),
+        ("sha", frozenset({"small", "large"}), False),
     )
 )
 ACCELERATOR_NAMES = ("aes", "fft", "sha") * 8 + ("unknown",)
@@ -42,6 +44,7 @@ SLOT_EVENTS = (
     events.SlotReady,
     events.HolderAttached,
     events.HolderDetached,
+    events.ClaimExceeded,
     events.SlotReleased,
     events.SlotReleased,
 )
@@ -339,6 +342,9 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                     assert self.held[job_id] == slot_id
                 case instructions.Revoke(slot_id, job_id, _, _):
                     assert self.held[job_id] == slot_id
+                case instructions.Yield(slot_id, job_id, _):
+                    assert self.held[job_id] == slot_id
+                    assert self.pool.assignments()[slot_id].revoked
                 case instructions.WakeAt(time_s):
                     assert time_s > self.now
                     self.wake_s = time_s

@@ -13,6 +13,7 @@
 """The engine's decisions, one rule a test."""
 
 import concurrent.futures
+import dataclasses
 
 import pytest
 
@@ -547,3 +548,152 @@ def test_a_new_accelerator_can_be_used_without_a_restart(single):
     single.wire.clear()
     single.open(accelerator="copy")
     assert single.wire[0].view.reason == codes.UNKNOWN_ACCELERATOR
+
+
+def reopen(pool: world.World, request_id: str, host: str = "a") -> None:
+    view = pool.view(request_id)
+    pool.feed(inputs.Reopen("p", view.session_id, view.generation, host))
+
+
+def send(pool: world.World, sent_bytes: int) -> None:
+    agent = pool.agents["a"]
+    agent.slots[0].input_bytes = sent_bytes
+    pool.feed(agent.report())
+
+
+def test_a_session_whose_worker_died_goes_on_elsewhere(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    before = pool.view(request_id)
+    agent = pool.agents["a"]
+    agent.end(0, states.FAILED, codes.WORKER_DIED, pool.now)
+    pool.feed(agent.report())
+    assert pool.view(request_id).state == states.FAILED
+    reopen(pool, request_id)
+    after = pool.view(request_id)
+    assert after.state == states.PREPARING
+    assert after.session_id == before.session_id
+    assert after.generation > before.generation
+    assert after.queued_at == before.queued_at
+    assert after.revision > before.revision
+    assert after.finished_at is None
+
+
+def test_a_connected_session_moves_only_when_its_client_says_so(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    before = pool.view(request_id)
+    reopen(pool, request_id)
+    after = pool.view(request_id)
+    assert (after.state, after.slot) == (states.PREPARING, 1)
+    released = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    assert [m.generation for m in released] == [before.generation]
+    pool.settle()
+    assert pool.view(request_id).state == states.READY
+    assert pool.agents["a"].slots[0].state == states.SLOT_IDLE
+    assert len(pool.engine.holds) == 1
+
+
+def test_a_repeated_reopen_moves_once(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    view = pool.view(request_id)
+    again = inputs.Reopen("p", view.session_id, view.generation, "a")
+    pool.feed(again)
+    moved = pool.view(request_id)
+    pool.feed(again, again)
+    assert pool.view(request_id).generation == moved.generation
+
+
+def test_a_reopened_session_survives_a_restart(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    reopen(pool, request_id)
+    pool.boot_conductor()
+    pool.settle()
+    assert pool.view(request_id).state == states.READY
+    assert len(pool.rows["sessions"]) == 1
+
+
+@pytest.mark.parametrize(
+    "how", ["stateful", "client's doing", "other project"]
+)
+def test_what_cannot_be_reopened_stays_ended(pool, how):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    agent = pool.agents["a"]
+    code = codes.WORKER_DIED
+    if how == "client's doing":
+        code = codes.PROTOCOL_ERROR
+    agent.end(0, states.FAILED, code, pool.now)
+    pool.feed(agent.report())
+    if how == "stateful":
+        profile = world.PROFILE.to_primitive()["data"] | {"stateless": False}
+        record = db_api.AcceleratorRecord(name="copy", profile=profile)
+        pool.feed(inputs.Library((record,)))
+    view = pool.view(request_id)
+    project = "q" if how == "other project" else "p"
+    pool.wire.clear()
+    pool.feed(inputs.Reopen(project, view.session_id, view.generation, "b"))
+    assert pool.view(request_id).state == states.FAILED
+    told = {m.host_uuid for m in pool.wire}
+    assert told == (set() if how == "other project" else {"a", "b"})
+
+
+def test_a_liar_keeps_the_slot_while_nobody_waits(single):
+    request_id = open_until_ready(single)
+    activate(single)
+    send(single, 5000)
+    assert single.view(request_id).state == states.ACTIVE
+    assert not single.engine.holds[1].revoked
+
+
+def test_a_liar_yields_and_waits_with_a_doubled_claim(single):
+    liar = open_until_ready(single)
+    activate(single)
+    honest = single.open()
+    send(single, 1100)
+    assert not single.engine.holds[1].revoked, "within the slack"
+    send(single, 1101)
+    assert single.engine.holds[1].revoked == codes.YIELDED
+    agent = single.agents["a"]
+    single.deliver_all()
+    agent.slots[0].last_result = dataclasses.replace(
+        agent.slots[0].last_result, input_bytes=3000
+    )
+    single.feed(agent.report())
+    view = single.view(liar)
+    assert view.state == states.QUEUED
+    assert view.claimed_bytes == 6000
+    assert view.queued_at == 1000.0
+    assert single.view(honest).state == states.PREPARING
+
+
+def test_a_liar_that_closes_in_time_has_closed(single):
+    liar = open_until_ready(single)
+    activate(single)
+    single.open()
+    send(single, 2000)
+    agent = single.agents["a"]
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(agent.report())
+    assert single.view(liar).state == states.CLOSED
+
+
+def test_a_stateful_liar_ends_with_the_offset(single):
+    profile = world.PROFILE.to_primitive()["data"] | {"stateless": False}
+    record = db_api.AcceleratorRecord(name="copy", profile=profile)
+    single.feed(inputs.Library((record,)))
+    liar = open_until_ready(single)
+    activate(single)
+    single.open()
+    send(single, 2000)
+    single.deliver_all()
+    agent = single.agents["a"]
+    agent.slots[0].last_result = dataclasses.replace(
+        agent.slots[0].last_result, input_bytes=2048
+    )
+    single.feed(agent.report())
+    view = single.view(liar)
+    assert (view.state, view.reason) == (states.FAILED, codes.CLAIM_EXCEEDED)
+    assert "2048" in view.message

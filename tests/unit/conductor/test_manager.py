@@ -73,11 +73,13 @@ def test_well_formed_casts_reach_the_engine(endpoint):
     made.report(None, report.to_primitive())
     made.cancel_session(None, "p", request_id="r", reason="R")
     made.renew_secret(None, "s")
+    made.reopen_session(None, "p", "s", 5, "a")
     assert taken == [
         inputs.Open(REQUEST),
         inputs.Report(report),
         inputs.Cancel("p", None, "r", "R"),
         inputs.RenewSecret("s"),
+        inputs.Reopen("p", "s", 5, "a"),
     ]
 
 
@@ -91,6 +93,7 @@ def test_malformed_casts_are_dropped(endpoint, junk):
     made.prepared(None, junk)
     made.cancel_session(None, ["p"], request_id=junk, reason=None)
     made.renew_secret(None, 7)
+    made.reopen_session(None, "p", "s", junk, 7)
     assert taken == []
 
 

@@ -56,6 +56,7 @@ class Slot:
     generation: int | None = None
     seen_generation: int = 0
     programmed: str | None = None
+    input_bytes: int = 0
     last_result: objects.SessionResult | None = None
 
 
@@ -276,10 +277,20 @@ class World:
             s: h.generation for s, h in holds.items()
         }
         waiting = {job.id for job in self.state.waiting()}
-        for job_id, row in self.rows["sessions"].items():
-            assert (row.state == states.QUEUED) == (job_id in waiting)
-            held = [h for h in holds.values() if h.session.job_id == job_id]
+        for row_id, row in self.rows["sessions"].items():
+            session = self.engine.find(row.project_id, row.request_id)
+            if session is None:
+                assert row.state in states.TERMINAL
+                continue
+            assert session.state == row.state
+            held = [
+                hold
+                for hold in holds.values()
+                if hold.session.row_id == row_id and not hold.abandoned
+            ]
             assert len(held) <= 1
+            if row.state == states.QUEUED:
+                assert not held
             if row.state in states.ASSIGNED:
                 assert held
                 assert held[0].phase.value == row.state
