@@ -19,10 +19,7 @@ rows and messages.  It does no I/O and has no thread: the pump calls it.
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import math
-import re
 import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -32,11 +29,14 @@ from typing import Any
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
+from fpgapool.conductor import orders
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.conductor import sessions
+from fpgapool.conductor import summary
 from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -47,15 +47,7 @@ from fpgapool.objects import states
 
 LOG = logging.getLogger(__name__)
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-
-_MAX_PRIORITY = 1000
-
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
-
-# Ended sessions that are still answered from memory: a client whose last
-# message was lost asks again within seconds.
-_REMEMBERED_SESSIONS = 10_000
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
 _BUS_IS_ILL = 0.5
@@ -66,35 +58,6 @@ _PHASE_STATES = {
     model.Phase.ACTIVE: states.ACTIVE,
     model.Phase.DETACHED: states.DETACHED,
 }
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """Limits, see the options of the same names in ``[conductor]``."""
-
-    strategy: str = "wra"
-    report_timeout_s: float = 15.0
-    lost_session_timeout_s: float = 600.0
-    wait_timeout_s: float = 3600.0
-    connect_timeout_s: float = 30.0
-    resume_grace_s: float = 10.0
-    prepare_timeout_s: float = 60.0
-    resend_interval_s: float = 2.0
-    max_claimed_bytes: int = 2**50
-    max_queued_sessions: int = 200_000
-    max_queued_per_project: int = 20_000
-    claim_slack: float = 0.1
-
-
-class Rejected(Exception):
-    """A request cannot become a session.
-
-    :ivar code: of :mod:`fpgapool.core.codes`.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Engine:
@@ -108,7 +71,7 @@ class Engine:
     def __init__(
         self,
         state: core_state.PoolState,
-        settings: EngineSettings,
+        settings: admission.Limits,
         snapshot: db_api.Snapshot,
     ) -> None:
         self.state = state
@@ -119,11 +82,7 @@ class Engine:
         self.wake_at: float | None = None
         self.database_failing = False
         self._snapshot: db_api.Snapshot | None = snapshot
-        self._sessions: dict[int, sessions.Session] = {}
-        self._by_id: dict[str, sessions.Session] = {}
-        self._by_request: dict[tuple[str, str], sessions.Session] = {}
-        self._ended: dict[int, sessions.Session] = {}
-        self._queued = collections.Counter[str]()
+        self._book = sessions.Book()
         self._last_job_id = snapshot.max_ids.session
         self._events: list[events.Event] = []
         self._dirty: dict[int, sessions.Session] = {}
@@ -210,67 +169,28 @@ class Engine:
     @property
     def queued_count(self) -> int:
         """How many sessions wait for a slot."""
-        return self._queued.total()
+        return self._book.queued.total()
 
     def views(self, session_ids: Iterable[str]) -> list[objects.SessionView]:
         """Return the sessions of these ids that are in memory."""
-        found = (self._by_id.get(session_id) for session_id in session_ids)
+        found = (
+            self._book.by_id.get(session_id) for session_id in session_ids
+        )
         return [self._full_view(session) for session in found if session]
 
     def find(
         self, project_id: str, request_id: str
     ) -> objects.SessionView | None:
         """Return the session of a request, if it is in memory."""
-        session = self._by_request.get((project_id, request_id))
+        session = self._book.by_request.get((project_id, request_id))
         return self._full_view(session) if session else None
 
     def summary(self) -> dict[str, Any]:
         """Return the pool at a glance, without anything of a tenant's."""
-        by_state = collections.Counter(
-            session.state for session in self._sessions.values()
-        )
-        hosts = [
-            self._host_summary(host)
-            for host in sorted(
-                self.registry.hosts.values(), key=lambda h: h.id
-            )
-        ]
         return {
-            "strategy": self.settings.strategy,
-            "hosts": hosts,
+            "hosts": summary.hosts(self.registry, self.holds),
             "waiting": self.state.waiting_count,
-            "sessions": dict(by_state),
-        }
-
-    def _host_summary(self, host: registry.HostEntry) -> dict[str, Any]:
-        return {
-            "uuid": host.uuid,
-            "name": host.name,
-            "up": host.up,
-            "devices": [
-                {
-                    "name": device.name,
-                    "healthy": device.healthy,
-                    "slots": [
-                        self._slot_summary(device.slots[number])
-                        for number in sorted(device.slots)
-                    ],
-                }
-                for device in sorted(host.devices.values(), key=lambda d: d.id)
-            ],
-        }
-
-    def _slot_summary(self, slot: registry.SlotEntry) -> dict[str, Any]:
-        hold = self.holds.get(slot.id)
-        state = hold.phase.value.lower() if hold else "idle"
-        if not hold and (slot.faulty or not slot.usable):
-            state = "faulty"
-        return {
-            "slot": slot.number,
-            "shape": slot.shape,
-            "state": state,
-            "accelerator": hold.session.accelerator if hold else None,
-            "programmed": slot.programmed,
+            "sessions": self._book.count_by_state(),
         }
 
     def _full_view(self, session: sessions.Session) -> objects.SessionView:
@@ -311,7 +231,7 @@ class Engine:
             session = sessions.Session.from_record(
                 record, host.uuid if host else None
             )
-            self._remember(session)
+            self._book.add(session)
             if record.state == states.QUEUED:
                 self._restore_queued(session)
             else:
@@ -352,7 +272,7 @@ class Engine:
     def _restore_queued(self, session: sessions.Session) -> None:
         session.state = states.QUEUED
         session.leave_slot()
-        self._queued[session.project_id] += 1
+        self._book.queued[session.project_id] += 1
         self._events.append(events.JobSubmitted(session.job()))
 
     # -- clients -----------------------------------------------------------
@@ -362,12 +282,14 @@ class Engine:
         if now > request.expires_at:
             LOG.info("Request %s came too late", request.request_id[:80])
             return
-        known = self._by_request.get((request.project_id, request.request_id))
+        known = self._book.by_request.get(
+            (request.project_id, request.request_id)
+        )
         if known is None and item.ended is not None:
             known = sessions.Session.from_record(item.ended, None)
         try:
             if item.database_failing or self.database_failing:
-                raise Rejected(
+                raise admission.Rejected(
                     codes.DATABASE_UNAVAILABLE,
                     "requests cannot be recorded at the moment, try again",
                 )
@@ -375,7 +297,7 @@ class Engine:
                 self._repeat(known, request)
             else:
                 self._admit(request, now)
-        except Rejected as error:
+        except admission.Rejected as error:
             self._refuse(request, error, now)
 
     def _repeat(
@@ -383,7 +305,7 @@ class Engine:
     ) -> None:
         """A retry never opens twice; it learns how things stand."""
         if not session.same_request(request):
-            raise Rejected(
+            raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request {request.request_id} has been used for something"
                 " else",
@@ -393,7 +315,13 @@ class Engine:
             self._publish(session, request.host_uuid)
 
     def _admit(self, request: objects.OpenRequest, now: float) -> None:
-        self._check(request)
+        admission.check(
+            request,
+            self.settings,
+            self.registry,
+            self.profiles,
+            self._book.queued,
+        )
         host = self.registry.hosts.get(request.host_uuid or "")
         limits = self.settings
         job_id = self._next_job_id()
@@ -421,8 +349,8 @@ class Engine:
             queued_at=now,
             front_doors={request.host_uuid} if request.host_uuid else set(),
         )
-        self._remember(session)
-        self._queued[session.project_id] += 1
+        self._book.add(session)
+        self._book.queued[session.project_id] += 1
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
 
@@ -430,76 +358,11 @@ class Engine:
         self._last_job_id += 1
         return self._last_job_id
 
-    def _check(self, request: objects.OpenRequest) -> None:
-        """:raises Rejected: if the request cannot become a session."""
-        limits = self.settings
-        if not _REQUEST_ID.fullmatch(request.request_id):
-            raise Rejected(
-                codes.INVALID_REQUEST_ID,
-                "a request id is 1 to 64 of the characters A-Z a-z 0-9 _.:-",
-            )
-        if request.host_uuid and request.host_uuid not in self.registry.hosts:
-            raise Rejected(
-                codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
-            )
-        self._check_accelerator(request.accelerator)
-        if request.claimed_bytes < 1:
-            raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
-        if request.claimed_bytes > limits.max_claimed_bytes:
-            raise Rejected(
-                codes.SIZE_TOO_LARGE,
-                f"the size must be at most {limits.max_claimed_bytes} bytes",
-            )
-        if abs(request.priority) > _MAX_PRIORITY:
-            raise Rejected(
-                codes.INVALID_REQUEST,
-                f"a priority lies within -{_MAX_PRIORITY} and {_MAX_PRIORITY}",
-            )
-        self._check_times(request)
-        self._check_room(request.project_id)
-
-    @staticmethod
-    def _check_times(request: objects.OpenRequest) -> None:
-        for value in (request.wait_timeout_s, request.connect_timeout_s):
-            if value is not None and value <= 0:
-                raise Rejected(
-                    codes.INVALID_TIMEOUT, "a time limit must be above 0 s"
-                )
-        if request.resume_grace_s is not None and request.resume_grace_s < 0:
-            raise Rejected(
-                codes.INVALID_TIMEOUT, "resume_grace_s must not be negative"
-            )
-
-    def _check_accelerator(self, name: str) -> None:
-        profile = self.profiles.get(name)
-        if profile is None:
-            raise Rejected(
-                codes.UNKNOWN_ACCELERATOR,
-                f"unknown accelerator {name!r:.80}; known are:"
-                f" {', '.join(sorted(self.profiles)) or 'none'}",
-            )
-        if not any(
-            not profile.shapes or slot.shape in profile.shapes
-            for slot in self.registry.slots.values()
-        ):
-            raise Rejected(
-                codes.NO_COMPATIBLE_SLOT,
-                f"no slot of the pool can run {name}",
-            )
-
-    def _check_room(self, project_id: str) -> None:
-        limits = self.settings
-        if self.queued_count >= limits.max_queued_sessions:
-            raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
-        if self._queued[project_id] >= limits.max_queued_per_project:
-            raise Rejected(
-                codes.QUOTA_EXCEEDED,
-                f"the project has {self._queued[project_id]} requests in the"
-                " queue, which is its limit",
-            )
-
     def _refuse(
-        self, request: objects.OpenRequest, error: Rejected, now: float
+        self,
+        request: objects.OpenRequest,
+        error: admission.Rejected,
+        now: float,
     ) -> None:
         """A refused request leaves no trace but its answer."""
         LOG.info(
@@ -510,18 +373,7 @@ class Engine:
         )
         if not request.host_uuid:
             return
-        view = objects.SessionView(
-            session_id="",
-            request_id=request.request_id,
-            project_id=request.project_id,
-            state=states.REJECTED,
-            reason=error.code,
-            message=str(error),
-            accelerator=request.accelerator,
-            claimed_bytes=request.claimed_bytes,
-            host_uuid=request.host_uuid,
-            finished_at=now,
-        )
+        view = admission.refusal(request, error, now)
         self._at_once.append(effects.PublishSession(request.host_uuid, view))
 
     def _cancel(self, item: inputs.Cancel, now: float) -> None:
@@ -543,7 +395,7 @@ class Engine:
 
         The client decides: only it knows that its data flow no more.
         """
-        session = self._by_id.get(item.session_id)
+        session = self._book.by_id.get(item.session_id)
         if session is None or session.project_id != item.project_id:
             return
         session.front_doors.add(item.host_uuid)
@@ -557,7 +409,7 @@ class Engine:
         elif session.state in _CONNECTED:
             self._abandon_slot(session, now)
         elif session.reason in codes.REOPENABLE:
-            del self._ended[session.row_id]
+            self._book.revive(session)
             self._resubmit(session, now)
         else:
             self._publish_everywhere(session)
@@ -571,9 +423,7 @@ class Engine:
                 events.JobCancelled(session.job_id, codes.MOVED)
             )
             self._step(now)
-        del self._sessions[session.job_id]
-        session.job_id = self._next_job_id()
-        self._sessions[session.job_id] = session
+        self._book.rename_job(session, self._next_job_id())
         self._resubmit(session, now)
 
     def _resubmit(self, session: sessions.Session, now: float) -> None:
@@ -587,16 +437,16 @@ class Engine:
         session.wait_timeout_s = (
             now - session.queued_at + self.settings.wait_timeout_s
         )
-        self._queued[session.project_id] += 1
+        self._book.queued[session.project_id] += 1
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
         self._step(now)
 
     def _find_for_cancel(self, item: inputs.Cancel) -> sessions.Session | None:
         if item.session_id:
-            session = self._by_id.get(item.session_id)
+            session = self._book.by_id.get(item.session_id)
         else:
-            session = self._by_request.get(
+            session = self._book.by_request.get(
                 (item.project_id, item.request_id or "")
             )
         if session is None or session.project_id != item.project_id:
@@ -604,7 +454,7 @@ class Engine:
         return session
 
     def _renew_secret(self, session_id: str, now: float) -> None:
-        session = self._by_id.get(session_id)
+        session = self._book.by_id.get(session_id)
         if session is None or session.state != states.READY:
             return
         self._ask_secret(self.holds[_slot_id(session)], now)
@@ -766,10 +616,8 @@ class Engine:
         result = report.last_result
         reason = result.code if result else codes.PREPARE_FAILED
         LOG.warning(
-            "Slot %s/%d of host %s could not be prepared for session %s: %s",
-            hold.slot.device.name,
-            hold.slot.number,
-            hold.slot.host.name,
+            "Slot %s could not be prepared for session %s: %s",
+            hold.slot,
             hold.session.session_id,
             reason,
         )
@@ -847,24 +695,13 @@ class Engine:
             return
         slot.stray_told_at = now
         LOG.warning(
-            "Slot %s/%d of host %s works for session %s, generation %s,"
-            " which should not have it: released",
-            slot.device.name,
-            slot.number,
-            slot.host.name,
+            "Slot %s works for session %s, generation %s, which should not"
+            " have it: released",
+            slot,
             report.session_id,
             report.generation,
         )
-        self._at_once.append(
-            effects.ReleaseSlot(
-                host_uuid=slot.host.uuid,
-                device=slot.device.name,
-                slot=slot.number,
-                session_id=report.session_id or "",
-                generation=report.generation or 0,
-                reason=codes.SUPERSEDED,
-            )
-        )
+        self._at_once.append(orders.release_stray(slot, report))
 
     def _note_programmed(
         self, slot: registry.SlotEntry, report: objects.SlotReport
@@ -960,13 +797,11 @@ class Engine:
 
     def _prepare_timed_out(self, hold: reconcile.Hold, now: float) -> None:
         LOG.warning(
-            "Slot %s/%d of host %s was not prepared within %.0f s",
-            hold.slot.device.name,
-            hold.slot.number,
-            hold.slot.host.name,
+            "Slot %s was not prepared within %.0f s",
+            hold.slot,
             self.settings.prepare_timeout_s,
         )
-        self._at_once.append(_release(hold, codes.PREPARE_TIMEOUT))
+        self._at_once.append(orders.release(hold, codes.PREPARE_TIMEOUT))
         # Out of use until a report shows it idle: programming may hang.
         hold.slot.usable = False
         self._events.append(
@@ -999,9 +834,9 @@ class Engine:
                     self.wake_at = time_s
 
     def _program(self, order: instructions.Program, now: float) -> None:
-        session = self._sessions[order.job_id]
+        session = self._book.by_job[order.job_id]
         slot = self.registry.slots[order.slot_id]
-        self._queued[session.project_id] -= 1
+        self._book.queued[session.project_id] -= 1
         session.skips = self.state.skips(session.job_id)
         session.generation = order.generation
         session.slot_id = slot.id
@@ -1017,10 +852,10 @@ class Engine:
         )
         self.holds[slot.id] = hold
         self._enter(hold, model.Phase.PREPARING)
-        self._at_once.append(_assign(hold))
+        self._at_once.append(orders.assign(hold))
 
     def _grant(self, job_id: int, now: float) -> None:
-        session = self._sessions[job_id]
+        session = self._book.by_job[job_id]
         hold = self.holds[_slot_id(session)]
         if hold.phase is model.Phase.PREPARING:
             session.ready_at = now
@@ -1029,25 +864,25 @@ class Engine:
     def _reject(
         self, job_id: int, code: str, message: str, now: float
     ) -> None:
-        session = self._sessions[job_id]
+        session = self._book.by_job[job_id]
         timed_out = code == codes.WAIT_TIMEOUT
         state = states.EXPIRED if timed_out else states.REJECTED
         self._end(session, state, code, message, now)
 
     def _requeue(self, job_id: int, reason: str) -> None:
-        session = self._sessions[job_id]
+        session = self._book.by_job[job_id]
         LOG.info("Session %s waits again: %s", session.session_id, reason)
         self._forget_hold(_slot_id(session))
         session.leave_slot()
         session.state = states.QUEUED
         session.skips = self.state.skips(job_id)
-        self._queued[session.project_id] += 1
+        self._book.queued[session.project_id] += 1
         self._touch(session)
 
     def _revoke(self, hold: reconcile.Hold, reason: str, now: float) -> None:
         hold.revoked = reason
         hold.told_at = now
-        self._at_once.append(_release(hold, reason))
+        self._at_once.append(orders.release(hold, reason))
 
     def _take_out(self, order: instructions.TakeOut) -> None:
         if order.slot_id is not None:
@@ -1059,13 +894,7 @@ class Engine:
                 if slot.device.id == order.device_id
             ]
         for slot in slots:
-            LOG.error(
-                "Slot %s/%d of host %s is out of use: %s",
-                slot.device.name,
-                slot.number,
-                slot.host.name,
-                order.reason,
-            )
+            LOG.error("Slot %s is out of use: %s", slot, order.reason)
             slot.faulty = True
             slot.fault_reason = order.reason
             self._rows.append(registry.slot_row(slot))
@@ -1078,23 +907,15 @@ class Engine:
             return
         hold.told_at = now
         self._at_once.append(
-            _release(hold, hold.revoked) if hold.revoked else _assign(hold)
+            orders.release(hold, hold.revoked)
+            if hold.revoked
+            else orders.assign(hold)
         )
 
     def _ask_secret(self, hold: reconcile.Hold, now: float) -> None:
-        if now - hold.told_at < self.settings.resend_interval_s:
-            return
-        hold.told_at = now
-        slot = hold.slot
-        self._at_once.append(
-            effects.ReissueSecret(
-                host_uuid=slot.host.uuid,
-                device=slot.device.name,
-                slot=slot.number,
-                session_id=hold.session.session_id,
-                generation=hold.generation,
-            )
-        )
+        if now - hold.told_at >= self.settings.resend_interval_s:
+            hold.told_at = now
+            self._at_once.append(orders.reissue_secret(hold))
 
     def _free(self, hold: reconcile.Hold) -> None:
         self._forget_hold(hold.slot.id)
@@ -1125,22 +946,10 @@ class Engine:
         now: float,
     ) -> None:
         if session.state == states.QUEUED:
-            self._queued[session.project_id] -= 1
+            self._book.queued[session.project_id] -= 1
         session.finish(state, code, message, now)
         self._touch(session)
-        self._ended[session.row_id] = session
-        while len(self._ended) > _REMEMBERED_SESSIONS:
-            self._forget(self._ended.pop(next(iter(self._ended))))
-
-    def _remember(self, session: sessions.Session) -> None:
-        self._sessions[session.job_id] = session
-        self._by_id[session.session_id] = session
-        self._by_request[session.request_key] = session
-
-    def _forget(self, session: sessions.Session) -> None:
-        del self._sessions[session.job_id]
-        del self._by_id[session.session_id]
-        del self._by_request[session.request_key]
+        self._book.note_end(session)
 
     def _touch(self, session: sessions.Session) -> None:
         session.revision += 1
@@ -1209,35 +1018,4 @@ def _place(slot: registry.SlotEntry) -> sessions.Place:
         host_name=slot.host.name,
         device=slot.device.name,
         slot=slot.number,
-    )
-
-
-def _assign(hold: reconcile.Hold) -> effects.AssignSlot:
-    session, slot = hold.session, hold.slot
-    return effects.AssignSlot(
-        objects.AssignRequest(
-            host_uuid=slot.host.uuid,
-            device=slot.device.name,
-            slot=slot.number,
-            session_id=session.session_id,
-            generation=hold.generation,
-            project_id=session.project_id,
-            accelerator=session.accelerator,
-            bitstream=f"builtin:{session.accelerator}",
-            connect_timeout_s=session.connect_timeout_s,
-            resume_grace_s=session.resume_grace_s,
-            claimed_bytes=session.claimed_bytes,
-            local=bool(session.local),
-        )
-    )
-
-
-def _release(hold: reconcile.Hold, reason: str) -> effects.ReleaseSlot:
-    return effects.ReleaseSlot(
-        host_uuid=hold.slot.host.uuid,
-        device=hold.slot.device.name,
-        slot=hold.slot.number,
-        session_id=hold.session.session_id,
-        generation=hold.generation,
-        reason=reason,
     )

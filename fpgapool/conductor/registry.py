@@ -48,6 +48,9 @@ class SlotEntry:
         """The host that the slot is in."""
         return self.device.host
 
+    def __str__(self) -> str:
+        return f"{self.host.name} {self.device.name} {self.number}"
+
 
 @dataclasses.dataclass(slots=True)
 class DeviceEntry:

@@ -23,6 +23,7 @@ from oslo_log import log as logging
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.conductor import admission
 from fpgapool.conductor import election
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
@@ -207,10 +208,9 @@ class _Term:
         self._news.stop()
 
 
-def _settings(conf: cfg.ConfigOpts) -> engine.EngineSettings:
+def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
     options = conf.conductor
-    return engine.EngineSettings(
-        strategy=options.strategy,
+    return admission.Limits(
         report_timeout_s=options.report_timeout_s,
         lost_session_timeout_s=options.lost_session_timeout_s,
         wait_timeout_s=options.wait_timeout_s,

@@ -14,12 +14,16 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 from fpgapool import objects
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
+
+# Ended sessions that are still answered from memory.
+_REMEMBERED = 10_000
 
 
 @dataclasses.dataclass(slots=True)
@@ -191,6 +195,52 @@ class Session:
             front_doors={host_uuid} if host_uuid else set(),
             **{name: getattr(record, name) for name in _SHARED_MEMBERS},
         )
+
+
+class Book:
+    """All sessions in memory, by each of their names.
+
+    Holds what is alive, and what ended lately: a client whose last message
+    was lost asks again within seconds.
+
+    :ivar queued: how many sessions of each project wait for a slot.
+    """
+
+    def __init__(self) -> None:
+        self.by_job: dict[int, Session] = {}
+        self.by_id: dict[str, Session] = {}
+        self.by_request: dict[tuple[str, str], Session] = {}
+        self.queued = collections.Counter[str]()
+        self._ended: dict[int, Session] = {}
+
+    def add(self, session: Session) -> None:
+        """Take in a session."""
+        self.by_job[session.job_id] = session
+        self.by_id[session.session_id] = session
+        self.by_request[session.request_key] = session
+
+    def rename_job(self, session: Session, job_id: int) -> None:
+        """Give a session a new name in the core."""
+        del self.by_job[session.job_id]
+        session.job_id = job_id
+        self.by_job[job_id] = session
+
+    def note_end(self, session: Session) -> None:
+        """Keep a session for a while, and forget the oldest instead."""
+        self._ended[session.row_id] = session
+        while len(self._ended) > _REMEMBERED:
+            oldest = self._ended.pop(next(iter(self._ended)))
+            del self.by_job[oldest.job_id]
+            del self.by_id[oldest.session_id]
+            del self.by_request[oldest.request_key]
+
+    def revive(self, session: Session) -> None:
+        """Count an ended session among the living again."""
+        del self._ended[session.row_id]
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many sessions are in each state."""
+        return dict(collections.Counter(s.state for s in self.by_job.values()))
 
 
 # Everything that the row and the session call by the same name.

@@ -21,6 +21,7 @@ import dataclasses
 
 from fpgapool import objects
 from fpgapool import strategies
+from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
@@ -192,7 +193,7 @@ class World:
     ) -> None:
         self.fault_limit = fault_limit
         self.agents = {agent.uuid: agent for agent in agents}
-        self.settings = engine.EngineSettings(**settings)
+        self.settings = admission.Limits(**settings)
         self.now = 1000.0
         self.epoch = 0
         self.rows: dict[str, dict[object, object]] = {

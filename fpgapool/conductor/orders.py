@@ -1,0 +1,80 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is said to agents about a slot."""
+
+from __future__ import annotations
+
+from fpgapool import objects
+from fpgapool.conductor import effects
+from fpgapool.conductor import reconcile
+from fpgapool.conductor import registry
+from fpgapool.core import codes
+
+
+def assign(hold: reconcile.Hold) -> effects.AssignSlot:
+    """Prepare the slot for its session."""
+    session, slot = hold.session, hold.slot
+    return effects.AssignSlot(
+        objects.AssignRequest(
+            host_uuid=slot.host.uuid,
+            device=slot.device.name,
+            slot=slot.number,
+            session_id=session.session_id,
+            generation=hold.generation,
+            project_id=session.project_id,
+            accelerator=session.accelerator,
+            bitstream=f"builtin:{session.accelerator}",
+            connect_timeout_s=session.connect_timeout_s,
+            resume_grace_s=session.resume_grace_s,
+            claimed_bytes=session.claimed_bytes,
+            local=bool(session.local),
+            origin_host_uuid=session.host_uuid,
+        )
+    )
+
+
+def release(hold: reconcile.Hold, reason: str) -> effects.ReleaseSlot:
+    """Take the slot from its session."""
+    return effects.ReleaseSlot(
+        host_uuid=hold.slot.host.uuid,
+        device=hold.slot.device.name,
+        slot=hold.slot.number,
+        session_id=hold.session.session_id,
+        generation=hold.generation,
+        reason=reason,
+    )
+
+
+def release_stray(
+    slot: registry.SlotEntry, report: objects.SlotReport
+) -> effects.ReleaseSlot:
+    """End what a slot does for a session that should not have it."""
+    return effects.ReleaseSlot(
+        host_uuid=slot.host.uuid,
+        device=slot.device.name,
+        slot=slot.number,
+        session_id=report.session_id or "",
+        generation=report.generation or 0,
+        reason=codes.SUPERSEDED,
+    )
+
+
+def reissue_secret(hold: reconcile.Hold) -> effects.ReissueSecret:
+    """Have a fresh secret minted for a client that is not connected."""
+    return effects.ReissueSecret(
+        host_uuid=hold.slot.host.uuid,
+        device=hold.slot.device.name,
+        slot=hold.slot.number,
+        session_id=hold.session.session_id,
+        generation=hold.generation,
+    )
