@@ -66,6 +66,7 @@ class Engine:
     :param state: the scheduling core, empty.
     :param settings: limits.
     :param snapshot: what the database holds.
+    :param strategy_name: what the core decides by.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Engine:
         state: core_state.PoolState,
         settings: admission.Limits,
         snapshot: db_api.Snapshot,
+        strategy_name: str,
     ) -> None:
         self.state = state
+        self._strategy_name = strategy_name
         self.settings = settings
         self.registry = registry.Registry()
         self.profiles: dict[str, objects.AcceleratorProfile] = {}
@@ -188,6 +191,7 @@ class Engine:
     def summary(self) -> dict[str, Any]:
         """Return the pool at a glance, without anything of a tenant's."""
         return {
+            "strategy": self._strategy_name,
             "hosts": summary.hosts(self.registry, self.holds),
             "waiting": self.state.waiting_count,
             "sessions": self._book.count_by_state(),

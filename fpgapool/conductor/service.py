@@ -164,6 +164,7 @@ class _Term:
             ),
             _settings(conf),
             snapshot,
+            conf.conductor.strategy,
         )
         self._database = database
         self._library = snapshot.accelerators

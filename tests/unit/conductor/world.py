@@ -219,7 +219,7 @@ class World:
             device_fault_limit=self.fault_limit,
         )
         self.engine = engine.Engine(
-            self.state, self.settings, self._snapshot()
+            self.state, self.settings, self._snapshot(), "fifo"
         )
         self._take(self.engine.start(self.now))
 
