@@ -61,6 +61,7 @@ class WorkerStatus:
     output_bytes: int
     last_result: objects.SessionResult | None
     data_port: int | None
+    beyond_claim: bool = False
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -90,6 +91,7 @@ class WorkerStatus:
                 )
             ),
             data_port=members["data_port"],
+            beyond_claim=bool(members.get("beyond_claim", False)),
         )
 
 

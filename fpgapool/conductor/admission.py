@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 
@@ -43,6 +44,13 @@ class Limits:
     max_queued_sessions: int = 200_000
     max_queued_per_project: int = 20_000
     claim_slack: float = 0.1
+    idle_timeout_s: float = 60.0
+    max_hold_s: float = 86400.0
+    min_progress_bytes_per_s: float = 1000.0
+
+    def claim_limit_bytes(self, claimed_bytes: int) -> int:
+        """Return what a session may send while others wait."""
+        return math.floor(claimed_bytes * (1 + self.claim_slack))
 
 
 class Rejected(Exception):

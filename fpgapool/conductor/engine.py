@@ -19,7 +19,6 @@ rows and messages.  It does no I/O and has no thread: the pump calls it.
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -577,14 +576,11 @@ class Engine:
 
     def _check_claim(self, hold: reconcile.Hold) -> None:
         session = hold.session
-        if session.input_bytes > self._claim_limit_bytes(session):
+        limit_bytes = self.settings.claim_limit_bytes(session.claimed_bytes)
+        if session.input_bytes > limit_bytes:
             self._events.append(
                 events.ClaimExceeded(hold.slot.id, hold.generation)
             )
-
-    def _claim_limit_bytes(self, session: sessions.Session) -> int:
-        slack = 1 + self.settings.claim_slack
-        return math.floor(session.claimed_bytes * slack)
 
     def _attached(self, hold: reconcile.Hold, now: float) -> None:
         if hold.phase is model.Phase.ACTIVE:
@@ -856,7 +852,7 @@ class Engine:
         )
         self.holds[slot.id] = hold
         self._enter(hold, model.Phase.PREPARING)
-        self._at_once.append(orders.assign(hold))
+        self._at_once.append(orders.assign(hold, self.settings))
 
     def _grant(self, job_id: int, now: float) -> None:
         session = self._book.by_job[job_id]
@@ -913,7 +909,7 @@ class Engine:
         self._at_once.append(
             orders.release(hold, hold.revoked)
             if hold.revoked
-            else orders.assign(hold)
+            else orders.assign(hold, self.settings)
         )
 
     def _ask_secret(self, hold: reconcile.Hold, now: float) -> None:

@@ -15,13 +15,16 @@
 from __future__ import annotations
 
 from fpgapool import objects
+from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.core import codes
 
 
-def assign(hold: reconcile.Hold) -> effects.AssignSlot:
+def assign(
+    hold: reconcile.Hold, limits: admission.Limits
+) -> effects.AssignSlot:
     """Prepare the slot for its session."""
     session, slot = hold.session, hold.slot
     return effects.AssignSlot(
@@ -39,6 +42,10 @@ def assign(hold: reconcile.Hold) -> effects.AssignSlot:
             claimed_bytes=session.claimed_bytes,
             local=bool(session.local),
             origin_host_uuid=session.host_uuid,
+            claim_limit_bytes=limits.claim_limit_bytes(session.claimed_bytes),
+            idle_timeout_s=limits.idle_timeout_s,
+            max_hold_s=limits.max_hold_s,
+            min_progress_bytes_per_s=limits.min_progress_bytes_per_s,
         )
     )
 

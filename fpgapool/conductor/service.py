@@ -223,4 +223,7 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
         max_queued_sessions=options.max_queued_sessions,
         max_queued_per_project=options.max_queued_per_project,
         claim_slack=options.claim_slack,
+        idle_timeout_s=options.idle_timeout_s,
+        max_hold_s=options.max_hold_s,
+        min_progress_bytes_per_s=options.min_progress_bytes_per_s,
     )

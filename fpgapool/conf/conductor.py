@@ -123,6 +123,41 @@ ask for less, not for more. 0 ends the session with its connection.
 """,
     ),
     cfg.FloatOpt(
+        "idle_timeout_s",
+        default=60,
+        min=0,
+        max=86400,
+        help="""
+Seconds after which a connected session that sends no new input ends as
+EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
+
+A connected client that does nothing keeps others from the slot.
+""",
+    ),
+    cfg.FloatOpt(
+        "max_hold_s",
+        default=86400,
+        min=0,
+        max=30 * 86400,
+        help="""
+Seconds after its first connection at which a session ends as EXPIRED with
+``HOLD_TIMEOUT``, whatever it does. 0 means never.
+""",
+    ),
+    cfg.FloatOpt(
+        "min_progress_bytes_per_s",
+        default=1000,
+        min=0,
+        max=1e9,
+        help="""
+Least mean rate of a connected session's input, in bytes per second over each
+minute. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means any rate.
+
+It stops clients that keep a slot by sending a byte now and then, which
+``idle_timeout_s`` does not see.
+""",
+    ),
+    cfg.FloatOpt(
         "prepare_timeout_s",
         default=60,
         min=1,

@@ -13,6 +13,7 @@
 """Payloads about sessions."""
 
 import dataclasses
+from typing import ClassVar
 from typing import Self
 
 from fpgapool.objects import base
@@ -124,7 +125,18 @@ class AssignRequest(base.Payload):
 
     :param bitstream: ``"builtin:<accelerator>"`` means the accelerator's
         own implementation in the driver.
+    :param local: the session's data stays on the host.
+    :param origin_host_uuid: the host where the client runs, None if it is on
+        none of the pool's hosts.
+    :param claim_limit_bytes: input beyond which the conductor is told at
+        once.
+    :param idle_timeout_s: longest time without new input; 0 is no limit, as
+        for the two after it.
+    :param max_hold_s: longest time from the first connection.
+    :param min_progress_bytes_per_s: least mean rate of the input.
     """
+
+    VERSION: ClassVar[str] = "1.1"
 
     host_uuid: str
     device: str
@@ -138,6 +150,11 @@ class AssignRequest(base.Payload):
     resume_grace_s: float
     claimed_bytes: int
     local: bool
+    origin_host_uuid: str | None = None
+    claim_limit_bytes: int = 0
+    idle_timeout_s: float = 0.0
+    max_hold_s: float = 0.0
+    min_progress_bytes_per_s: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import logging
 import os
 import selectors
@@ -24,6 +25,7 @@ import threading
 import typing
 
 from fpgapool.agent.worker import port
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -167,4 +169,27 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"member '{name}' is negative"
             )
+    # Agents of an earlier version do not know these.
+    if "local" in message:
+        members["local"] = frames.require(message, "local", bool)
+    if message.get("origin_host_uuid") is not None:
+        members["origin_host_uuid"] = frames.require(
+            message, "origin_host_uuid", str
+        )
+    members["limits"] = _limits(message)
     return members
+
+
+def _limits(message: messages.Message) -> watch.Limits:
+    """Read the limits of a connected session; none of them is required."""
+    values = {}
+    for field in dataclasses.fields(watch.Limits):
+        value = message.get(field.name)
+        if value is None:
+            continue
+        values[field.name] = frames.require(message, field.name, (int, float))
+        if value < 0:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"member '{field.name}' is negative"
+            )
+    return watch.Limits(**values)

@@ -149,7 +149,7 @@ class Worker:
                 timeout=max(0.0, deadline_s - time.monotonic())
             )
         except queue.Empty:
-            return state.Tick()
+            return state.Tick(self._desk.counters()[0])
 
     def _handle(self, item: _Item) -> None:
         match item:
@@ -287,6 +287,7 @@ class Worker:
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
             "programmed": machine.programmed,
+            "beyond_claim": machine.beyond_claim,
             "input_bytes": 0 if order is None else input_bytes,
             "output_bytes": 0 if order is None else output_bytes,
             "last_result": None

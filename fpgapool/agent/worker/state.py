@@ -27,12 +27,14 @@ import dataclasses
 import enum
 import typing
 
+from fpgapool.agent.worker import watch as watching
 from fpgapool.core import codes
 
 #: The worker must be replaced by a fresh one before another project comes.
 RECYCLE = "RECYCLE"
 #: Another session holds the slot.
 SLOT_BUSY = "SLOT_BUSY"
+_NO_LIMITS = watching.Limits()
 #: How long a worker that ends with its agent waits for it at first.
 FIRST_AGENT_S = 30.0
 
@@ -64,6 +66,9 @@ class Order:
 
     :ivar connect_timeout_s: how long READY waits for the client.
     :ivar resume_grace_s: how long DETACHED waits for the client.
+    :ivar local: whether the session's data stays on this host.
+    :ivar origin_host_uuid: host of the client, None if it is on none.
+    :ivar limits: of the session while it is connected.
     """
 
     session_id: str
@@ -73,6 +78,9 @@ class Order:
     bitstream: str
     connect_timeout_s: float
     resume_grace_s: float
+    local: bool = True
+    origin_host_uuid: str | None = None
+    limits: watching.Limits = _NO_LIMITS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +194,12 @@ class Scrubbed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed.
+
+    :ivar input_bytes: that the session has had processed.
+    """
+
+    input_bytes: int = 0
 
 
 Event: typing.TypeAlias = (
@@ -282,6 +295,7 @@ class Machine:
     :ivar recycle_for: project for which a fresh process is needed.
     :ivar last_result: of the holder before, until the next one comes.
     :ivar fault: why the slot is faulty, None if it is not.
+    :ivar beyond_claim: the session has sent more than it claimed.
     """
 
     def __init__(
@@ -297,6 +311,7 @@ class Machine:
         self._ending: _Ending | None = None
         self._clearing = False
         self._started_at: float | None = None
+        self._watch: watching.Watch | None = None
         self._exiting = False
         self.order: Order | None = None
         self.seen_generation = 0
@@ -305,6 +320,7 @@ class Machine:
         self.recycle_for: str | None = None
         self.last_result: Result | None = None
         self.fault: str | None = None
+        self.beyond_claim = False
 
     @property
     def state(self) -> State:
@@ -343,8 +359,8 @@ class Machine:
                 return self._agent_lost(now)
             case Exit(reason):
                 return self._exit(reason)
-            case Tick():
-                return self._tick(now)
+            case Tick(input_bytes):
+                return self._tick(input_bytes, now)
         return self._progress(event, now)
 
     def check_invariants(self) -> None:
@@ -481,7 +497,7 @@ class Machine:
             case ProgramFailed(message=message):
                 return self._program_failed(message)
             case Attached(wall_s=wall_s):
-                return self._attached(wall_s)
+                return self._attached(order, wall_s, now)
             case Detached():
                 return self._detached(order, now)
             case Ended(outcome=outcome, code=code, message=message):
@@ -512,13 +528,18 @@ class Machine:
             )
         return self._clear()
 
-    def _attached(self, wall_s: float) -> list[Effect]:
+    def _attached(
+        self, order: Order, wall_s: float, now: float
+    ) -> list[Effect]:
         if self._state not in (State.READY, State.ACTIVE, State.DETACHED):
             return []
         if self._started_at is None:
             self._started_at = wall_s
         self._state = State.ACTIVE
-        self._deadline_s = None
+        if self._watch is None:
+            self._watch = watching.Watch(order.limits, now)
+        self._watch.resumed(now)
+        self._deadline_s = now + watching.INTERVAL_S
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
@@ -546,16 +567,20 @@ class Machine:
         )
         self.fault = event.fault
         self.order = None
+        self._watch = None
+        self.beyond_claim = False
         self._ending = None
         self._clearing = False
         self._state = State.IDLE if event.fault is None else State.FAULTY
         self._deadline_s = None if self._agent else now + self._orphan_s
         return [_CHANGED]
 
-    def _tick(self, now: float) -> list[Effect]:
+    def _tick(self, input_bytes: int, now: float) -> list[Effect]:
         if self._deadline_s is None or now < self._deadline_s:
             return []
         self._deadline_s = None
+        if self._state is State.ACTIVE:
+            return self._look(input_bytes, now)
         if self._state is State.READY:
             return self._end(
                 _Ending(
@@ -573,6 +598,20 @@ class Machine:
                 )
             )
         return self._exit("neither agent nor session")
+
+    def _look(self, input_bytes: int, now: float) -> list[Effect]:
+        """Compare a connected session with its limits."""
+        watch = self._watch
+        assert watch is not None
+        over = watch.look(input_bytes, now)
+        if over is not None:
+            code, message = over
+            return self._end(_Ending(Outcome.EXPIRED, code, message))
+        self._deadline_s = now + watching.INTERVAL_S
+        if watch.beyond_claim() and not self.beyond_claim:
+            self.beyond_claim = True
+            return [_CHANGED]
+        return []
 
     # Steps.
 

@@ -37,7 +37,7 @@ PAYLOADS = [
 FINGERPRINTS = {
     "AcceleratorProfile": "1.0-6d865ea877447a53",
     "AgentReport": "1.0-22d576ef81e37cf3",
-    "AssignRequest": "1.0-3d2239e8086dd43c",
+    "AssignRequest": "1.1-1bfcfd9b2797ab35",
     "DeviceReport": "1.0-fee79a468627b861",
     "Endpoint": "1.0-b7a0141d0fb5fad9",
     "OpenRequest": "1.0-6584660ae8ce3d29",

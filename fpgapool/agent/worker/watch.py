@@ -1,0 +1,110 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits of a session that is connected: nobody keeps a slot for nothing.
+
+Pure: time and bytes are arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fpgapool.core import codes
+
+#: Between two looks at a connected session.
+INTERVAL_S = 0.25
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connected session may do; 0 means no limit.
+
+    :ivar idle_timeout_s: longest time without new input.
+    :ivar max_hold_s: longest time from the first connection.
+    :ivar min_progress_bytes_per_s: least mean rate of the input, over
+        periods of ``progress_period_s``.
+    :ivar claim_limit_bytes: input beyond which the pool is told.
+    """
+
+    idle_timeout_s: float = 0.0
+    max_hold_s: float = 0.0
+    min_progress_bytes_per_s: float = 0.0
+    progress_period_s: float = 60.0
+    claim_limit_bytes: int = 0
+
+
+class Watch:
+    """Keeps an eye on one session.
+
+    :param limits: of the session.
+    :param now: monotonic time in seconds.
+    """
+
+    def __init__(self, limits: Limits, now: float) -> None:
+        self._limits = limits
+        self._first_s = now
+        self._input_bytes = 0
+        self._progress_s = now
+        self._period_s = now
+        self._period_bytes = 0
+
+    def resumed(self, now: float) -> None:
+        """A connection is back: its absence does not count as idleness."""
+        self._progress_s = now
+        self._period_s = now
+        self._period_bytes = self._input_bytes
+
+    def beyond_claim(self) -> bool:
+        """Whether the input is beyond what was claimed, slack included."""
+        limit_bytes = self._limits.claim_limit_bytes
+        return bool(limit_bytes) and self._input_bytes > limit_bytes
+
+    def look(self, input_bytes: int, now: float) -> tuple[str, str] | None:
+        """Compare the session with its limits.
+
+        :param input_bytes: processed so far.
+        :param now: monotonic time in seconds.
+        :returns: code and explanation if the session is to end.
+        """
+        if input_bytes > self._input_bytes:
+            self._input_bytes = input_bytes
+            self._progress_s = now
+        limits = self._limits
+        if 0 < limits.idle_timeout_s <= now - self._progress_s:
+            return (
+                codes.IDLE_TIMEOUT,
+                f"no new input for {limits.idle_timeout_s:g} s",
+            )
+        if 0 < limits.max_hold_s <= now - self._first_s:
+            return (
+                codes.HOLD_TIMEOUT,
+                f"the slot was held for {limits.max_hold_s:g} s",
+            )
+        return self._look_at_rate(now)
+
+    def _look_at_rate(self, now: float) -> tuple[str, str] | None:
+        limits = self._limits
+        passed_s = now - self._period_s
+        if not limits.min_progress_bytes_per_s or (
+            passed_s < limits.progress_period_s
+        ):
+            return None
+        rate = (self._input_bytes - self._period_bytes) / passed_s
+        self._period_s, self._period_bytes = now, self._input_bytes
+        if rate >= limits.min_progress_bytes_per_s:
+            return None
+        return (
+            codes.TOO_SLOW,
+            f"{rate:.0f} bytes of input a second are less than"
+            f" {limits.min_progress_bytes_per_s:g}",
+        )

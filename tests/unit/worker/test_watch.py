@@ -1,0 +1,115 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits of a connected session."""
+
+import pytest
+
+from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
+from fpgapool.core import codes
+
+
+def make(**limits: float) -> watch.Watch:
+    return watch.Watch(watch.Limits(**limits), 0.0)
+
+
+def test_without_limits_anything_goes():
+    assert make().look(0, 1e9) is None
+    assert not make().beyond_claim()
+
+
+def test_idleness_is_counted_from_the_last_input():
+    watching = make(idle_timeout_s=10.0)
+    assert watching.look(5, 8.0) is None
+    assert watching.look(5, 17.9) is None
+    code, message = watching.look(5, 18.0)
+    assert code == codes.IDLE_TIMEOUT
+    assert "10 s" in message
+
+
+def test_a_lost_connection_is_not_idleness():
+    watching = make(idle_timeout_s=10.0)
+    watching.resumed(9.0)
+    assert watching.look(0, 18.9) is None
+
+
+def test_a_slot_is_not_held_for_ever():
+    watching = make(max_hold_s=100.0)
+    assert watching.look(10**12, 99.0) is None
+    assert watching.look(10**13, 100.0)[0] == codes.HOLD_TIMEOUT
+
+
+def test_a_trickle_is_too_slow():
+    watching = make(min_progress_bytes_per_s=100.0, progress_period_s=10.0)
+    assert watching.look(1, 9.0) is None
+    assert watching.look(1000, 10.0) is None
+    assert watching.look(1999, 19.0) is None
+    code, message = watching.look(1999, 20.0)
+    assert code == codes.TOO_SLOW
+    assert "100" in message
+
+
+def test_the_claim_is_exceeded_by_the_first_byte_beyond():
+    watching = make(claim_limit_bytes=100)
+    watching.look(100, 1.0)
+    assert not watching.beyond_claim()
+    watching.look(101, 2.0)
+    assert watching.beyond_claim()
+
+
+@pytest.fixture
+def active():
+    machine = state.Machine(0.0, orphan_s=1000.0)
+    machine.handle(state.AgentConnected(), 0.0)
+    order = state.Order(
+        session_id="s",
+        generation=1,
+        project_id="p",
+        accelerator="copy",
+        bitstream="builtin:copy",
+        connect_timeout_s=30.0,
+        resume_grace_s=10.0,
+        limits=watch.Limits(idle_timeout_s=1.0, claim_limit_bytes=100),
+    )
+    machine.handle(state.Assign(order), 0.0)
+    machine.handle(state.Programmed(1, "copy"), 0.0)
+    machine.handle(state.Attached(1, 0.0), 0.0)
+    return machine
+
+
+def kinds(effects):
+    return [type(effect).__name__ for effect in effects]
+
+
+def test_an_idle_session_expires(active):
+    assert active.handle(state.Tick(10), 0.5) == []
+    assert active.deadline_s == 0.75
+    assert active.handle(state.Tick(10), 1.4) == []
+    assert kinds(active.handle(state.Tick(10), 1.65)) == ["Clear"]
+    active.handle(state.Scrubbed(1, 10, 10, 5.0, None), 2.0)
+    assert active.last_result.state == "EXPIRED"
+    assert active.last_result.code == codes.IDLE_TIMEOUT
+
+
+def test_a_claim_exceeded_is_told_once(active):
+    assert kinds(active.handle(state.Tick(101), 0.5)) == ["Changed"]
+    assert active.beyond_claim
+    assert active.handle(state.Tick(102), 1.0) == []
+    active.handle(state.Ended(1, state.Outcome.CLOSED, "OK", ""), 1.1)
+    active.handle(state.Scrubbed(1, 10, 10, 5.0, None), 1.2)
+    assert not active.beyond_claim
+
+
+def test_a_tick_after_the_end_changes_nothing(active):
+    active.handle(state.Ended(1, state.Outcome.CLOSED, "OK", ""), 0.1)
+    assert active.handle(state.Tick(0), 50.0) == []
