@@ -10,23 +10,24 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""AES in counter mode, which encrypts and decrypts alike."""
+"""AES in counter mode, stateless, and in cipher block chaining mode."""
 
 from __future__ import annotations
 
 import collections.abc
-import re
 
 from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives import padding
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool.accelerators import base
+from fpgapool.accelerators import parameters
 
 BLOCK_BYTES = 16
 
-_HEX = re.compile(r"[0-9A-Fa-f]*")
 _KEY_BYTES = (16, 24, 32)
+_BLOCK_BITS = 8 * BLOCK_BYTES
 
 
 class AesCore(base.Core):
@@ -41,10 +42,8 @@ class AesCore(base.Core):
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         base.refuse_unknown_params(params, ("iv", "key"))
-        self._algorithm = algorithms.AES(_bytes(params, "key", _KEY_BYTES))
-        self._first_counter = int.from_bytes(
-            _bytes(params, "iv", (BLOCK_BYTES,))
-        )
+        self._algorithm = _algorithm(params)
+        self._first_counter = int.from_bytes(_iv(params))
         self._seek(0)
 
     def process(
@@ -66,17 +65,93 @@ class AesCore(base.Core):
         self._next_offset_bytes = offset_bytes
 
 
-def _bytes(
-    params: collections.abc.Mapping[str, object],
-    name: str,
-    lengths_bytes: tuple[int, ...],
-) -> bytes:
-    value = params.get(name)
-    if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise base.InvalidParams(
-            f"'{name}' must be a string of hexadecimal digits"
+class AesCbcCore(base.Core):
+    """Encrypts or decrypts with AES-CBC and PKCS #7 padding, stateful.
+
+    Encryption takes input of any length and returns 1 to 16 bytes more.
+
+    :param params: ``key`` and ``iv`` as :class:`AesCore` has them, and
+        ``direction``, ``encrypt`` (the default) or ``decrypt``.
+    """
+
+    def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
+        values = parameters.checked(
+            params, ("iv", "key"), {"direction": "encrypt"}
         )
-    if len(value) not in [2 * length_bytes for length_bytes in lengths_bytes]:
-        lengths = " or ".join(str(length) for length in lengths_bytes)
-        raise base.InvalidParams(f"'{name}' must have {lengths} bytes")
-    return bytes.fromhex(value)
+        direction = parameters.choice(
+            values, "direction", ("encrypt", "decrypt")
+        )
+        cipher = ciphers.Cipher(_algorithm(values), modes.CBC(_iv(values)))
+        self._decrypts = direction == "decrypt"
+        self._context = (
+            cipher.decryptor() if self._decrypts else cipher.encryptor()
+        )
+        # Encrypting: what does not fill a block. Decrypting: the newest
+        # block, in the clear, because it may be the padding.
+        self._kept = b""
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        if self._decrypts:
+            return self._decrypt(chunk_in, chunk_out)
+        return self._encrypt(chunk_in, chunk_out)
+
+    def _encrypt(self, chunk_in: memoryview, chunk_out: memoryview) -> int:
+        base.require_whole(len(self._kept), BLOCK_BYTES, "block")
+        whole_bytes = len(chunk_in) - len(chunk_in) % BLOCK_BYTES
+        self._kept = bytes(chunk_in[whole_bytes:])
+        return self._update(chunk_in[:whole_bytes], chunk_out)
+
+    def _decrypt(self, chunk_in: memoryview, chunk_out: memoryview) -> int:
+        base.require_whole(len(chunk_in), BLOCK_BYTES, "block")
+        kept_bytes = len(self._kept)
+        chunk_out[:kept_bytes] = self._kept
+        count_bytes = self._update(
+            chunk_in[:-BLOCK_BYTES], chunk_out[kept_bytes:]
+        )
+        self._kept = self._context.update(chunk_in[-BLOCK_BYTES:])
+        return kept_bytes + count_bytes
+
+    def _update(self, blocks: memoryview, chunk_out: memoryview) -> int:
+        # The library wants room for a block more than it writes.
+        front_bytes = max(0, len(blocks) - BLOCK_BYTES)
+        if front_bytes:
+            self._context.update_into(blocks[:front_bytes], chunk_out)
+        chunk_out[front_bytes : len(blocks)] = self._context.update(
+            blocks[front_bytes:]
+        )
+        return len(blocks)
+
+    def finish(self, chunk_out: memoryview) -> int:
+        last = self._unpadded() if self._decrypts else self._padded()
+        chunk_out[: len(last)] = last
+        return len(last)
+
+    def _padded(self) -> bytes:
+        padder = padding.PKCS7(_BLOCK_BITS).padder()
+        block = padder.update(self._kept) + padder.finalize()
+        return self._context.update(block)
+
+    def _unpadded(self) -> bytes:
+        unpadder = padding.PKCS7(_BLOCK_BITS).unpadder()
+        try:
+            return unpadder.update(self._kept) + unpadder.finalize()
+        except ValueError:
+            raise base.InvalidInput(
+                "the padding is wrong: the key is another one, "
+                "or the data is incomplete or damaged"
+            ) from None
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        if input_bytes == 0:
+            return BLOCK_BYTES
+        return input_bytes - input_bytes % BLOCK_BYTES
+
+
+def _algorithm(params: parameters.Params) -> algorithms.AES:
+    return algorithms.AES(parameters.hex_bytes(params, "key", _KEY_BYTES))
+
+
+def _iv(params: parameters.Params) -> bytes:
+    return parameters.hex_bytes(params, "iv", (BLOCK_BYTES,))

@@ -21,13 +21,18 @@ from __future__ import annotations
 import abc
 import collections.abc
 import dataclasses
-import functools
+import os
 import pathlib
 import re
 import typing
 
+from fpgapool.core import codes
+
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+#: Names another directory for the operator's profiles.
+DIRECTORY_VARIABLE = "FPGAPOOL_ACCELERATORS_DIR"
+DEFAULT_DIRECTORY = "/etc/fpgapool/accelerators"
 
 # Do not change the string values. Once set, they are set.
 INVALID_PARAMS = "INVALID_PARAMS"
@@ -36,6 +41,7 @@ UNKNOWN_ACCELERATOR = "UNKNOWN_ACCELERATOR"
 
 _PROFILE_DIRECTORY = pathlib.Path(__file__).parent / "profiles"
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
+_CLASS_PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 class AcceleratorError(Exception):
@@ -61,6 +67,16 @@ class InvalidParams(AcceleratorError, ValueError):
         super().__init__(INVALID_PARAMS, message)
 
 
+class InvalidInput(AcceleratorError, ValueError):
+    """The data of a session does not suit its accelerator or parameters.
+
+    The message goes to the client and to logs: it never quotes the data.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(codes.INVALID_INPUT, message)
+
+
 class Core(abc.ABC):
     """One session's computation. Used by one thread at a time.
 
@@ -71,6 +87,15 @@ class Core(abc.ABC):
     @abc.abstractmethod
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         pass
+
+    @property
+    def chunk_multiple_bytes(self) -> int | None:
+        """What every piece but the last of this session is a multiple of.
+
+        For accelerators where it depends on the parameters; must not change
+        during a session. None means that of the profile.
+        """
+        return None
 
     @abc.abstractmethod
     def process(
@@ -86,6 +111,8 @@ class Core(abc.ABC):
             at least; never overlaps ``chunk_in``.
         :param offset_bytes: position of the piece in the session's input.
         :returns: bytes written to the front of ``chunk_out``.
+        :raises InvalidInput: if the piece cannot be processed; the session
+            ends.
         """
 
     def finish(self, chunk_out: memoryview) -> int:
@@ -93,6 +120,8 @@ class Core(abc.ABC):
 
         :param chunk_out: writable, ``max_output_bytes(0)`` long at least.
         :returns: bytes written to the front of ``chunk_out``.
+        :raises InvalidInput: if the input must not end here; the session
+            ends.
         """
         return 0
 
@@ -125,9 +154,10 @@ class Profile:
     :ivar stateless: whether a session can go on in another slot.
     :ivar shapes: slot shapes that it fits; empty is any.
     :ivar params_schema: JSON schema of the session's parameters.
-    :ivar core: name of the software core.
+    :ivar core: the software core: its name in the entry points of
+        ``fpgapool.accelerators``, or ``module:Class``.
     :ivar chunk_multiple_bytes: every piece of input but the last must be a
-        multiple of this.
+        multiple of this, unless the core asks for another one.
     """
 
     name: str
@@ -182,9 +212,13 @@ def profile_from_document(document: object, source: str) -> Profile:
             isinstance(value, bool) and kind is not bool
         ):
             raise invalid(member, "is of the wrong type")
-    for member in ("name", "core"):
-        if not NAME_PATTERN.fullmatch(document[member]):
-            raise invalid(member, "must be a name of up to 64 characters")
+    if not NAME_PATTERN.fullmatch(document["name"]):
+        raise invalid("name", "must be a name of up to 64 characters")
+    if not (
+        NAME_PATTERN.fullmatch(document["core"])
+        or _CLASS_PATTERN.fullmatch(document["core"])
+    ):
+        raise invalid("core", "must be a name or module:Class")
     if not 0 < document["peak_bytes_per_s"] < 1e15:
         raise invalid("peak_bytes_per_s", "must be above 0 and below 1e15")
     if not 0 <= document["return_ratio"] <= 1000:
@@ -213,24 +247,30 @@ def read_profile(path: pathlib.Path) -> Profile:
 
 
 def load_profile(name: str) -> Profile:
-    """Read the profile of a built-in accelerator.
+    """Read the profile of an accelerator of this host.
 
     :param name: of the accelerator.
     :returns: its profile.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
         there are, or ``INVALID_PROFILE``.
     """
-    known = profile_names()
-    if name not in known:
+    paths = _profile_paths()
+    if name not in paths:
         raise AcceleratorError(
             UNKNOWN_ACCELERATOR,
-            f"no accelerator {name!r}; there are: {', '.join(known)}",
+            f"no accelerator {name!r}; there are: {', '.join(sorted(paths))}",
         )
-    return read_profile(_PROFILE_DIRECTORY / f"{name}.yaml")
+    profile = read_profile(paths[name])
+    if profile.name != name:
+        raise AcceleratorError(
+            INVALID_PROFILE,
+            f"{paths[name]}: name: must be that of the file, {name!r}",
+        )
+    return profile
 
 
 def load_profiles() -> dict[str, Profile]:
-    """Read the profiles of all built-in accelerators.
+    """Read the profiles of all accelerators of this host.
 
     :returns: profiles by name.
     :raises AcceleratorError: ``INVALID_PROFILE``.
@@ -238,37 +278,80 @@ def load_profiles() -> dict[str, Profile]:
     return {name: load_profile(name) for name in profile_names()}
 
 
-@functools.cache
 def profile_names() -> tuple[str, ...]:
-    """List the built-in accelerators.
+    """List the accelerators of this host.
 
     :returns: their names, sorted.
     """
-    paths = _PROFILE_DIRECTORY.glob("*.yaml")
-    return tuple(sorted(path.stem for path in paths))
+    return tuple(sorted(_profile_paths()))
+
+
+def _profile_paths() -> dict[str, pathlib.Path]:
+    """Find the built-in profiles, and the operator's, which go first."""
+    own = pathlib.Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
+    return {
+        path.stem: path
+        for directory in (_PROFILE_DIRECTORY, own)
+        for path in directory.glob("*.yaml")
+    }
 
 
 def load_core(name: str) -> type[Core]:
     """Find the class of a software core.
 
-    :param name: its name in the entry points of ``fpgapool.accelerators``.
+    Imports it: whoever names a core decides what code runs, so the name must
+    come from a trusted file of this host.
+
+    :param name: its name in the entry points of ``fpgapool.accelerators``,
+        or ``module:Class``.
     :returns: the class.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
-        there are.
+        there are, or ``codes.CORE_UNAVAILABLE`` if it cannot be imported.
     """
     # Scanning the installed packages takes a while, and so does this import.
     import importlib.metadata
 
-    found = importlib.metadata.entry_points(group=CORE_NAMESPACE)
-    for entry_point in found:
-        if entry_point.name == name:
-            core: type[Core] = entry_point.load()
-            return core
-    raise AcceleratorError(
-        UNKNOWN_ACCELERATOR,
-        f"no software core {name!r}; there are: "
-        f"{', '.join(sorted(entry_point.name for entry_point in found))}",
-    )
+    group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
+    found = {entry_point.name: entry_point for entry_point in group}
+    if _CLASS_PATTERN.fullmatch(name):
+        found[name] = importlib.metadata.EntryPoint(name, name, CORE_NAMESPACE)
+    if name not in found:
+        raise AcceleratorError(
+            UNKNOWN_ACCELERATOR,
+            f"no software core {name!r}; there are: "
+            f"{', '.join(sorted(found))}, and module:Class",
+        )
+    try:
+        core = found[name].load()
+    except (ImportError, AttributeError) as exc:
+        raise AcceleratorError(
+            codes.CORE_UNAVAILABLE, f"software core {name!r}: {exc}"
+        ) from exc
+    if not (isinstance(core, type) and issubclass(core, Core)):
+        raise AcceleratorError(
+            codes.CORE_UNAVAILABLE,
+            f"software core {name!r} is no subclass of {Core.__qualname__}",
+        )
+    return core
+
+
+def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
+    """Refuse a piece of input that ends within a unit.
+
+    Pieces but the last are multiples of ``chunk_multiple_bytes``, so this is
+    how a core refuses an input of the wrong size.
+
+    :param length_bytes: length of the piece.
+    :param unit_bytes: length of a unit.
+    :param unit: what it is, for people.
+    :raises InvalidInput: if the piece is no multiple of the unit.
+    """
+    rest_bytes = length_bytes % unit_bytes
+    if rest_bytes:
+        raise InvalidInput(
+            f"the input ends {rest_bytes} bytes into a {unit} "
+            f"of {unit_bytes} bytes"
+        )
 
 
 def refuse_unknown_params(

@@ -162,6 +162,46 @@ Set it where the kernel does not know the rate, as in most virtual machines,
 or where only a part of the link is for fpgapool.
 """,
     ),
+    cfg.FloatOpt(
+        "data_share_percent",
+        default=0,
+        min=0,
+        max=100,
+        help="""
+Largest share of the network device's rate, in percent and in each direction,
+that the data plane may take, so that tenants' streams leave room for
+management and for virtual machines on the same link. The default, 0, is no
+cap.
+
+Needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. Where the
+device's queueing discipline was set by someone else, or the process cannot be
+started, the agent logs that and goes on without a cap.
+
+Related options:
+
+* ``data_address`` and a range of ``data_ports`` tell which packets are meant.
+* ``nic_device``, ``nic_bytes_per_s``: the network device and its rate.
+* ``data_rate_bytes_per_s`` names a rate instead.
+""",
+    ),
+    cfg.FloatOpt(
+        "data_rate_bytes_per_s",
+        default=0,
+        min=0,
+        help="""
+Like ``data_share_percent``, in bytes per second; at least 125000. The
+default, 0, is no cap.
+""",
+    ),
+    cfg.BoolOpt(
+        "data_share_remove_at_stop",
+        default=False,
+        help="""
+Remove the cap on the data plane when the agent stops. Where it is off, as by
+default, the cap holds for the workers that outlive the agent. An agent that
+starts without a cap configured removes an earlier one in any case.
+""",
+    ),
     cfg.IntOpt(
         "chunk_bytes",
         default=4 * 1024 * 1024,

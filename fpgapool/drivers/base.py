@@ -28,6 +28,7 @@ import typing
 from fpgapool.accelerators import base as accelerators
 
 Core = accelerators.Core
+InvalidInput = accelerators.InvalidInput
 InvalidParams = accelerators.InvalidParams
 Profile = accelerators.Profile
 NAME_PATTERN = accelerators.NAME_PATTERN
@@ -41,6 +42,7 @@ BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
 BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
 PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
 SCRUB_FAILED = "SCRUB_FAILED"
+DEVICE_FAILED = "DEVICE_FAILED"
 
 
 class DriverError(Exception):
@@ -112,6 +114,19 @@ class Telemetry:
     temperature_c: float | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traffic:
+    """Which way a session's data goes.
+
+    :ivar local: it stays on the host of the board.
+    :ivar origin_host_uuid: the host where the session's program runs; None
+        if it is on none of the pool's hosts, or not known.
+    """
+
+    local: bool = True
+    origin_host_uuid: str | None = None
+
+
 class Driver(abc.ABC):
     """The boards of one host.
 
@@ -120,7 +135,8 @@ class Driver(abc.ABC):
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is not there.
 
     :param settings: plain values: ``state_dir``, a directory where the
-        driver may keep files, and members that belong to the driver.
+        driver may keep files, ``host_uuid``, which host this is, and members
+        that belong to the driver.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -157,6 +173,18 @@ class Driver(abc.ABC):
             nothing that works).
         """
 
+    def expect(self, device: str, slot: int, traffic: Traffic) -> None:
+        """Hear which way the next session's data goes. Called by workers.
+
+        Called before each ``open``, in the same thread. Must not block;
+        idempotent. A driver to which all ways are equal need not care.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :param traffic: of the session that is about to be opened.
+        """
+        return
+
     @abc.abstractmethod
     def open(
         self,
@@ -172,7 +200,8 @@ class Driver(abc.ABC):
         :param device: name of the device.
         :param slot: number of the slot in it.
         :param params: the session's parameters, as its client sent them.
-        :returns: what processes the session's data.
+        :returns: what processes the session's data; it raises what it likes
+            when it cannot go on, such as ``DEVICE_FAILED``.
         :raises InvalidParams: if they do not suit the accelerator.
         :raises DriverError: ``NOT_PROGRAMMED``.
         """

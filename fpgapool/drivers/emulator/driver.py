@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
-import os
 import pathlib
 import time
 import typing
@@ -24,10 +23,17 @@ import typing
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import boards
+from fpgapool.drivers.emulator import core
+from fpgapool.drivers.emulator import documents
+from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
+from fpgapool.drivers.emulator import ports
+from fpgapool.drivers.emulator import shares
 
 #: Bitstreams of this prefix are the built-in accelerators.
 BUILTIN_PREFIX = "builtin:"
+
+_ON_PURPOSE = "a fault that was injected"
 
 _AMBIENT_C = 25.0
 _DEGREES_PER_W = 0.8
@@ -37,37 +43,44 @@ class EmulatorDriver(base.Driver):
     """Emulates the boards of a boards file.
 
     Accelerators compute for real on the CPU. Each slot is held to the peak
-    rate of its accelerator and the slots of a device share its DMA rate,
-    max-min fair over their processes. The file is read again when it has
-    changed, so faults can be switched on and off while it runs.
+    rate of its accelerator, the slots of a device share its DMA rate, and
+    remote data the NICs of the hosts that it crosses: max-min fair over all
+    processes of the cluster. The file is read again when it has changed.
+    Faults can be switched on and off while it runs; see
+    :mod:`fpgapool.drivers.emulator.faults`.
 
-    :param settings: ``state_dir``, and ``boards_file``, the path of the
-        boards file.
+    :param settings: ``state_dir``; ``boards_file``, the path of the boards
+        file; optionally ``cluster_dir``, a directory shared with the other
+        emulated hosts of this machine, and ``host_uuid``, needed with it.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
-        for name in ("state_dir", "boards_file"):
-            if not isinstance(settings.get(name), str) or not settings[name]:
-                raise base.DriverError(
-                    base.INVALID_SETTINGS,
-                    f"the emulator needs the setting {name!r}",
-                )
+        _check_settings(settings)
         self._boards_file = settings["boards_file"]
         self._directory = pathlib.Path(settings["state_dir"]) / "emulator"
+        cluster_dir = settings.get("cluster_dir")
+        faults_dir = self._directory / "faults"
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            faults_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            table = shares.ShareTable(cluster_dir or self._directory)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"{self._directory}: {exc}"
+                base.INVALID_SETTINGS, f"emulator: {exc}"
             ) from exc
-        self._version: tuple[int, int, int] | None = None
-        self._boards = boards.Boards(None, ())
+        self._ports = ports.Ports(
+            table, settings.get("host_uuid") or "", cluster_dir is not None
+        )
+        self._faults = faults.Injector(
+            faults.faults_path(self._boards_file), faults_dir
+        )
+        self._boards = boards.Boards(None, 1.0, (), "")
         self._programmed: dict[
             tuple[str, int], tuple[base.Profile, type[base.Core]]
         ] = {}
+        self._traffic: dict[tuple[str, int], base.Traffic] = {}
         self._refresh()
 
     def discover(self) -> tuple[base.DeviceInfo, ...]:
@@ -75,7 +88,7 @@ class EmulatorDriver(base.Driver):
             base.DeviceInfo(
                 name=board.name,
                 model=board.model,
-                dma_bytes_per_s=self._scaled(board.dma_bytes_per_s),
+                dma_bytes_per_s=self._boards.scaled(board.dma_bytes_per_s),
                 programming_time_s=board.programming_time_s,
                 slots=tuple(
                     base.SlotInfo(
@@ -91,26 +104,31 @@ class EmulatorDriver(base.Driver):
 
     def program(self, device: str, slot: int, bitstream: str) -> base.Profile:
         board = self._board(device, slot)
-        profile = _profile(bitstream)
+        profile, core_class = _load(bitstream)
         if profile.shapes and board.shape not in profile.shapes:
             raise base.DriverError(
                 base.BITSTREAM_UNFIT,
                 f"{bitstream!r} fits {', '.join(profile.shapes)}, "
                 f"not {board.shape}",
             )
-        # Found here, because searching would delay the opening of a session.
-        core_class = accelerators.load_core(profile.core)
-        recorded = self._read_programmed(device, slot)
-        if recorded != profile.name or slot in board.faults.programming:
+        dead = self._faults.board_fault(device, (faults.DEAD,))
+        if dead is not None:
+            raise base.DriverError(
+                base.PROGRAMMING_FAILED, f"{device}: {dead.message}"
+            )
+        fault = self._faults.strike(
+            device, slot, (faults.PROGRAMMING, faults.PROGRAMMING_HANG)
+        )
+        if fault or self._read_programmed(device, slot) != profile.name:
             self._write_programmed(device, slot, None)
             time.sleep(board.programming_time_s)
-            if slot in board.faults.programming:
-                raise base.DriverError(
-                    base.PROGRAMMING_FAILED, "a fault of the boards file"
-                )
+            _fail_programming(fault)
             self._write_programmed(device, slot, profile.name)
         self._programmed[device, slot] = (profile, core_class)
         return profile
+
+    def expect(self, device: str, slot: int, traffic: base.Traffic) -> None:
+        self._traffic[device, slot] = traffic
 
     def open(
         self,
@@ -118,68 +136,78 @@ class EmulatorDriver(base.Driver):
         slot: int,
         params: collections.abc.Mapping[str, typing.Any],
     ) -> base.Core:
-        board = self._board(device, slot)
+        self._board(device, slot)
         programmed = self._programmed.get((device, slot))
         if programmed is None:
             raise base.DriverError(
                 base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
         profile, core_class = programmed
-        core = core_class(params)
-        if self._boards.rate_scale is None:
-            return core
-        pacer = pacing.Pacer(
-            self._table(board),
-            slot,
-            self._scaled(profile.peak_bytes_per_s),
-            self._scaled(board.dma_bytes_per_s),
+        return core.EmulatedCore(
+            core_class(params),
+            self._pacer(device, slot, profile),
+            faults.SessionFaults(self._faults, device, slot),
         )
-        return PacedCore(core, pacer)
+
+    def _pacer(
+        self, device: str, slot: int, profile: base.Profile
+    ) -> pacing.Pacer | pacing.FreePacer:
+        traffic = self._traffic.pop((device, slot), base.Traffic())
+        if self._boards.rate_scale is None:
+            return pacing.FreePacer()
+        peak_bytes_per_s = self._boards.scaled(profile.peak_bytes_per_s)
+        try:
+            stream = self._ports.join(
+                device, slot, traffic, peak_bytes_per_s, profile.return_ratio
+            )
+        except shares.TableFull as exc:
+            raise base.DriverError(base.INVALID_SETTINGS, str(exc)) from exc
+        return pacing.Pacer(self._ports.table, stream, peak_bytes_per_s)
 
     def scrub(self, device: str, slot: int) -> None:
         # The session's core and buffers belong to its process and are gone
-        # with them; the accelerator stays for the next holder.
-        if slot in self._board(device, slot).faults.scrub:
-            raise base.DriverError(
-                base.SCRUB_FAILED, "a fault of the boards file"
-            )
+        # with them; the accelerator stays for the next holder. What a dead
+        # board held went with its power.
+        self._board(device, slot)
+        if self._faults.strike(device, slot, (faults.SCRUB,)):
+            raise base.DriverError(base.SCRUB_FAILED, _ON_PURPOSE)
 
     def health(self, device: str) -> base.Health:
         try:
-            board = self._board(device)
+            self._board(device)
         except base.DriverError as exc:
             return base.Health(False, exc.message)
-        if board.faults.unhealthy is not None:
-            return base.Health(False, board.faults.unhealthy)
-        return base.Health(True)
+        fault = self._faults.board_fault(device)
+        return base.Health(fault is None, fault.message if fault else "")
 
     def telemetry(self, device: str) -> base.Telemetry:
         board = self._board(device)
-        busy = self._table(board).busy_peaks_bytes_per_s(time.monotonic_ns())
-        power_w = board.idle_power_w + board.active_power_w * len(busy)
+        busy = self._ports.busy_slots(device, time.monotonic_ns())
+        power_w = board.idle_power_w + board.active_power_w * busy
         return base.Telemetry(power_w, _AMBIENT_C + _DEGREES_PER_W * power_w)
-
-    def _scaled(self, bytes_per_s: float) -> float:
-        scale = self._boards.rate_scale
-        return bytes_per_s if scale is None else bytes_per_s * scale
-
-    def _table(self, board: boards.Board) -> pacing.ShareTable:
-        return pacing.ShareTable(
-            self._directory / f"{board.name}.shm", board.slots
-        )
 
     def _refresh(self) -> boards.Boards:
         try:
-            found = os.stat(self._boards_file)
+            version = documents.file_version(self._boards_file)
         except OSError as exc:
             raise base.DriverError(
                 base.INVALID_SETTINGS, f"boards file: {exc}"
             ) from exc
-        version = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if version != self._version:
-            self._boards = boards.read_boards(self._boards_file)
-            self._version = version
+        if version != self._boards.version:
+            self._take(boards.read_boards(self._boards_file))
         return self._boards
+
+    def _take(self, found: boards.Boards) -> None:
+        try:
+            self._ports.declare(found)
+        except shares.TableFull as exc:
+            raise base.DriverError(base.INVALID_SETTINGS, str(exc)) from exc
+        self._boards = found
+        self._faults.set_boards(
+            tuple(fault for board in found.boards for fault in board.faults),
+            {board.name: board.slots for board in found.boards},
+            found.version,
+        )
 
     def _board(self, device: str, slot: int = 0) -> boards.Board:
         for board in self._refresh().boards:
@@ -212,37 +240,29 @@ class EmulatorDriver(base.Driver):
             ) from exc
 
 
-class PacedCore(base.Core):
-    """A core held to a modelled rate.
-
-    :param core: what computes.
-    :param pacer: what holds it back.
-    """
-
-    def __init__(self, core: base.Core, pacer: pacing.Pacer) -> None:
-        self._core = core
-        self._pacer = pacer
-
-    def process(
-        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
-    ) -> int:
-        # Computing counts as part of the modelled time.
-        self._pacer.start(len(chunk_in))
-        output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
-        self._pacer.finish(len(chunk_in))
-        return output_bytes
-
-    def finish(self, chunk_out: memoryview) -> int:
-        return self._core.finish(chunk_out)
-
-    def max_output_bytes(self, input_bytes: int) -> int:
-        return self._core.max_output_bytes(input_bytes)
-
-    def cancel(self) -> None:
-        self._pacer.cancel()
+def _check_settings(
+    settings: collections.abc.Mapping[str, typing.Any],
+) -> None:
+    needed = ["state_dir", "boards_file"]
+    if settings.get("cluster_dir") is not None:
+        needed += ["cluster_dir", "host_uuid"]
+    for name in needed:
+        if not isinstance(settings.get(name), str) or not settings[name]:
+            raise base.DriverError(
+                base.INVALID_SETTINGS,
+                f"the emulator needs the setting {name!r}",
+            )
 
 
-def _profile(bitstream: str) -> base.Profile:
+def _fail_programming(fault: faults.Fault | None) -> None:
+    if fault is None:
+        return
+    if fault.kind == faults.PROGRAMMING_HANG:
+        core.hang()
+    raise base.DriverError(base.PROGRAMMING_FAILED, _ON_PURPOSE)
+
+
+def _load(bitstream: str) -> tuple[base.Profile, type[base.Core]]:
     name = bitstream.removeprefix(BUILTIN_PREFIX)
     if name == bitstream:
         raise base.DriverError(
@@ -251,6 +271,8 @@ def _profile(bitstream: str) -> base.Profile:
             f"not {bitstream!r}",
         )
     try:
-        return accelerators.load_profile(name)
+        profile = accelerators.load_profile(name)
+        # Not only when a session is opened, which searching would delay.
+        return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc

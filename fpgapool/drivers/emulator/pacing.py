@@ -10,22 +10,16 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Modelled rates: the slots of a device share its DMA pipe.
-
-Every slot is its own process. They tell each other through a small table in
-a mapped file which of them are busy; each computes its own max-min fair
-share from it and holds itself to that.
-"""
+"""Holding a slot to its modelled rate."""
 
 from __future__ import annotations
 
 import collections.abc
-import mmap
-import os
 import threading
 import time
+import typing
 
-from fpgapool.core import fairness
+from fpgapool.drivers.emulator import shares
 
 #: A slot without work for this long no longer counts as busy. It is also
 #: the depth of the token bucket: a slot that starts its next piece within
@@ -34,99 +28,69 @@ IDLE_NS = 5_000_000
 #: How often a waiting slot looks whether its share has changed.
 SLICE_NS = 5_000_000
 
-_RECORD_WORDS = 2
-_WORD_BYTES = 8
+Wait: typing.TypeAlias = collections.abc.Callable[[float], bool]
 
 
 class Cancelled(Exception):
     """The wait was given up."""
 
 
-class ShareTable:
-    """Which slots of a device are busy, shared by their processes.
+class _Cancellable:
+    """What can be slowed down, and waits until it is cancelled.
 
-    Two aligned 8-byte words per slot: until when it is busy, in ns of
-    ``CLOCK_MONOTONIC``, and its own peak rate in bytes/s. Each slot writes
-    only its own, and single words are read and written whole. A process
-    that dies leaves a time that passes soon.
-
-    :param path: of the file; made if it is missing.
-    :param slots: number of slots of the device.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], slots: int) -> None:
-        length_bytes = slots * _RECORD_WORDS * _WORD_BYTES
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # Grows only: another process may have it mapped.
-            if os.fstat(fd).st_size < length_bytes:
-                os.ftruncate(fd, length_bytes)
-            memory = memoryview(mmap.mmap(fd, length_bytes))
-        finally:
-            os.close(fd)
-        self._slots = slots
-        self._busy_until_ns = memory.cast("Q")
-        self._peaks_bytes_per_s = memory.cast("d")
-
-    def announce(
-        self, slot: int, busy_until_ns: int, peak_bytes_per_s: float
-    ) -> None:
-        """Say until when a slot is busy.
-
-        :param slot: the caller's own.
-        :param busy_until_ns: monotonic time.
-        :param peak_bytes_per_s: what it could use alone.
-        """
-        self._peaks_bytes_per_s[slot * _RECORD_WORDS + 1] = peak_bytes_per_s
-        self._busy_until_ns[slot * _RECORD_WORDS] = busy_until_ns
-
-    def busy_peaks_bytes_per_s(
-        self, now_ns: int, besides: int | None = None
-    ) -> list[float]:
-        """List the peak rates of the busy slots.
-
-        :param now_ns: monotonic time.
-        :param besides: a slot to leave out.
-        :returns: rates in bytes/s.
-        """
-        peaks = []
-        for slot in range(self._slots):
-            word = slot * _RECORD_WORDS
-            if slot != besides and self._busy_until_ns[word] > now_ns:
-                peaks.append(self._peaks_bytes_per_s[word + 1])
-        return peaks
-
-
-class Pacer:
-    """Holds one slot to its modelled rate.
-
-    :param table: shared by the slots of the device.
-    :param slot: number of this one.
-    :param peak_bytes_per_s: its own limit.
-    :param shared_bytes_per_s: limit that all slots share.
     :param clock_ns: monotonic time, the same in all processes of the host.
     :param wait: waits for so many seconds; true if cancelled meanwhile.
     """
 
     def __init__(
         self,
-        table: ShareTable,
-        slot: int,
-        peak_bytes_per_s: float,
-        shared_bytes_per_s: float,
-        *,
         clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
-        wait: collections.abc.Callable[[float], bool] | None = None,
+        wait: Wait | None = None,
     ) -> None:
-        self._table = table
-        self._slot = slot
-        self._peak_bytes_per_s = peak_bytes_per_s
-        self._shared_bytes_per_s = shared_bytes_per_s
         self._clock_ns = clock_ns
         self._cancelled = threading.Event()
         self._wait = wait or self._cancelled.wait
+        self._slowness = 1.0
+
+    def cancel(self) -> None:
+        """Wake a waiting :meth:`finish`, from any thread."""
+        self._cancelled.set()
+
+
+class Pacer(_Cancellable):
+    """Holds one stream to its fair rate.
+
+    :param table: shared by the streams of the cluster.
+    :param stream: its number there.
+    :param peak_bytes_per_s: its own limit.
+    """
+
+    def __init__(
+        self,
+        table: shares.ShareTable,
+        stream: int,
+        peak_bytes_per_s: float,
+        *,
+        clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
+        wait: Wait | None = None,
+    ) -> None:
+        super().__init__(clock_ns, wait)
+        self._table = table
+        self._stream = stream
+        self._peak_bytes_per_s = peak_bytes_per_s
         # The work done so far has taken the model until this time.
         self._served_until_ns = 0
+
+    def slow_down(self, slowness: float) -> None:
+        """Take so many times as long as the model says from now on.
+
+        :param slowness: 1 is the model's own speed.
+        """
+        if slowness != self._slowness:
+            self._slowness = slowness
+            self._table.set_peak(
+                self._stream, self._peak_bytes_per_s / slowness
+            )
 
     def start(self, work_bytes: int) -> None:
         """Note that a piece of work begins now.
@@ -163,18 +127,36 @@ class Pacer:
             if self._wait(wait_ns / 1e9):
                 raise Cancelled
 
-    def cancel(self) -> None:
-        """Wake a waiting :meth:`finish`, from any thread."""
-        self._cancelled.set()
-
     def _announce(self, busy_until_ns: int) -> None:
-        self._table.announce(
-            self._slot, busy_until_ns + IDLE_NS, self._peak_bytes_per_s
-        )
+        self._table.announce(self._stream, busy_until_ns + IDLE_NS)
 
     def _rate_bytes_per_s(self, now_ns: int) -> float:
-        others = self._table.busy_peaks_bytes_per_s(now_ns, self._slot)
-        rates: list[float] = fairness.share_one_link(
-            self._shared_bytes_per_s, [self._peak_bytes_per_s, *others]
-        )
-        return rates[0]
+        return self._table.rate_bytes_per_s(self._stream, now_ns)
+
+
+class FreePacer(_Cancellable):
+    """Holds nothing back, unless it is slowed down.
+
+    Takes the same calls as :class:`Pacer`.
+    """
+
+    _started_ns = 0
+
+    def slow_down(self, slowness: float) -> None:
+        """Take so many times as long as computing does from now on."""
+        self._slowness = slowness
+
+    def start(self, work_bytes: int) -> None:
+        """Note that a piece of work begins now."""
+        self._started_ns = self._clock_ns()
+
+    def finish(self, work_bytes: int) -> None:
+        """Wait if it was slowed down.
+
+        :raises Cancelled: if :meth:`cancel` was called.
+        """
+        if self._slowness == 1.0:
+            return
+        computing_ns = self._clock_ns() - self._started_ns
+        if self._wait(computing_ns * (self._slowness - 1.0) / 1e9):
+            raise Cancelled

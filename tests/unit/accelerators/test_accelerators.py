@@ -13,6 +13,7 @@
 """Profiles and software cores."""
 
 import itertools
+import json
 
 import jsonschema
 import pytest
@@ -23,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.accelerators import base
+from tests.unit.accelerators import runs
 
 PROFILE = {
     "name": "copy",
@@ -39,34 +41,107 @@ KEY = "00" * 16
 IV = "ff" * 16
 
 
-def process(core, data, offset_bytes=0):
-    out = bytearray(core.max_output_bytes(len(data)))
-    count = core.process(memoryview(data), memoryview(out), offset_bytes)
-    return bytes(out[:count])
-
-
 def test_every_profile_loads_with_its_core():
     profiles = base.load_profiles()
-    assert set(profiles) == {"aes", "copy"}
+    assert set(profiles) == set("aes aes-cbc copy dtw ec fft sha".split())
     for name, profile in profiles.items():
         assert profile.name == name
         assert issubclass(base.load_core(profile.core), base.Core)
-        jsonschema.Draft202012Validator.check_schema(profile.params_schema)
+        schema = profile.params_schema
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["additionalProperties"] is False
 
 
-def test_schema_and_core_agree():
-    schema = base.load_profile("aes").params_schema
-    jsonschema.validate({"key": KEY, "iv": IV}, schema)
-    for params in (
-        {"key": KEY},
-        {"key": KEY[2:], "iv": IV},
-        {"key": KEY, "iv": IV, "mode": "ecb"},
-        {"key": 7, "iv": IV},
-    ):
+#: Parameters that suit, and changes of single ones that do not.
+CASES = {
+    "aes": (
+        {"key": KEY, "iv": IV},
+        {"key": [KEY[2:], 7, "zz" * 16], "iv": [IV[1:]], "mode": ["ecb"]},
+    ),
+    "aes-cbc": (
+        {"key": KEY, "iv": IV, "direction": "decrypt"},
+        {"key": [KEY[2:], 7], "iv": [IV + "00"], "direction": ["back", 1]},
+    ),
+    "copy": ({}, {"key": ["hush"]}),
+    "dtw": (
+        {"length_samples": 10, "dtype": "float64", "window_samples": 0},
+        {
+            "length_samples": [0, 65537, True, "10", 1.5, None],
+            "dtype": ["float16", 32, None],
+            "window_samples": [-1, 65537, None, "1"],
+        },
+    ),
+    "ec": (
+        {
+            "mode": "reconstruct",
+            "k": 8,
+            "m": 24,
+            "stripe_bytes": 1 << 20,
+            "missing": [0, 31],
+        },
+        {
+            "mode": ["decode", None],
+            "k": [0, 32, True, "4"],
+            "m": [0, 25, 2.5],
+            "stripe_bytes": [255, (1 << 20) + 1, None],
+            "missing": [[32], [-1], [1, 1], ["0"], [True], 3, "012", None],
+        },
+    ),
+    "fft": (
+        {"frame_samples": 131072, "inverse": True, "norm": "ortho"},
+        {
+            "frame_samples": [0, 131073, True, "64", None],
+            "inverse": [0, "false", None],
+            "norm": ["1/N", None, ["ortho"]],
+        },
+    ),
+    "sha": ({"algorithm": "sha1"}, {"algorithm": ["md5", "SHA1", None]}),
+}
+
+
+def test_every_accelerator_has_a_case():
+    assert set(CASES) == set(base.profile_names())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_schema_and_core_agree(name):
+    profile = base.load_profile(name)
+    core = base.load_core(profile.core)
+    good, wrong = CASES[name]
+    jsonschema.validate(good, profile.params_schema)
+    core(good)
+    bad = [
+        {**good, member: value} for member in wrong for value in wrong[member]
+    ]
+    for member in profile.params_schema.get("required", ()):
+        bad.append({name: good[name] for name in good if name != member})
+    bad.append({**good, "colour": "red"})
+    for params in bad:
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(params, schema)
+            jsonschema.validate(params, profile.params_schema)
         with pytest.raises(base.InvalidParams):
-            base.load_core("aes")(params)
+            core(params)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_defaults_of_the_schema_are_those_of_the_core(name):
+    profile = base.load_profile(name)
+    core = base.load_core(profile.core)
+    properties = profile.params_schema.get("properties", {})
+    required = profile.params_schema.get("required", ())
+    params = {member: CASES[name][0][member] for member in required}
+    defaults = {
+        member: each["default"]
+        for member, each in properties.items()
+        if "default" in each
+    }
+    # A whole number of blocks, frames, pairs and stripes.
+    data = bytes(range(256)) * 20 * 4096
+    outputs = {
+        runs.run(core(given_params), data)
+        for given_params in (params, {**params, **defaults})
+    }
+    assert len(outputs) == 1
 
 
 @pytest.mark.parametrize(
@@ -79,6 +154,10 @@ def test_schema_and_core_agree():
         ("return_ratio", -1),
         ("stateless", 1),
         ("shapes", [1]),
+        ("core", ""),
+        ("core", "module:"),
+        ("core", ".module:Class"),
+        ("core", "module:Class()"),
         ("chunk_multiple_bytes", 0),
         ("colour", "red"),
     ],
@@ -111,12 +190,51 @@ def test_unknown_names_list_the_known_ones(load):
     with pytest.raises(base.AcceleratorError) as caught:
         load("../aes")
     assert caught.value.code == "UNKNOWN_ACCELERATOR"
-    assert "aes, copy" in caught.value.message
+    assert "aes, aes-cbc, copy, dtw" in caught.value.message
+
+
+def test_profiles_of_the_operator(operator_directory):
+    document = {**PROFILE, "name": "mine", "core": "some.module:Class"}
+    (operator_directory / "mine.yaml").write_text(json.dumps(document))
+    assert base.load_profile("mine").core == "some.module:Class"
+    assert "mine" in base.profile_names()
+    (operator_directory / "copy.yaml").write_text(json.dumps(PROFILE))
+    assert base.load_profile("copy").description == "Copies"
+    assert base.load_profiles()["aes"].name == "aes"
+
+
+def test_a_profile_is_named_like_its_file(operator_directory):
+    (operator_directory / "mine.yaml").write_text(json.dumps(PROFILE))
+    with pytest.raises(base.AcceleratorError) as caught:
+        base.load_profile("mine")
+    assert caught.value.code == "INVALID_PROFILE"
+    assert "mine.yaml: name: " in caught.value.message
+
+
+def test_core_by_module_and_class():
+    core = base.load_core("fpgapool.accelerators.copy:CopyCore")
+    assert core is base.load_core("copy")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fpgapool.accelerators.nothing:Core",
+        "fpgapool.accelerators.copy:Nothing",
+        "fpgapool.accelerators.base:Profile",
+        "fpgapool.accelerators.base:load_core",
+    ],
+)
+def test_core_that_cannot_be_had(name):
+    with pytest.raises(base.AcceleratorError) as caught:
+        base.load_core(name)
+    assert caught.value.code == "CORE_UNAVAILABLE"
+    assert name in caught.value.message
 
 
 def test_copy():
     core = base.load_core("copy")({})
-    assert process(core, b"some data") == b"some data"
+    assert runs.process(core, b"some data") == b"some data"
     assert core.finish(memoryview(bytearray())) == 0
 
 
@@ -167,7 +285,7 @@ def test_aes_pieces_in_any_order(key, iv, data, cuts, order):
     order.shuffle(pieces)
     out = bytearray(len(data))
     for start, end in pieces:
-        out[start:end] = process(core, data[start:end], start)
+        out[start:end] = runs.process(core, data[start:end], start)
     assert out == expected
 
 
@@ -179,4 +297,4 @@ def test_aes_at_a_large_offset():
         algorithms.AES(bytes(16)), modes.CTR(counter.to_bytes(16))
     ).encryptor()
     expected = context.update(bytes(64))[5:]
-    assert process(core, bytes(59), offset) == expected
+    assert runs.process(core, bytes(59), offset) == expected

@@ -12,18 +12,19 @@
 
 """Drivers and their loader."""
 
-import multiprocessing
 import pathlib
 
 import pytest
 import yaml
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers import emulator
 from fpgapool.drivers import loader
 from fpgapool.drivers import noop
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import pacing
+from fpgapool.drivers.emulator import shares
 
 SAMPLE = (
     pathlib.Path(__file__).parents[3] / "etc" / "fpgapool"
@@ -122,7 +123,7 @@ class TestBoards:
                 {"boards": [{**BOARD, "programming_time_s": -1}]},
             ),
             (
-                "boards[0].faults.programming",
+                "boards[0].faults.programming[0].slot",
                 {"boards": [{**BOARD, "faults": {"programming": [2]}}]},
             ),
             (
@@ -136,6 +137,7 @@ class TestBoards:
                 {"unlimited": True, "rate_scale": 1, "boards": []},
             ),
             ("unlimited", {"unlimited": 1, "boards": []}),
+            ("nic_bytes_per_s", {"nic_bytes_per_s": 0, "boards": []}),
         ],
     )
     def test_errors_say_where(self, tmp_path, member, document):
@@ -162,6 +164,13 @@ class TestEmulator:
             {},
             {"state_dir": "/tmp"},
             {"state_dir": "/tmp", "boards_file": 1},
+            {"state_dir": "/tmp", "boards_file": "x", "cluster_dir": "/tmp"},
+            {
+                "state_dir": "/tmp",
+                "boards_file": "x",
+                "cluster_dir": 1,
+                "host_uuid": "h",
+            },
         ],
     )
     def test_settings_that_are_missing(self, settings):
@@ -202,6 +211,52 @@ class TestEmulator:
             make_driver().program("board0", 0, bitstream)
         assert caught.value.code == "BITSTREAM_UNKNOWN"
 
+    def test_core_that_is_not_installed(
+        self, make_driver, tmp_path, monkeypatch
+    ):
+        profile = {
+            "name": "odd",
+            "description": "",
+            "peak_bytes_per_s": 1.0,
+            "return_ratio": 0.0,
+            "stateless": True,
+            "shapes": [],
+            "params_schema": {},
+            "core": "no.such.module:Core",
+            "chunk_multiple_bytes": 1,
+        }
+        write(tmp_path / "odd.yaml", profile)
+        monkeypatch.setenv(accelerators.DIRECTORY_VARIABLE, str(tmp_path))
+        with pytest.raises(base.DriverError) as caught:
+            make_driver().program("board0", 0, "builtin:odd")
+        assert caught.value.code == "BITSTREAM_UNKNOWN"
+
+    def test_a_dead_board_has_no_finish(self, make_driver):
+        driver = make_driver()
+        driver.program("board0", 0, "builtin:copy")
+        core = driver.open("board0", 0, {})
+        make_driver(faults={"dead": "gone"})
+        # The file is looked at when the board's health is.
+        assert driver.health("board0") == base.Health(False, "gone")
+        with pytest.raises(base.DriverError) as caught:
+            core.finish(memoryview(bytearray(1)))
+        assert caught.value.code == "DEVICE_FAILED"
+
+    @pytest.mark.parametrize("slots_in_table", [0, 1])
+    def test_a_full_table(self, tmp_path, monkeypatch, slots_in_table):
+        monkeypatch.setattr(shares, "MAX_STREAMS", slots_in_table)
+        path = write(tmp_path / "boards.yaml", {"boards": [BOARD]})
+        driver = emulator.EmulatorDriver(
+            {"state_dir": str(tmp_path), "boards_file": path}
+        )
+        driver.program("board0", 0, "builtin:copy")
+        driver.program("board0", 1, "builtin:copy")
+        for slot in range(slots_in_table):
+            driver.open("board0", slot, {})
+        with pytest.raises(base.DriverError) as caught:
+            driver.open("board0", slots_in_table, {})
+        assert caught.value.code == "INVALID_SETTINGS"
+
     @pytest.mark.parametrize(
         ("device", "slot"), [("board1", 0), ("board0", 2), ("board0", -1)]
     )
@@ -234,8 +289,10 @@ class TestEmulator:
         driver = make_driver(idle_power_w=10, active_power_w=3)
         idle = driver.telemetry("board0")
         assert idle.power_w == 10
-        table = pacing.ShareTable(tmp_path / "emulator" / "board0.shm", 2)
-        table.announce(1, 2**63, 1e9)
+        table = shares.ShareTable(tmp_path / "emulator")
+        pipe = table.declare("dma//board0", 2.1e9)
+        stream = table.join("slot", 1e9, {pipe: 1})
+        table.announce(stream, 2**63)
         busy = driver.telemetry("board0")
         assert busy.power_w == 13
         assert busy.temperature_c > idle.temperature_c
@@ -257,10 +314,15 @@ class Clock:
 
 
 def make_pacers(tmp_path, clock, peaks, shared):
-    table = pacing.ShareTable(tmp_path / "t.shm", len(peaks))
+    table = shares.ShareTable(tmp_path)
+    pipe = table.declare("pipe", shared)
     return table, [
         pacing.Pacer(
-            table, slot, peak, shared, clock_ns=clock, wait=clock.wait
+            table,
+            table.join(f"slot {slot}", peak, {pipe: 1}),
+            peak,
+            clock_ns=clock,
+            wait=clock.wait,
         )
         for slot, peak in enumerate(peaks)
     ]
@@ -298,14 +360,14 @@ class TestPacer:
     def test_busy_neighbour_takes_its_share(self, tmp_path):
         clock = Clock()
         table, (pacer, _) = make_pacers(tmp_path, clock, [50e6, 20e6], 60e6)
-        table.announce(1, 2**63, 20e6)
+        table.announce(1, 2**63)
         rate = run_alone(pacer, clock, 100, 1_000_000)
         assert rate == pytest.approx(40e6, rel=0.03)
 
     def test_idle_neighbour_does_not_count(self, tmp_path):
         clock = Clock()
         table, (pacer, _) = make_pacers(tmp_path, clock, [50e6, 50e6], 60e6)
-        table.announce(1, clock.now_ns, 50e6)
+        table.announce(1, clock.now_ns)
         rate = run_alone(pacer, clock, 100, 1_000_000)
         assert rate == pytest.approx(50e6, rel=0.03)
 
@@ -313,7 +375,7 @@ class TestPacer:
         clock = Clock()
         table, (pacer, _) = make_pacers(tmp_path, clock, [50e6, 50e6], 50e6)
         # The neighbour works for the first second only.
-        table.announce(1, clock.now_ns + 10**9, 50e6)
+        table.announce(1, clock.now_ns + 10**9)
         rate = run_alone(pacer, clock, 1, 75_000_000)
         assert rate == pytest.approx(75e6 / 2, rel=0.03)
 
@@ -326,51 +388,47 @@ class TestPacer:
             pacer.finish(10**9)
 
     def test_cancel_wakes_a_real_wait(self, tmp_path):
-        table = pacing.ShareTable(tmp_path / "t.shm", 1)
-        pacer = pacing.Pacer(table, 0, 1.0, 1.0)
+        table = shares.ShareTable(tmp_path)
+        stream = table.join("slot", 1.0, {})
+        pacer = pacing.Pacer(table, stream, 1.0)
         pacer.start(10**9)
         pacer.cancel()
         with pytest.raises(pacing.Cancelled):
             pacer.finish(10**9)
 
-    def test_table_shrinks_for_nobody(self, tmp_path):
-        large = pacing.ShareTable(tmp_path / "t.shm", 4)
-        pacing.ShareTable(tmp_path / "t.shm", 2)
-        large.announce(3, 2**63, 7.0)
-        assert large.busy_peaks_bytes_per_s(0) == [7.0]
-        assert large.busy_peaks_bytes_per_s(0, besides=3) == []
-
-
-def _pace(path, slot, slots, barrier, counts, seconds):
-    table = pacing.ShareTable(path, slots)
-    pacer = pacing.Pacer(table, slot, 50e6, 120e6)
-    barrier.wait()
-    clock_ns = pacer._clock_ns
-    end_ns = clock_ns() + int(seconds * 1e9)
-    while clock_ns() < end_ns:
-        pacer.start(100_000)
-        pacer.finish(100_000)
-        counts[slot] += 100_000
-
-
-@pytest.mark.parametrize("slots", [1, 2, 4])
-def test_processes_share_fairly(tmp_path, slots):
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(slots)
-    counts = context.Array("q", slots, lock=False)
-    path = str(tmp_path / "t.shm")
-    processes = [
-        context.Process(
-            target=_pace, args=(path, slot, slots, barrier, counts, 1.0)
+    def test_slow(self, tmp_path):
+        clock = Clock()
+        table, (pacer, other) = make_pacers(
+            tmp_path, clock, [50e6, 50e6], 60e6
         )
-        for slot in range(slots)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    # A slot that a loaded machine delays leaves its share to the others, so
-    # only what holds whatever the load is asserted.
-    assert max(counts) <= 50e6 * 1.05
-    assert sum(counts) <= 120e6 * 1.05
-    assert min(counts) >= 0.5 * max(counts)
+        table.announce(1, 2**63)
+        pacer.slow_down(10.0)
+        rate = run_alone(pacer, clock, 10, 1_000_000)
+        assert rate == pytest.approx(5e6, rel=0.03)
+        # What it leaves is the other one's.
+        table.announce(0, 2**63)
+        assert table.rate_bytes_per_s(1, clock.now_ns) == pytest.approx(50e6)
+        pacer.slow_down(1.0)
+        rate = run_alone(pacer, clock, 10, 1_000_000)
+        assert rate == pytest.approx(30e6, rel=0.03)
+        assert other is not pacer
+
+
+class TestFreePacer:
+    def test_holds_nothing_back(self):
+        clock = Clock()
+        pacer = pacing.FreePacer(clock, clock.wait)
+        assert run_alone(pacer, clock, 3, 1000, pause_ns=1000) == 1e9
+
+    def test_slow(self):
+        clock = Clock()
+        pacer = pacing.FreePacer(clock, clock.wait)
+        pacer.slow_down(3.0)
+        start_ns = clock.now_ns
+        pacer.start(1000)
+        clock.now_ns += 7000
+        pacer.finish(1000)
+        assert clock.now_ns - start_ns == 21000
+        clock.cancelled = True
+        with pytest.raises(pacing.Cancelled):
+            pacer.finish(1000)

@@ -1,0 +1,256 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Erasure coding: what was cut into k fragments survives the loss of m.
+
+The data is cut into stripes, and each stripe becomes a record: a header and
+k + m fragments of equal length, one after the other. Big-endian header::
+
+    magic "FPEC" | version u8 = 1 | k u8 | m u8 | reserved u8 = 0
+    | data_length_bytes u32 | CRC-32 of the data u32
+
+A fragment has ``ceil(data_length_bytes / k)`` bytes. The first k fragments
+are the data itself, zeros at its end; fragment i >= k is the sum over j < k
+of fragment j / (i xor j) in GF(2**8) modulo x**8 + x**4 + x**3 + x**2 + 1
+(a Cauchy matrix, so any k fragments give the data back).
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import struct
+import zlib
+
+from pyeclib import ec_iface
+
+from fpgapool.accelerators import base
+from fpgapool.accelerators import parameters
+
+ENCODE = "encode"
+RECONSTRUCT = "reconstruct"
+#: What the library can do.
+MAX_FRAGMENTS = 32
+#: Parity per data fragment: bounds the output of a piece of input.
+MAX_PARITY_RATIO = 3
+#: Bounds what the headers add.
+MIN_STRIPE_BYTES = 1 << 8
+MAX_STRIPE_BYTES = 1 << 20
+DEFAULT_STRIPE_BYTES = 1 << 16
+
+_BACKEND = "isa_l_rs_cauchy"
+_HEADER = struct.Struct(">4sBBBBII")
+_MAGIC = b"FPEC"
+_VERSION = 1
+HEADER_BYTES = _HEADER.size
+
+if _BACKEND not in ec_iface.VALID_EC_TYPES:
+    raise ImportError(f"PyECLib was built without {_BACKEND}")
+
+
+class EcCore(base.Core):
+    """Encodes stripes, or puts them together again, stateless.
+
+    :param params: ``mode``, ``encode`` (the default) or ``reconstruct``;
+        ``k`` and ``m``, numbers of data and parity fragments, 4 and 2 by
+        default; ``stripe_bytes``, data of all stripes but the last, 64 KiB
+        by default; ``missing``, only to reconstruct: indexes of the
+        fragments that every record of the input lacks, none by default.
+    """
+
+    def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
+        values = parameters.checked(
+            params,
+            defaults={
+                "mode": ENCODE,
+                "k": 4,
+                "m": 2,
+                "stripe_bytes": DEFAULT_STRIPE_BYTES,
+                "missing": [],
+            },
+        )
+        mode = parameters.choice(values, "mode", (ENCODE, RECONSTRUCT))
+        k, m = _fragment_counts(values)
+        self._stripe_bytes = parameters.integer(
+            values, "stripe_bytes", MIN_STRIPE_BYTES, MAX_STRIPE_BYTES
+        )
+        if mode == ENCODE and "missing" in params:
+            raise base.InvalidParams(f"'missing' belongs to {RECONSTRUCT}")
+        self._present = _present(values["missing"], k, m)
+        self._encodes = mode == ENCODE
+        self._code = _Code(k, m)
+
+    @property
+    def chunk_multiple_bytes(self) -> int:
+        """Length of a stripe, or of its record without what is missing."""
+        if self._encodes:
+            return self._stripe_bytes
+        return self._record_bytes(self._stripe_bytes)
+
+    def _record_bytes(self, data_bytes: int) -> int:
+        fragment_bytes = self._code.fragment_bytes(data_bytes)
+        return HEADER_BYTES + len(self._present) * fragment_bytes
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        code_one = self._encode if self._encodes else self._reconstruct
+        step_bytes = self.chunk_multiple_bytes
+        written_bytes = 0
+        for start in range(0, len(chunk_in), step_bytes):
+            written_bytes += code_one(
+                chunk_in[start : start + step_bytes],
+                chunk_out[written_bytes:],
+                offset_bytes + start,
+            )
+        return written_bytes
+
+    def _encode(
+        self, stripe: memoryview, room: memoryview, offset_bytes: int
+    ) -> int:
+        data = bytes(stripe)
+        code = self._code
+        _HEADER.pack_into(
+            room,
+            0,
+            *(_MAGIC, _VERSION, code.k, code.m, 0),
+            *(len(data), zlib.crc32(data)),
+        )
+        position = HEADER_BYTES
+        for fragment in code.encode(data):
+            room[position : position + len(fragment)] = fragment
+            position += len(fragment)
+        return position
+
+    def _reconstruct(
+        self, record: memoryview, room: memoryview, offset_bytes: int
+    ) -> int:
+        data_bytes, checksum = self._read_header(record, offset_bytes)
+        fragment_bytes = self._code.fragment_bytes(data_bytes)
+        starts = range(HEADER_BYTES, len(record), fragment_bytes)
+        fragments = {
+            index: record[start : start + fragment_bytes]
+            for index, start in zip(self._present, starts, strict=True)
+        }
+        data = self._code.decode(fragments, data_bytes)
+        if zlib.crc32(data) != checksum:
+            raise base.InvalidInput(
+                f"the record at input offset {offset_bytes} is damaged, "
+                "or other fragments are missing than was said"
+            )
+        room[:data_bytes] = data
+        return data_bytes
+
+    def _read_header(
+        self, record: memoryview, offset_bytes: int
+    ) -> tuple[int, int]:
+        expected = (_MAGIC, _VERSION, self._code.k, self._code.m, 0)
+        if len(record) >= HEADER_BYTES:
+            *found, data_bytes, checksum = _HEADER.unpack_from(record)
+            if (
+                tuple(found) == expected
+                and 0 < data_bytes <= self._stripe_bytes
+                and len(record) == self._record_bytes(data_bytes)
+            ):
+                return data_bytes, checksum
+        raise base.InvalidInput(
+            f"no record of these parameters at input offset {offset_bytes}"
+        )
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        whole, rest_bytes = divmod(input_bytes, self.chunk_multiple_bytes)
+        if self._encodes:
+            output_bytes = whole * self._record_bytes(self._stripe_bytes)
+            if rest_bytes:
+                output_bytes += self._record_bytes(rest_bytes)
+            return output_bytes
+        fragment_bytes = max(0, rest_bytes - HEADER_BYTES) // len(
+            self._present
+        )
+        return whole * self._stripe_bytes + self._code.k * fragment_bytes
+
+
+class _Code:
+    """The library without its fragment headers.
+
+    They would take 80 bytes of each fragment, and the library trusts what
+    it finds in them. They depend on the length of the data only, so fresh
+    ones are put before fragments that come in.
+
+    :param k: number of data fragments.
+    :param m: number of parity fragments.
+    """
+
+    def __init__(self, k: int, m: int) -> None:
+        self.k = k
+        self.m = m
+        self._driver = ec_iface.ECDriver(k=k, m=m, ec_type=_BACKEND)
+        self._headers: list[bytes] = []
+        self._headers_data_bytes = 0
+
+    def fragment_bytes(self, data_bytes: int) -> int:
+        return -(-data_bytes // self.k)
+
+    def encode(self, data: bytes) -> list[memoryview]:
+        fragment_bytes = self.fragment_bytes(len(data))
+        return [
+            memoryview(fragment)[-fragment_bytes:]
+            for fragment in self._driver.encode(data)
+        ]
+
+    def decode(
+        self,
+        fragments: collections.abc.Mapping[int, memoryview],
+        data_bytes: int,
+    ) -> bytes:
+        headers = self._headers_for(data_bytes)
+        complete = [
+            b"".join((headers[index], fragment))
+            for index, fragment in fragments.items()
+        ]
+        data: bytes = self._driver.decode(complete)
+        return data
+
+    def _headers_for(self, data_bytes: int) -> list[bytes]:
+        if data_bytes != self._headers_data_bytes:
+            fragment_bytes = self.fragment_bytes(data_bytes)
+            self._headers = [
+                fragment[:-fragment_bytes]
+                for fragment in self._driver.encode(bytes(data_bytes))
+            ]
+            self._headers_data_bytes = data_bytes
+        return self._headers
+
+
+def _fragment_counts(params: parameters.Params) -> tuple[int, int]:
+    k = parameters.integer(params, "k", 1, MAX_FRAGMENTS - 1)
+    most = min(MAX_FRAGMENTS - k, MAX_PARITY_RATIO * k)
+    return k, parameters.integer(params, "m", 1, most)
+
+
+def _present(missing: object, k: int, m: int) -> list[int]:
+    count = k + m
+    if (
+        not isinstance(missing, list)
+        or not all(type(index) is int for index in missing)
+        or not all(0 <= index < count for index in missing)
+        or len(set(missing)) < len(missing)
+    ):
+        raise base.InvalidParams(
+            "'missing' must be a list of different fragment indexes "
+            f"from 0 to {count - 1}"
+        )
+    if len(missing) > m:
+        raise base.InvalidParams(
+            f"'missing' has {len(missing)} fragments; "
+            f"at most {m} can be reconstructed"
+        )
+    return [index for index in range(count) if index not in missing]

@@ -1,0 +1,70 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Fourier transforms of frames."""
+
+from __future__ import annotations
+
+import collections.abc
+
+import numpy
+from scipy import fft
+
+from fpgapool.accelerators import base
+from fpgapool.accelerators import parameters
+
+#: Real and imaginary part, single precision, little-endian.
+SAMPLE_TYPE = numpy.dtype("<c8")
+#: So that a frame has at most a megabyte.
+MAX_FRAME_SAMPLES = (1 << 20) // SAMPLE_TYPE.itemsize
+NORMS = ("backward", "ortho", "forward")
+
+
+class FftCore(base.Core):
+    """Transforms each frame of complex samples, stateless.
+
+    :param params: ``frame_samples``, samples of a frame; ``inverse``, false
+        by default; ``norm``, where the factor 1/N is: ``backward`` (the
+        default) in the inverse transform, ``forward`` in the forward
+        transform, ``ortho`` its root in both.
+    """
+
+    def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
+        values = parameters.checked(
+            params,
+            ("frame_samples",),
+            {"inverse": False, "norm": "backward"},
+        )
+        self._frame_samples = parameters.integer(
+            values, "frame_samples", 1, MAX_FRAME_SAMPLES
+        )
+        self._norm = parameters.choice(values, "norm", NORMS)
+        inverse = parameters.flag(values, "inverse")
+        self._transform = fft.ifft if inverse else fft.fft
+
+    @property
+    def chunk_multiple_bytes(self) -> int:
+        """Length of a frame."""
+        return self._frame_samples * SAMPLE_TYPE.itemsize
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        base.require_whole(len(chunk_in), self.chunk_multiple_bytes, "frame")
+        shape = (-1, self._frame_samples)
+        frames = numpy.frombuffer(chunk_in, SAMPLE_TYPE).reshape(shape)
+        result = numpy.frombuffer(chunk_out[: len(chunk_in)], SAMPLE_TYPE)
+        result.reshape(shape)[:] = self._transform(frames, norm=self._norm)
+        return len(chunk_in)
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        return input_bytes

@@ -1,0 +1,128 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Checks of a session's parameters, for software cores.
+
+The messages name the parameter and what is allowed, never the value that was
+given: it may be a key.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import re
+
+from fpgapool.accelerators import base
+
+_HEX = re.compile(r"[0-9A-Fa-f]*")
+
+Params = collections.abc.Mapping[str, object]
+
+
+def checked(
+    params: Params,
+    required: collections.abc.Collection[str] = (),
+    defaults: Params | None = None,
+    optional: collections.abc.Collection[str] = (),
+) -> dict[str, object]:
+    """Check which parameters there are, and fill in the defaults.
+
+    :param params: the session's parameters.
+    :param required: names that must be there.
+    :param defaults: values of names that may be missing.
+    :param optional: names that may be missing and stay so.
+    :returns: the parameters with the defaults.
+    :raises InvalidParams: if one is missing or unknown.
+    """
+    defaults = defaults or {}
+    base.refuse_unknown_params(params, [*required, *defaults, *optional])
+    for name in required:
+        if name not in params:
+            raise base.InvalidParams(f"'{name}' is missing")
+    return {**defaults, **params}
+
+
+def integer(params: Params, name: str, lowest: int, highest: int) -> int:
+    """Read a whole number.
+
+    :param params: the session's parameters.
+    :param name: of the parameter.
+    :param lowest: smallest value allowed.
+    :param highest: largest value allowed.
+    :returns: its value.
+    :raises InvalidParams: if it is no such number.
+    """
+    value = params.get(name)
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not lowest <= value <= highest
+    ):
+        raise base.InvalidParams(
+            f"'{name}' must be a whole number from {lowest} to {highest}"
+        )
+    return value
+
+
+def choice(
+    params: Params, name: str, choices: collections.abc.Sequence[str]
+) -> str:
+    """Read one of several words.
+
+    :param params: the session's parameters.
+    :param name: of the parameter.
+    :param choices: the words.
+    :returns: its value.
+    :raises InvalidParams: if it is none of them.
+    """
+    value = params.get(name)
+    if not isinstance(value, str) or value not in choices:
+        raise base.InvalidParams(
+            f"'{name}' must be one of: {', '.join(choices)}"
+        )
+    return value
+
+
+def flag(params: Params, name: str) -> bool:
+    """Read a truth value.
+
+    :param params: the session's parameters.
+    :param name: of the parameter.
+    :returns: its value.
+    :raises InvalidParams: if it is none.
+    """
+    value = params.get(name)
+    if not isinstance(value, bool):
+        raise base.InvalidParams(f"'{name}' must be true or false")
+    return value
+
+
+def hex_bytes(
+    params: Params, name: str, lengths_bytes: collections.abc.Sequence[int]
+) -> bytes:
+    """Read bytes in hexadecimal.
+
+    :param params: the session's parameters.
+    :param name: of the parameter.
+    :param lengths_bytes: lengths allowed.
+    :returns: the bytes.
+    :raises InvalidParams: if it is not that.
+    """
+    value = params.get(name)
+    if not isinstance(value, str) or not _HEX.fullmatch(value):
+        raise base.InvalidParams(
+            f"'{name}' must be a string of hexadecimal digits"
+        )
+    if len(value) not in [2 * length_bytes for length_bytes in lengths_bytes]:
+        lengths = " or ".join(str(length) for length in lengths_bytes)
+        raise base.InvalidParams(f"'{name}' must have {lengths} bytes")
+    return bytes.fromhex(value)

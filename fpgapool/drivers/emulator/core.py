@@ -1,0 +1,102 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""An accelerator's software core in an emulated slot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from fpgapool.drivers import base
+from fpgapool.drivers.emulator import faults
+from fpgapool.drivers.emulator import pacing
+
+
+class FaultInjected(Exception):
+    """A core fails because it is to fail."""
+
+
+class EmulatedCore(base.Core):
+    """A core held to a modelled rate, and broken where faults want it.
+
+    :param core: what computes.
+    :param pacer: what holds it back.
+    :param session_faults: what is to break.
+    """
+
+    def __init__(
+        self,
+        core: base.Core,
+        pacer: pacing.Pacer | pacing.FreePacer,
+        session_faults: faults.SessionFaults,
+    ) -> None:
+        self._core = core
+        self._pacer = pacer
+        self._faults = session_faults
+        self._spoil = False
+
+    @property
+    def chunk_multiple_bytes(self) -> int | None:
+        return self._core.chunk_multiple_bytes
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        due = self._faults.due(len(chunk_in))
+        for fault in due:
+            _break(fault)
+        self._pacer.slow_down(max([1.0, *(each.slowness for each in due)]))
+        # Computing counts as part of the modelled time.
+        self._pacer.start(len(chunk_in))
+        output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
+        self._pacer.finish(len(chunk_in))
+        self._spoil |= any(each.kind == faults.WRONG_RESULT for each in due)
+        return self._spoiled(chunk_out, output_bytes)
+
+    def finish(self, chunk_out: memoryview) -> int:
+        for fault in self._faults.due(0):
+            _break(fault)
+        return self._spoiled(chunk_out, self._core.finish(chunk_out))
+
+    def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:
+        # An accelerator may have no output before the end of its input.
+        if self._spoil and output_bytes:
+            self._spoil = False
+            chunk_out[output_bytes // 2] ^= 0xFF
+        return output_bytes
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        return self._core.max_output_bytes(input_bytes)
+
+    def cancel(self) -> None:
+        self._core.cancel()
+        self._pacer.cancel()
+
+
+def _break(fault: faults.Fault) -> None:
+    match fault.kind:
+        case faults.DEAD:
+            raise base.DriverError(base.DEVICE_FAILED, fault.message)
+        case faults.CORE_ERROR:
+            raise FaultInjected(fault.place)
+        case faults.CORE_CRASH:
+            # Nothing can be tidied up, as after a real crash.
+            os.kill(os.getpid(), signal.SIGKILL)
+        case faults.CORE_HANG:
+            hang()
+
+
+def hang() -> None:
+    """Never return, and hear nothing: only the end of the process helps."""
+    threading.Event().wait()

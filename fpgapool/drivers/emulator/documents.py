@@ -1,0 +1,149 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Reading the emulator's YAML files, with errors that say what is where."""
+
+from __future__ import annotations
+
+import math
+import os
+import typing
+
+from fpgapool.drivers import base
+
+
+def file_version(path: str | os.PathLike[str]) -> str:
+    """Say which version of a file there is.
+
+    :param path: of the file.
+    :returns: something that changes when it is written or replaced.
+    :raises OSError: if there is no such file.
+    """
+    return _version(os.stat(path))
+
+
+def _version(found: os.stat_result) -> str:
+    return f"{found.st_ino}.{found.st_mtime_ns}.{found.st_size}"
+
+
+class Checker:
+    """Takes a decoded file apart, or says what is wrong where.
+
+    :param kind: what the file is, for messages.
+    :param path: of the file.
+
+    :ivar version: of the file that was read; see :func:`file_version`.
+    """
+
+    def __init__(self, kind: str, path: str | os.PathLike[str]) -> None:
+        self._kind = kind
+        self._path = os.fspath(path)
+        self.version = ""
+
+    def read(self) -> object:
+        """Decode the file.
+
+        :returns: what is in it.
+        :raises base.DriverError: ``INVALID_SETTINGS`` if it cannot be read.
+        """
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                # Of the open file: the path may lead to another one by now.
+                self.version = _version(os.fstat(file.fileno()))
+                document: object = yaml.load(file, Loader=loader)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+            raise base.DriverError(
+                base.INVALID_SETTINGS, f"{self._kind} {self._path}: {exc}"
+            ) from exc
+        return document
+
+    def members(
+        self, document: object, where: str, known: typing.Collection[str]
+    ) -> dict[str, typing.Any]:
+        """Check that something is a mapping without unknown members.
+
+        :param document: what is to be checked.
+        :param where: its place in the file.
+        :param known: the members that there may be.
+        :returns: the mapping.
+        """
+        if not isinstance(document, dict):
+            raise self.error(where, "must be a mapping")
+        for member in document:
+            if member not in known:
+                raise self.error(
+                    f"{where}.{member}",
+                    f"unknown member; there are: {', '.join(known)}",
+                )
+        return document
+
+    def name(
+        self,
+        members: dict[str, typing.Any],
+        where: str,
+        member: str,
+        default: str | None,
+    ) -> str:
+        """Check that a member is a name."""
+        value = members.get(member, default)
+        if not isinstance(value, str) or not base.NAME_PATTERN.fullmatch(
+            value
+        ):
+            raise self.error(
+                f"{where}{member}",
+                "must be a name of up to 64 letters, digits and any of _.-",
+            )
+        return value
+
+    def number(
+        self,
+        members: dict[str, typing.Any],
+        where: str,
+        member: str,
+        default: float,
+        lowest: float,
+        highest: float,
+    ) -> float:
+        """Check that a member is a number within bounds."""
+        value = members.get(member, default)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not math.isfinite(value)
+            or not lowest <= value <= highest
+        ):
+            # YAML 1.1 reads 2e9 as a text: say so, it is easily overlooked.
+            hint = "; write 2.0e+9, not 2e9" if isinstance(value, str) else ""
+            raise self.error(
+                f"{where}{member}",
+                f"must be a number from {lowest:g} to {highest:g}{hint}",
+            )
+        return float(value)
+
+    def flag(
+        self, members: dict[str, typing.Any], where: str, member: str
+    ) -> bool:
+        """Check that a member is true or false; it is false by default."""
+        value = members.get(member, False)
+        if not isinstance(value, bool):
+            raise self.error(f"{where}{member}", "must be true or false")
+        return value
+
+    def error(self, member: str, reason: str) -> base.DriverError:
+        """Make the error that says what is wrong with a member."""
+        return base.DriverError(
+            base.INVALID_SETTINGS,
+            f"{self._kind} {self._path}: {member}: {reason}",
+        )

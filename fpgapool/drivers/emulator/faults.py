@@ -1,0 +1,489 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Faults on purpose: what is to break, and when.
+
+Faults stand in the boards file, board by board, or come and go at run time
+with the faults file next to it, which is best replaced by a rename. Whatever
+happens because of one is logged as ``FAULT INJECTED``.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import os
+import pathlib
+import random
+import typing
+
+from fpgapool.drivers import base
+from fpgapool.drivers.emulator import documents
+
+LOG = logging.getLogger(__name__)
+
+#: The board's health is bad, and it works all the same.
+UNHEALTHY = "unhealthy"
+#: The board's health is bad, and nothing in it works.
+DEAD = "dead"
+PROGRAMMING = "programming"
+PROGRAMMING_HANG = "programming_hang"
+SCRUB = "scrub"
+CORE_ERROR = "core_error"
+CORE_CRASH = "core_crash"
+CORE_HANG = "core_hang"
+CORE_SLOW = "core_slow"
+WRONG_RESULT = "wrong_result"
+
+#: Of a whole board.
+BOARD_KINDS = (UNHEALTHY, DEAD)
+#: Of a slot, while a session's data is processed.
+CORE_KINDS = (CORE_ERROR, CORE_CRASH, CORE_HANG, CORE_SLOW, WRONG_RESULT)
+KINDS = (
+    *BOARD_KINDS,
+    PROGRAMMING,
+    PROGRAMMING_HANG,
+    SCRUB,
+    *CORE_KINDS,
+)
+
+_BOARD_MEMBERS = ("message", "after_bytes")
+_SLOT_MEMBERS = ("slot", "probability", "seed", "once")
+_MAX_BYTES = 2**62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that is to break.
+
+    :ivar kind: one of :data:`KINDS`.
+    :ivar place: where it stands in its file.
+    :ivar device: name of the board.
+    :ivar slot: number of the slot; None for all of the board.
+    :ivar probability: that it happens, drawn for each programming, scrub or
+        session.
+    :ivar seed: of these draws.
+    :ivar after_bytes: it waits until a session has sent more in the slot.
+    :ivar once: it happens once, until its file is written anew.
+    :ivar slowness: times that a slow core takes as long.
+    :ivar message: what the board's health says.
+    :ivar key: its name among all faults that ever were, with the version of
+        its file; set when it comes into force.
+    """
+
+    kind: str
+    place: str
+    device: str
+    slot: int | None = None
+    probability: float = 1.0
+    seed: int = 0
+    after_bytes: int = 0
+    once: bool = False
+    slowness: float = 1.0
+    message: str = ""
+    key: str = ""
+
+    def hits(self, device: str, slot: int) -> bool:
+        """Whether it is one of a slot or of its board."""
+        return self.device == device and self.slot in (None, slot)
+
+
+def faults_path(boards_file: str | os.PathLike[str]) -> pathlib.Path:
+    """Return the path of the faults file that belongs to a boards file.
+
+    :param boards_file: ``…/boards.yaml`` has ``…/boards.faults.yaml``.
+    """
+    return pathlib.Path(boards_file).with_suffix(".faults.yaml")
+
+
+def board_faults(
+    checker: documents.Checker,
+    document: object,
+    where: str,
+    device: str,
+    slots: int,
+) -> tuple[Fault, ...]:
+    """Check the faults of a board.
+
+    :param checker: of the file that they stand in.
+    :param document: the decoded mapping of kinds.
+    :param where: its place in the file.
+    :param device: name of the board.
+    :param slots: number of its slots.
+    :returns: the faults.
+    :raises base.DriverError: ``INVALID_SETTINGS``.
+    """
+    reader = _Reader(checker, device, slots)
+    return tuple(
+        fault
+        for kind, value in checker.members(document, where, KINDS).items()
+        if value is not None
+        for fault in reader.faults(kind, value, f"{where}.{kind}")
+    )
+
+
+class _Reader:
+    """Reads the faults of one board."""
+
+    def __init__(
+        self, checker: documents.Checker, device: str, slots: int
+    ) -> None:
+        self._checker = checker
+        self._device = device
+        self._slots = slots
+
+    def faults(
+        self, kind: str, value: object, where: str
+    ) -> collections.abc.Iterator[Fault]:
+        if kind in BOARD_KINDS:
+            yield self._board_fault(kind, value, where)
+            return
+        if not isinstance(value, list):
+            raise self._checker.error(
+                where, "must be a list of slot numbers or mappings"
+            )
+        for index, entry in enumerate(value):
+            yield self._slot_fault(kind, entry, f"{where}[{index}]")
+
+    def _board_fault(self, kind: str, value: object, where: str) -> Fault:
+        if isinstance(value, str):
+            value = {"message": value}
+        if not isinstance(value, dict):
+            raise self._checker.error(where, "must be a text or a mapping")
+        members = self._checker.members(value, where, _BOARD_MEMBERS)
+        message = members.get("message", kind)
+        if not isinstance(message, str):
+            raise self._checker.error(f"{where}.message", "must be a text")
+        return Fault(
+            kind=kind,
+            place=where,
+            device=self._device,
+            after_bytes=self._integer(members, where, "after_bytes"),
+            message=message,
+        )
+
+    def _slot_fault(self, kind: str, entry: object, where: str) -> Fault:
+        if isinstance(entry, int) and not isinstance(entry, bool):
+            entry = {"slot": entry}
+        known = [*_SLOT_MEMBERS]
+        known += ["after_bytes"] if kind in CORE_KINDS else []
+        known += ["slowness"] if kind == CORE_SLOW else []
+        members = self._checker.members(entry, where, known)
+        if kind == CORE_SLOW and "slowness" not in members:
+            raise self._checker.error(f"{where}.slowness", "is missing")
+        number = self._checker.number
+        return Fault(
+            kind=kind,
+            place=where,
+            device=self._device,
+            slot=self._slot(members, where),
+            probability=number(members, f"{where}.", "probability", 1, 0, 1),
+            seed=self._integer(members, where, "seed"),
+            after_bytes=self._integer(members, where, "after_bytes"),
+            once=self._checker.flag(members, f"{where}.", "once"),
+            slowness=number(members, f"{where}.", "slowness", 1, 1, 1e9),
+        )
+
+    def _slot(self, members: dict[str, typing.Any], where: str) -> int | None:
+        slot = members.get("slot")
+        if slot is None:
+            return None
+        if isinstance(slot, bool) or slot not in range(self._slots):
+            raise self._checker.error(
+                f"{where}.slot",
+                f"must be a slot's number, up to {self._slots - 1}",
+            )
+        return int(slot)
+
+    def _integer(
+        self, members: dict[str, typing.Any], where: str, member: str
+    ) -> int:
+        value = members.get(member, 0)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 0 <= value <= _MAX_BYTES
+        ):
+            raise self._checker.error(
+                f"{where}.{member}", "must be an integer of 0 or more"
+            )
+        return value
+
+
+def read_faults(
+    path: str | os.PathLike[str], slots: collections.abc.Mapping[str, int]
+) -> tuple[tuple[Fault, ...], str]:
+    """Read and check a faults file.
+
+    :param path: of the YAML file.
+    :param slots: number of slots of each board, by its name.
+    :returns: the faults and the version of the file.
+    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
+        and what is wrong with it.
+    """
+    checker = documents.Checker("faults file", path)
+    document = checker.read()
+    # An empty file is the easiest way to say "none".
+    document = {} if document is None else document
+    faults = tuple(
+        fault
+        for device, entry in checker.members(document, "file", slots).items()
+        for fault in board_faults(
+            checker, entry, device, device, slots[device]
+        )
+    )
+    return faults, checker.version
+
+
+class Injector:
+    """Knows which faults are in force, and says when one happens.
+
+    What has to outlive a process stands in small files: which faults of
+    ``once`` have happened, and how often each slot has drawn.
+
+    :param path: of the faults file; it may be missing.
+    :param directory: for these files; it exists.
+    """
+
+    def __init__(self, path: pathlib.Path, directory: pathlib.Path) -> None:
+        self._path = path
+        self._directory = directory
+        self._standing: tuple[Fault, ...] = ()
+        self._slots: dict[str, int] = {}
+        self._version: str | None = None
+        self._passing: tuple[Fault, ...] = ()
+        self._told: set[str] = set()
+
+    def set_boards(
+        self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
+    ) -> None:
+        """Take what the boards file says.
+
+        :param faults: of all boards.
+        :param slots: number of slots of each board, by its name.
+        :param version: of the boards file.
+        """
+        self._standing = _stamped(faults, f"boards.{version}")
+        self._slots = slots
+        self._version = None
+
+    def _refresh(self) -> None:
+        try:
+            version = documents.file_version(self._path)
+        except OSError:
+            version = ""
+        if version == self._version:
+            return
+        self._version = version
+        if version:
+            self._read()
+        else:
+            self._passing = ()
+
+    def _read(self) -> None:
+        try:
+            faults, self._version = read_faults(self._path, self._slots)
+        except base.DriverError as exc:
+            LOG.error("faults stay as they were: %s", exc.message)
+            return
+        self._passing = _stamped(faults, f"faults.{self._version}")
+        LOG.warning("%s sets %d faults", self._path, len(faults))
+
+    def in_force(
+        self, device: str, slot: int, kinds: collections.abc.Container[str]
+    ) -> list[Fault]:
+        """List the faults of a slot, and of its board, that may happen.
+
+        :param device: name of the board.
+        :param slot: number of the slot.
+        :param kinds: which kinds of them.
+        """
+        self._refresh()
+        return [
+            fault
+            for fault in (*self._standing, *self._passing)
+            if fault.kind in kinds and fault.hits(device, slot)
+        ]
+
+    def quiet(self) -> bool:
+        """Whether there are no faults at all."""
+        self._refresh()
+        return not (self._standing or self._passing)
+
+    def strike(
+        self, device: str, slot: int, kinds: collections.abc.Container[str]
+    ) -> Fault | None:
+        """Say whether something that is done to a slot breaks.
+
+        :param device: name of the board.
+        :param slot: number of the slot.
+        :param kinds: the faults that can break it.
+        :returns: the fault that happens, None if none does.
+        """
+        for fault in self.in_force(device, slot, kinds):
+            if self.drawn(fault, device, slot) and self.claim(fault):
+                tell(fault, slot)
+                return fault
+        return None
+
+    def board_fault(
+        self, device: str, kinds: collections.abc.Container[str] = BOARD_KINDS
+    ) -> Fault | None:
+        """Say what is wrong with a whole board.
+
+        :param device: name of the board.
+        :param kinds: which faults count.
+        :returns: the fault, None if there is none.
+        """
+        for fault in self.in_force(device, 0, kinds):
+            if fault.kind in BOARD_KINDS and (
+                not fault.after_bytes or self._marker(fault).exists()
+            ):
+                if fault.key not in self._told:
+                    self._told.add(fault.key)
+                    tell(fault, None)
+                return fault
+        return None
+
+    def drawn(self, fault: Fault, device: str, slot: int) -> bool:
+        """Draw whether a fault happens.
+
+        :param fault: the fault.
+        :param device: name of the board.
+        :param slot: number of the slot; each has its own sequence.
+        :returns: whether it does.
+        """
+        if fault.probability >= 1:
+            return True
+        draw = self._count_draw(fault, device, slot)
+        seed = f"{fault.seed}/{fault.place}/{device}/{slot}/{draw}"
+        return random.Random(seed).random() < fault.probability
+
+    def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
+        # In a file, else a slot whose first draw ends its process would draw
+        # the same in the next one.
+        path = self._directory / f"{device}.{slot}.{fault.key}.draws"
+        draw = 0
+        with contextlib.suppress(OSError, ValueError):
+            draw = int(path.read_text())
+        path.write_text(str(draw + 1))
+        return draw
+
+    def claim(self, fault: Fault) -> bool:
+        """Ask whether a fault may happen, and note that it does.
+
+        :param fault: the fault.
+        :returns: False for one of ``once`` that has happened.
+        """
+        if not fault.once:
+            return True
+        try:
+            self._marker(fault).touch(0o600, exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def mark(self, fault: Fault) -> None:
+        """Note that the time of a board's fault has come.
+
+        :param fault: one with ``after_bytes``.
+        """
+        self._marker(fault).touch(0o600)
+
+    def _marker(self, fault: Fault) -> pathlib.Path:
+        return self._directory / f"{fault.device}.{fault.key}.happened"
+
+
+def tell(fault: Fault, slot: int | None) -> None:
+    """Log that a fault happens.
+
+    :param fault: the fault.
+    :param slot: where; None for a whole board.
+    """
+    where = fault.device if slot is None else f"{fault.device}.{slot}"
+    LOG.warning(
+        "FAULT INJECTED: %s on %s (%s)", fault.kind, where, fault.place
+    )
+
+
+class SessionFaults:
+    """What breaks while one session's data is processed.
+
+    :param injector: knows the faults.
+    :param device: name of the board.
+    :param slot: number of the slot.
+    """
+
+    def __init__(self, injector: Injector, device: str, slot: int) -> None:
+        self._injector = injector
+        self._device = device
+        self._slot = slot
+        self._processed_bytes = 0
+        self._drawn: dict[str, bool] = {}
+        self._happened: set[str] = set()
+
+    def due(self, piece_bytes: int) -> list[Fault]:
+        """List the faults that happen to the next piece of input.
+
+        :param piece_bytes: its length.
+        :returns: the faults; each is logged when it happens first.
+        """
+        self._processed_bytes += piece_bytes
+        if self._injector.quiet():
+            return []
+        due = self._happening()
+        dead = self._injector.board_fault(self._device, (DEAD,))
+        return due if dead is None else [dead]
+
+    def _happening(self) -> list[Fault]:
+        faults = self._injector.in_force(
+            self._device, self._slot, (*BOARD_KINDS, *CORE_KINDS)
+        )
+        return [
+            fault
+            for fault in faults
+            # A board's fault that waits for nothing does not happen here.
+            if (fault.after_bytes or fault.kind in CORE_KINDS)
+            and self._processed_bytes > fault.after_bytes
+            and self._happens(fault)
+        ]
+
+    def _happens(self, fault: Fault) -> bool:
+        key = fault.key
+        if key in self._happened:
+            # What is slow stays slow to the end of the session.
+            return fault.kind == CORE_SLOW or not fault.once
+        if key not in self._drawn:
+            self._drawn[key] = self._injector.drawn(
+                fault, self._device, self._slot
+            )
+        if not self._drawn[key] or not self._injector.claim(fault):
+            return False
+        if fault.kind in BOARD_KINDS:
+            self._injector.mark(fault)
+        self._happened.add(key)
+        tell(fault, self._slot)
+        return True
+
+
+def _stamped(faults: tuple[Fault, ...], version: str) -> tuple[Fault, ...]:
+    return tuple(
+        dataclasses.replace(fault, key=_digest(f"{version}/{fault.place}"))
+        for fault in faults
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

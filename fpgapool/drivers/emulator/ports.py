@@ -1,0 +1,117 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which pipes and NICs the streams of an emulated host use."""
+
+from __future__ import annotations
+
+import collections
+
+from fpgapool.drivers import base
+from fpgapool.drivers.emulator import boards
+from fpgapool.drivers.emulator import shares
+
+
+class Ports:
+    """One host's pipes and NIC in the table that a cluster shares.
+
+    :param table: of the cluster.
+    :param host_uuid: which host this is.
+    :param several_hosts: whether other hosts use the table too; else the
+        other end of remote streams is not modelled.
+    """
+
+    def __init__(
+        self, table: shares.ShareTable, host_uuid: str, several_hosts: bool
+    ) -> None:
+        self.table = table
+        self._host_uuid = host_uuid
+        self._several_hosts = several_hosts
+        self._nic_bytes_per_s = boards.DEFAULT_NIC_BYTES_PER_S
+
+    def declare(self, found: boards.Boards) -> None:
+        """Say what the pipes and the NIC of this host carry.
+
+        :param found: from the boards file.
+        :raises shares.TableFull: if the cluster is too large.
+        """
+        self._nic_bytes_per_s = found.scaled(found.nic_bytes_per_s)
+        for name in (_ingress(self._host_uuid), _egress(self._host_uuid)):
+            self.table.declare(name, self._nic_bytes_per_s)
+        for board in found.boards:
+            self.table.declare(
+                _dma(self._host_uuid, board.name),
+                found.scaled(board.dma_bytes_per_s),
+            )
+
+    def join(
+        self,
+        device: str,
+        slot: int,
+        traffic: base.Traffic,
+        peak_bytes_per_s: float,
+        return_ratio: float,
+    ) -> int:
+        """Enter the stream of a slot's next session.
+
+        A local one uses the DMA pipe only. A remote one also uses the way
+        from its host to this one and, for what returns, the way back.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :param traffic: of the session.
+        :param peak_bytes_per_s: of its accelerator.
+        :param return_ratio: bytes that return for each byte of input.
+        :returns: number of the stream in the table.
+        :raises shares.TableFull: if the cluster is too large.
+        """
+        here = self._host_uuid
+        uses: dict[int, float] = collections.defaultdict(float)
+        uses[self._number(_dma(here, device))] += 1
+        if not traffic.local:
+            uses[self._number(_ingress(here))] += 1
+            uses[self._number(_egress(here))] += return_ratio
+        if not traffic.local and traffic.origin_host_uuid is not None:
+            origin = traffic.origin_host_uuid
+            if self._several_hosts:
+                uses[self._number(_egress(origin))] += 1
+                uses[self._number(_ingress(origin))] += return_ratio
+        return self.table.join(
+            f"{here}/{device}/{slot}", peak_bytes_per_s, uses
+        )
+
+    def _number(self, name: str) -> int:
+        # A host without boards declares nothing: its NIC is like this one's.
+        return self.table.assume(name, self._nic_bytes_per_s)
+
+    def busy_slots(self, device: str, now_ns: int) -> int:
+        """Count the busy slots of a device.
+
+        :param device: its name.
+        :param now_ns: monotonic time.
+        :returns: how many there are.
+        """
+        return self.table.busy_users(
+            self._number(_dma(self._host_uuid, device)), now_ns
+        )
+
+
+def _dma(host_uuid: str, device: str) -> str:
+    return f"dma/{host_uuid}/{device}"
+
+
+def _ingress(host_uuid: str) -> str:
+    return f"ingress/{host_uuid}"
+
+
+def _egress(host_uuid: str) -> str:
+    return f"egress/{host_uuid}"

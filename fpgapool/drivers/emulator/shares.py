@@ -1,0 +1,301 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who uses what at this moment, shared by all processes of a cluster.
+
+Every slot is its own process. They tell each other through a mapped file
+which of them are busy and what each one uses: the DMA pipe of its device,
+and for remote data the NICs of two hosts. Each computes its own max-min fair
+rate from that, over all pipes and NICs at once.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import os
+import pathlib
+import threading
+import weakref
+
+from fpgapool.core import fairness
+
+FILE_NAME = "shares.shm"
+
+MAX_RESOURCES = 1024
+MAX_STREAMS = 4096
+#: A remote stream whose results travel back uses one DMA pipe and two NICs,
+#: each in both directions.
+MAX_USES = 5
+
+_LAYOUT = b"fpgapool-shares-1"
+_KEY_BYTES = 16
+_WORD_BYTES = 8
+_MAX_CACHED_RATES = 1024
+
+
+class TableFull(Exception):
+    """There are more pipes, NICs or slots than fit into the table."""
+
+
+class _Layout:
+    """Where things are in the mapped file; all are arrays of words."""
+
+    def __init__(self) -> None:
+        self.length_bytes = 0
+        self.identity = self._take(_KEY_BYTES)
+        self.counters = self._take(3 * _WORD_BYTES)
+        self.resource_keys = self._take(MAX_RESOURCES * _KEY_BYTES)
+        self.capacities = self._take(MAX_RESOURCES * _WORD_BYTES)
+        self.stream_keys = self._take(MAX_STREAMS * _KEY_BYTES)
+        self.busy_until = self._take(MAX_STREAMS * _WORD_BYTES)
+        self.peaks = self._take(MAX_STREAMS * _WORD_BYTES)
+        self.used = self._take(MAX_STREAMS * MAX_USES * _WORD_BYTES)
+        self.costs = self._take(MAX_STREAMS * MAX_USES * _WORD_BYTES)
+
+    def _take(self, length_bytes: int) -> slice:
+        start = self.length_bytes
+        self.length_bytes += length_bytes
+        return slice(start, self.length_bytes)
+
+
+_PLACES = _Layout()
+
+# Words of the counters.
+_CHANGES = 0
+_RESOURCES = 1
+_STREAMS = 2
+
+
+class ShareTable:
+    """Streams, and the resources that they share.
+
+    Entries are only added, and only under a lock of the file; each stream
+    belongs to one slot, whose process alone writes it. Whether a stream is
+    busy is a single word, read and written whole: until when it is, in ns of
+    ``CLOCK_MONOTONIC``. A process that dies leaves a time that passes soon.
+
+    :param directory: shared by those that belong together; made if it is
+        missing.
+    :raises OSError: if the file cannot be used.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        path = pathlib.Path(directory)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = path / FILE_NAME
+        self._fd = os.open(
+            self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        weakref.finalize(self, os.close, self._fd)
+        self._thread_lock = threading.Lock()
+        with self._locked():
+            if os.fstat(self._fd).st_size < _PLACES.length_bytes:
+                os.ftruncate(self._fd, _PLACES.length_bytes)
+            memory = memoryview(mmap.mmap(self._fd, _PLACES.length_bytes))
+            self._forget_earlier_boot(memory)
+        self._resource_keys = memory[_PLACES.resource_keys]
+        self._stream_keys = memory[_PLACES.stream_keys]
+        self._counters = memory[_PLACES.counters].cast("Q")
+        self._capacities = memory[_PLACES.capacities].cast("d")
+        self._busy_until_ns = memory[_PLACES.busy_until].cast("Q")
+        self._peaks_bytes_per_s = memory[_PLACES.peaks].cast("d")
+        self._used = memory[_PLACES.used].cast("Q")
+        self._costs = memory[_PLACES.costs].cast("d")
+        self._cached_at = -1
+        self._cached: dict[tuple[int, ...], list[float]] = {}
+
+    @contextlib.contextmanager
+    def _locked(self) -> collections.abc.Iterator[None]:
+        # The file's lock is between tables, the other one between threads.
+        with self._thread_lock:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @staticmethod
+    def _forget_earlier_boot(memory: memoryview) -> None:
+        # The clock starts again at boot: what was written before would make
+        # slots look busy for days.
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
+        identity = _key(_LAYOUT + boot)
+        if memory[_PLACES.identity] != identity:
+            memory[:] = bytes(len(memory))
+            memory[_PLACES.identity] = identity
+
+    # Resources.
+
+    def declare(self, name: str, capacity_bytes_per_s: float) -> int:
+        """Say what a pipe or a direction of a NIC carries.
+
+        :param name: the same in all processes.
+        :param capacity_bytes_per_s: its rate.
+        :returns: its number in this table.
+        :raises TableFull: if there are too many.
+        """
+        with self._locked():
+            number = self._resource(name)
+            if self._capacities[number] != capacity_bytes_per_s:
+                self._capacities[number] = capacity_bytes_per_s
+                self._counters[_CHANGES] += 1
+            return number
+
+    def assume(self, name: str, capacity_bytes_per_s: float) -> int:
+        """Say what a resource carries unless its owner says otherwise.
+
+        :param name: the same in all processes.
+        :param capacity_bytes_per_s: its rate if nobody has declared it.
+        :returns: its number in this table.
+        :raises TableFull: if there are too many.
+        """
+        with self._locked():
+            number = self._resource(name)
+            if not self._capacities[number]:
+                self._capacities[number] = capacity_bytes_per_s
+                self._counters[_CHANGES] += 1
+            return number
+
+    def _resource(self, name: str) -> int:
+        return self._entry(
+            self._resource_keys, _RESOURCES, MAX_RESOURCES, name
+        )
+
+    def _entry(
+        self, keys: memoryview, counter: int, most: int, name: str
+    ) -> int:
+        """Find or add an entry; the caller holds the lock."""
+        key = _key(name.encode())
+        count = self._counters[counter]
+        for number in range(count):
+            if keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES] == key:
+                return number
+        if count == most:
+            raise TableFull(f"{self._path}: no room for {name}")
+        keys[count * _KEY_BYTES : (count + 1) * _KEY_BYTES] = key
+        self._counters[counter] = count + 1
+        return count
+
+    def busy_users(self, resource: int, now_ns: int) -> int:
+        """Count the busy streams that use a resource.
+
+        :param resource: its number.
+        :param now_ns: monotonic time.
+        :returns: how many there are.
+        """
+        return sum(
+            resource in dict(self._uses(stream))
+            for stream in self._busy_streams(now_ns)
+        )
+
+    # Streams.
+
+    def join(
+        self,
+        name: str,
+        peak_bytes_per_s: float,
+        uses: collections.abc.Mapping[int, float],
+    ) -> int:
+        """Say what a slot's stream uses; it is idle at first.
+
+        :param name: of the slot, the same in all processes.
+        :param peak_bytes_per_s: its rate alone.
+        :param uses: bytes that each byte of it costs, by resource; at most
+            :data:`MAX_USES`.
+        :returns: its number in this table.
+        :raises TableFull: if there are too many.
+        """
+        with self._locked():
+            stream = self._entry(
+                self._stream_keys, _STREAMS, MAX_STREAMS, name
+            )
+            self._busy_until_ns[stream] = 0
+            self._peaks_bytes_per_s[stream] = peak_bytes_per_s
+            first = stream * MAX_USES
+            for place in range(first, first + MAX_USES):
+                self._costs[place] = 0.0
+            for place, (resource, cost) in enumerate(uses.items(), first):
+                self._used[place] = resource
+                self._costs[place] = cost
+            self._counters[_CHANGES] += 1
+            return stream
+
+    def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
+        """Change what a stream could use alone.
+
+        :param stream: the caller's own.
+        :param peak_bytes_per_s: its rate alone from now on.
+        """
+        with self._locked():
+            self._peaks_bytes_per_s[stream] = peak_bytes_per_s
+            self._counters[_CHANGES] += 1
+
+    def announce(self, stream: int, busy_until_ns: int) -> None:
+        """Say until when a stream is busy.
+
+        :param stream: the caller's own.
+        :param busy_until_ns: monotonic time.
+        """
+        self._busy_until_ns[stream] = busy_until_ns
+
+    def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
+        """Compute the fair rate of a stream beside those that are busy.
+
+        :param stream: the caller's own; it counts as busy.
+        :param now_ns: monotonic time.
+        :returns: its rate.
+        """
+        busy = self._busy_streams(now_ns, stream)
+        changes = self._counters[_CHANGES]
+        if changes != self._cached_at or len(self._cached) > _MAX_CACHED_RATES:
+            self._cached = {}
+            self._cached_at = changes
+        rates = self._cached.get(busy)
+        if rates is None:
+            rates = self._cached[busy] = self._rates_bytes_per_s(busy)
+        return rates[busy.index(stream)]
+
+    def _busy_streams(
+        self, now_ns: int, besides: int | None = None
+    ) -> tuple[int, ...]:
+        times_ns = self._busy_until_ns[: self._counters[_STREAMS]].tolist()
+        return tuple(
+            stream
+            for stream, until_ns in enumerate(times_ns)
+            if until_ns > now_ns or stream == besides
+        )
+
+    def _rates_bytes_per_s(self, streams: tuple[int, ...]) -> list[float]:
+        return fairness.max_min_rates(
+            [self._peaks_bytes_per_s[stream] for stream in streams],
+            [self._uses(stream) for stream in streams],
+            self._capacities[: self._counters[_RESOURCES]].tolist(),
+        )
+
+    def _uses(self, stream: int) -> list[tuple[int, float]]:
+        places = range(stream * MAX_USES, (stream + 1) * MAX_USES)
+        # A dict: an entry that is being written may name a resource twice.
+        return list(
+            {
+                self._used[place]: self._costs[place]
+                for place in places
+                if self._costs[place]
+            }.items()
+        )
+
+
+def _key(name: bytes) -> bytes:
+    return hashlib.blake2b(name, digest_size=_KEY_BYTES).digest()

@@ -1,0 +1,224 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The accelerators in a real worker process, by the client library."""
+
+import hashlib
+import pathlib
+import random
+import struct
+from collections.abc import Iterator
+
+import numpy
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives import padding
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from tests.functional.client import test_with_worker as workers
+from tests.functional.worker import harness
+
+TIMEOUT_S = workers.TIMEOUT_S
+CHUNKS = 20
+KEY = bytes(range(16))
+IV = bytes(range(16, 32))
+
+
+@pytest.fixture(scope="module", params=["shm", "tcp"])
+def door(
+    request: pytest.FixtureRequest, directory: pathlib.Path
+) -> Iterator[workers.Door]:
+    """Give a front door whose sessions run one after the other."""
+    own = directory / request.param
+    own.mkdir()
+    made = workers.Door(own, request.param)
+    yield made
+    made.stop()
+
+
+def run(door: workers.Door, accelerator: str, data: bytes, **params) -> bytes:
+    output, report = client.run_buffer(
+        accelerator,
+        data,
+        params=params,
+        front_door=door.path,
+        timeout_s=TIMEOUT_S,
+    )
+    assert report.input_bytes == len(data)
+    assert report.output_bytes == len(output)
+    return bytes(output)
+
+
+def random_bytes(length_bytes: int) -> bytes:
+    return random.Random(length_bytes).randbytes(length_bytes)
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+def test_sha(door, algorithm):
+    data = random_bytes(CHUNKS * harness.CHUNK_BYTES + 99)
+    digest = run(door, "sha", data, algorithm=algorithm)
+    assert digest == hashlib.new(algorithm, data).digest()
+
+
+def test_sha_over_breaking_connections(door):
+    data = random_bytes(CHUNKS * harness.CHUNK_BYTES)
+    breaker = workers.Breaker()
+    breaks = [3, 11, 17]
+
+    def progress(done_bytes, _total_bytes):
+        if breaks and done_bytes >= breaks[0] * harness.CHUNK_BYTES:
+            del breaks[0]
+            breaker.break_connection()
+
+    output, report = client.run_buffer(
+        "sha",
+        data,
+        front_door=door.path,
+        cancel=breaker,
+        progress=progress,
+        timeout_s=TIMEOUT_S,
+    )
+    assert output == hashlib.sha256(data).digest()
+    assert report.reconnects > 0
+
+
+def test_aes_cbc(door):
+    data = random_bytes(CHUNKS * harness.CHUNK_BYTES + 4711)
+    padder = padding.PKCS7(128).padder()
+    padded = padder.update(data) + padder.finalize()
+    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CBC(IV))
+    params = {"key": KEY, "iv": IV}
+    secret = run(door, "aes-cbc", data, **params)
+    assert secret == cipher.encryptor().update(padded)
+    assert run(door, "aes-cbc", secret, direction="decrypt", **params) == data
+
+
+def test_fft(door):
+    frame_samples = 1000
+    values = numpy.random.default_rng(1).standard_normal(
+        (200 * frame_samples, 2)
+    )
+    data = values.astype("<f4").tobytes()
+    output = run(door, "fft", data, frame_samples=frame_samples)
+    frames = numpy.frombuffer(data, "<c8").reshape(-1, frame_samples)
+    expected = numpy.fft.fft(frames.astype(complex))
+    found = numpy.frombuffer(output, "<c8").reshape(expected.shape)
+    assert numpy.abs(found - expected).max() < 1e-5 * abs(expected).max()
+
+
+def test_dtw(door):
+    # Each second series is the first one, some samples late.
+    lags = numpy.random.default_rng(2).integers(0, 40, 700)
+    waves = numpy.sin(numpy.arange(300) / 10)
+    pairs = numpy.array(
+        [[waves[50:250], waves[50 - lag : 250 - lag]] for lag in lags]
+    )
+    params = {"length_samples": 200, "dtype": "float64"}
+    data = pairs.astype("<f8").tobytes()
+    output = run(door, "dtw", data, window_samples=0, **params)
+    straight = numpy.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1)
+    assert numpy.frombuffer(output, "<f8") == pytest.approx(straight)
+    output = run(door, "dtw", data, window_samples=40, **params)
+    warped = numpy.frombuffer(output, "<f8")
+    assert (warped <= straight).all()
+    assert warped.sum() < straight.sum() / 2
+
+
+def test_ec(door):
+    stripe_bytes, k, m, missing = 3000, 3, 2, [0, 3]
+    data = random_bytes(300 * stripe_bytes + 1000)
+    params = {"k": k, "m": m, "stripe_bytes": stripe_bytes}
+    encoded = run(door, "ec", data, **params)
+    rest = bytearray()
+    position = 0
+    while position < len(encoded):
+        header = encoded[position : position + 16]
+        (data_bytes,) = struct.unpack_from(">I", header, 8)
+        fragment_bytes = -(-data_bytes // k)
+        rest += header
+        for index in range(k + m):
+            start = position + 16 + index * fragment_bytes
+            if index not in missing:
+                rest += encoded[start : start + fragment_bytes]
+        position += 16 + (k + m) * fragment_bytes
+    found = run(
+        door, "ec", rest, mode="reconstruct", missing=missing, **params
+    )
+    assert found == data
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "params"),
+    [
+        ("fft", {"frame_samples": 64}),
+        ("dtw", {"length_samples": 64}),
+        ("ec", {"mode": "reconstruct", "stripe_bytes": 1000}),
+        ("aes-cbc", {"key": KEY, "iv": IV, "direction": "decrypt"}),
+    ],
+)
+@pytest.mark.parametrize("length_bytes", [5, 3 * harness.CHUNK_BYTES + 5])
+def test_input_of_a_wrong_size(
+    door, tmp_path, accelerator, params, length_bytes
+):
+    source, destination = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(bytes(length_bytes))
+    with pytest.raises(client.SessionFailed) as caught:
+        client.run_file(
+            accelerator,
+            source,
+            destination,
+            params=params,
+            front_door=door.path,
+            timeout_s=TIMEOUT_S,
+        )
+    assert caught.value.code == "INVALID_INPUT"
+    assert not destination.exists()
+
+
+def open_session(door, accelerator, **params):
+    return client.acc_open(
+        accelerator,
+        1,
+        params=params,
+        front_door=door.path,
+        timeout_s=TIMEOUT_S,
+    )
+
+
+def test_piece_that_is_no_multiple_is_the_last_one(door):
+    with open_session(door, "ec", stripe_bytes=1000) as session:
+        session.run(2000, timeout_s=TIMEOUT_S)
+        session.run(30, timeout_s=TIMEOUT_S)
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(1000, timeout_s=TIMEOUT_S)
+    assert caught.value.code == "BAD_OFFSET"
+    assert "1000 bytes" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "params", "word"),
+    [
+        ("fft", {"frame_samples": "64"}, "'frame_samples'"),
+        ("dtw", {}, "'length_samples'"),
+        ("ec", {"missing": [0]}, "'missing'"),
+        ("sha", {"algorithm": "md5"}, "sha1, sha256"),
+        ("aes-cbc", {"key": KEY, "iv": IV, "mode": "ctr"}, "'mode'"),
+        # A frame that no chunk of this worker holds.
+        ("fft", {"frame_samples": 8193}, "pieces of 65544 bytes"),
+    ],
+)
+def test_params_that_do_not_suit(door, accelerator, params, word):
+    with pytest.raises(client.InvalidParams) as caught:
+        open_session(door, accelerator, **params)
+    assert word in caught.value.message

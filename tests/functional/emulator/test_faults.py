@@ -1,0 +1,320 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Injected faults, as workers' agents and clients see them."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import threading
+import time
+
+import pytest
+
+from fpgapool.agent import service
+from tests.functional.agent import harness as agents
+from tests.functional.emulator import harness
+from tests.functional.worker import harness as workers
+
+DATA = random.Random(5).randbytes(1000)
+
+
+def open_local(worker, agent, generation=1):
+    return workers.Client.local(worker).hello(agent.prepare(generation))
+
+
+def test_programming_fails(start, directory):
+    harness.write_faults(directory, programming=[{"slot": 0, "once": True}])
+    worker = start()
+    agent = worker.connect()
+    agent.assign(1)
+    result = agent.wait_result(1)
+    assert (result["state"], result["code"]) == (
+        "PREPARE_FAILED",
+        "PROGRAM_FAILED",
+    )
+    assert "PROGRAMMING_FAILED" in result["message"]
+    assert "FAULT INJECTED: programming on board0.0" in worker.log()
+    # Once is enough.
+    agent.prepare(2)
+
+
+def test_scrubbing_fails(start, directory):
+    harness.write_faults(directory, scrub=[0])
+    agent = start().connect()
+    agent.prepare(1)
+    agent.request("release", generation=1, reason="CLIENT_GONE")
+    agent.wait_state("faulty")
+
+
+def test_core_error_tells_the_offset(start, directory):
+    worker = start()
+    agent = worker.connect()
+    client = open_local(worker, agent)
+    assert client.run(DATA) == DATA
+    # It comes while the session runs, and waits for its byte.
+    harness.write_faults(
+        directory, core_error=[{"slot": 0, "after_bytes": 2500}]
+    )
+    assert client.run(DATA) == DATA
+    with pytest.raises(workers.ErrorFrame) as caught:
+        client.run(DATA)
+    assert caught.value.code == "CORE_FAILED"
+    assert caught.value.document["offset"] == 2000
+    result = agent.wait_result(1)
+    assert (result["state"], result["code"]) == ("FAILED", "CORE_FAILED")
+    assert result["message"] == "FaultInjected at input offset 2000"
+    assert result["input_bytes"] == 2000
+    assert worker.log().count("FAULT INJECTED: core_error on board0.0") == 1
+
+
+def test_core_crash_ends_the_worker_once(start, directory):
+    harness.write_faults(directory, core_crash=[{"once": True}])
+    worker = start()
+    client = open_local(worker, worker.connect())
+    with pytest.raises(ConnectionError):
+        client.run(DATA)
+    assert worker.wait() == -9
+    assert "FAULT INJECTED: core_crash on board0.0" in worker.log()
+    # Its successor knows that it has happened, ...
+    worker = start()
+    assert open_local(worker, worker.connect()).run(DATA) == DATA
+    # ... and writing the file anew makes it happen again.
+    harness.write_faults(directory, core_crash=[{"once": True}])
+    worker.kill()
+    worker = start()
+    client = open_local(worker, worker.connect())
+    with pytest.raises(ConnectionError):
+        client.run(DATA)
+    assert worker.wait() == -9
+
+
+def test_wrong_result_is_one_byte(start, directory):
+    harness.write_faults(
+        directory,
+        wrong_result=[{"slot": 0, "after_bytes": 1500, "once": True}],
+    )
+    worker = start()
+    client = open_local(worker, worker.connect())
+    pieces = [client.run(DATA) for _ in range(3)]
+    wrong = [
+        sum(one != other for one, other in zip(piece, DATA, strict=True))
+        for piece in pieces
+    ]
+    assert wrong == [0, 1, 0]
+    assert "FAULT INJECTED: wrong_result on board0.0" in worker.log()
+
+
+def try_programming(agent, generation):
+    """Assign, release, and return the code of the result."""
+    assert agent.assign(generation)["ok"]
+    while True:
+        status = agent.statuses[-1]
+        if status["seen_generation"] == generation:
+            if status["state"] == "idle":
+                return status["last_result"]["code"]
+            if status["state"] == "ready":
+                agent.request(
+                    "release", generation=generation, reason="CLIENT_GONE"
+                )
+        assert agent.next() is not None
+
+
+def test_probability_is_a_seeded_sequence(start, directory):
+    def failures():
+        harness.write_faults(
+            directory, programming=[{"probability": 0.5, "seed": 7}]
+        )
+        codes = []
+        for _ in range(2):
+            # The sequence goes on in the next process.
+            worker = start()
+            agent = worker.connect()
+            for generation in range(1, 9):
+                codes.append(try_programming(agent, generation))
+            worker.kill()
+        return codes
+
+    first = failures()
+    assert set(first) == {"PROGRAM_FAILED", "CLIENT_GONE"}
+    assert first[:8] != first[8:]
+    assert failures() == first
+
+
+def test_a_hanging_core_ends_with_its_session(start, directory):
+    harness.write_faults(directory, core_hang=[0])
+    worker = start(clear_timeout_s=0.2)
+    agent = worker.connect()
+    prepared = agent.prepare(1, idle_timeout_s=1.0)
+    client = workers.Client.local(worker).hello(prepared)
+    # Nobody releases it; it is the session's limit that ends it.
+    with pytest.raises(ConnectionError):
+        client.run(DATA)
+    agent.wait_closed()
+    assert worker.wait() == 4
+    assert "FAULT INJECTED: core_hang on board0.0" in worker.log()
+    assert "the core does not let go" in worker.log()
+
+
+def test_a_dead_board_fails_its_sessions_until_it_is_repaired(
+    start, directory
+):
+    worker = start()
+    agent = worker.connect()
+    client = open_local(worker, agent)
+    assert client.run(DATA) == DATA
+    harness.write_faults(directory, dead="no answer")
+    with pytest.raises(workers.ErrorFrame) as caught:
+        client.run(DATA)
+    assert caught.value.code == "CORE_FAILED"
+    assert agent.wait_result(1)["code"] == "CORE_FAILED"
+    agent.assign(2)
+    result = agent.wait_result(2)
+    assert result["code"] == "PROGRAM_FAILED"
+    assert "board0: no answer" in result["message"]
+    assert "FAULT INJECTED: dead on board0" in worker.log()
+    (directory / "boards.faults.yaml").unlink()
+    client = open_local(worker, agent, 3)
+    assert client.run(DATA) == DATA
+
+
+def test_a_file_with_an_error_changes_nothing(start, directory):
+    harness.write_faults(directory, core_error=[{"after_bytes": 1500}])
+    worker = start()
+    client = open_local(worker, worker.connect())
+    assert client.run(DATA) == DATA
+    harness.write_faults(directory, core_error=[{"slot": 4}])
+    with pytest.raises(workers.ErrorFrame):
+        client.run(DATA)
+    assert "board0.core_error[0].slot: must be" in worker.log()
+
+
+# With an agent: what its conductor sees.
+
+
+def start_agent(host):
+    agent = host.start()
+    host.conductor.wait_for_slot(0, lambda slot: slot.state == "idle")
+    return agent
+
+
+def send_input(host, agent):
+    """Open the session of generation 7, send something and go away."""
+    agents.assign(agent, 7, resume_grace_s=30.0)
+    prepared = host.conductor.wait_for(
+        "prepared", lambda one: one.generation == 7
+    )
+    client = workers.Client.remote(
+        {
+            "data_port": prepared.endpoints[1].port,
+            "certificate_sha256": None,
+        }
+    )
+    client.hello(
+        {
+            "session_id": prepared.session_id,
+            "generation": 7,
+            "secret": prepared.secret,
+        }
+    )
+    client.send_input(DATA)
+    return client
+
+
+def wait_for_result(host):
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    return slot.last_result.state, slot.last_result.code
+
+
+def test_the_conductor_sees_a_crash(host, directory):
+    agent = start_agent(host)
+    harness.write_faults(directory, core_crash=[{"once": True}])
+    client = send_input(host, agent)
+    assert wait_for_result(host) == ("FAILED", "WORKER_DIED")
+    client.close()
+
+
+def worker_pid(agent):
+    found = []
+    agent.loop.run_and_wait(
+        lambda: found.append(agent.workers.pid(("board0", 0))),
+        workers.TIMEOUT_S,
+    )
+    return found[0]
+
+
+def wait_until_it_happened(host):
+    directory = pathlib.Path(host.settings.state_path) / "emulator/faults"
+    deadline_s = time.monotonic() + workers.TIMEOUT_S
+    # What hangs tells nobody.
+    while not list(directory.glob("*.happened")):
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize("kind", ["core_hang", "programming_hang"])
+def test_a_hang_does_not_block_the_release(host, directory, kind, monkeypatch):
+    monkeypatch.setattr(service, "RELEASE_TIMEOUT_S", 0.2)
+    agent = start_agent(host)
+    harness.write_faults(directory, **{kind: [{"once": True}]})
+    first = worker_pid(agent)
+    client = None
+    if kind == "core_hang":
+        client = send_input(host, agent)
+    else:
+        agents.assign(agent, 7)
+    wait_until_it_happened(host)
+    agents.release(agent, 7)
+    assert wait_for_result(host) == ("CANCELLED", "CLIENT_GONE")
+    if client is not None:
+        client.close()
+    # The slot's next process is well.
+    agents.assign(agent, 8)
+    host.conductor.wait_for("prepared", lambda one: one.generation == 8)
+    assert worker_pid(agent) != first
+
+
+@pytest.mark.parametrize("kind", ["dead", "unhealthy"])
+def test_the_conductor_sees_the_health_of_a_board(host, directory, kind):
+    start_agent(host)
+    harness.write_faults(directory, **{kind: "fan stopped"})
+    report = host.conductor.wait_for(
+        "report", lambda one: not one.devices[0].healthy
+    )
+    assert report.devices[0].message == "fan stopped"
+    before = len(host.conductor.named("report"))
+    (directory / "boards.faults.yaml").unlink()
+    host.conductor.wait_for(
+        "report",
+        lambda one: (
+            len(host.conductor.named("report")) > before
+            and one.devices[0].healthy
+            and one.sequence > report.sequence
+        ),
+    )
+
+
+def test_a_board_dies_after_some_bytes(host, directory):
+    agent = start_agent(host)
+    harness.write_faults(
+        directory, dead={"message": "no answer", "after_bytes": 500}
+    )
+    client = send_input(host, agent)
+    assert wait_for_result(host) == ("FAILED", "CORE_FAILED")
+    client.close()
+    report = host.conductor.wait_for(
+        "report", lambda one: not one.devices[0].healthy
+    )
+    assert report.devices[0].message == "no answer"

@@ -1,0 +1,118 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""AES in cipher block chaining mode."""
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives import padding
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.accelerators import base
+from tests.unit.accelerators import runs
+
+KEY = bytes(range(16))
+IV = bytes(range(16, 32))
+
+# NIST SP 800-38A, sections F.2.1, F.2.3 and F.2.5.
+PLAIN = bytes.fromhex(
+    "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+    "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+)
+VECTORS = {
+    "2b7e151628aed2a6abf7158809cf4f3c": (
+        "7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b2"
+        "73bed6b8e3c1743b7116e69e222295163ff1caa1681fac09120eca307586e1a7"
+    ),
+    "8e73b0f7da0e6452c810f32b809079e562f8ead2522c6b7b": (
+        "4f021db243bc633d7178183a9fa071e8b4d9ada9ad7dedf4e5e738763f69145a"
+        "571b242012fb7ae07fa9baac3df102e008b0e27988598881d920a9e64f5615cd"
+    ),
+    "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4": (
+        "f58c4c04d6e5f1ba779eabfb5f7bfbd69cfc4e967edb808d679f777bc6702c7d"
+        "39f23369a9d9bacfa530e26304231461b2eb05e2c39be9fcda6c19078c6a9d1b"
+    ),
+}
+
+
+def load(direction, key=KEY, iv=IV):
+    return runs.load(
+        "aes-cbc", key=key.hex(), iv=iv.hex(), direction=direction
+    )
+
+
+def encrypted(data):
+    padder = padding.PKCS7(128).padder()
+    padded = padder.update(data) + padder.finalize()
+    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CBC(IV))
+    return cipher.encryptor().update(padded)
+
+
+@pytest.mark.parametrize(("key", "secret"), VECTORS.items())
+def test_vectors(key, secret):
+    key, iv = bytes.fromhex(key), bytes(range(16))
+    core = load("encrypt", key, iv)
+    assert runs.process(core, PLAIN).hex() == secret
+    both = bytes.fromhex(secret) + runs.finish(core)
+    assert runs.run(load("decrypt", key, iv), both) == PLAIN
+
+
+@given(data=st.binary(max_size=300), cuts=runs.CUTS)
+def test_encrypts_however_it_is_cut(data, cuts):
+    core = load("encrypt")
+    assert runs.run(core, data, cuts, unit_bytes=16) == encrypted(data)
+
+
+@given(data=st.binary(max_size=300), cuts=runs.CUTS)
+def test_decrypts_however_it_is_cut(data, cuts):
+    core = load("decrypt")
+    assert runs.run(core, encrypted(data), cuts, unit_bytes=16) == data
+
+
+def test_encrypts_unless_told_otherwise():
+    core = runs.load("aes-cbc", key=KEY.hex(), iv=IV.hex())
+    assert runs.run(core, b"some data") == encrypted(b"some data")
+
+
+def test_refuses_more_after_an_incomplete_block():
+    core = load("encrypt")
+    runs.process(core, bytes(17))
+    with pytest.raises(base.InvalidInput):
+        runs.process(core, bytes(16), 17)
+
+
+def test_refuses_to_decrypt_an_incomplete_block():
+    with pytest.raises(base.InvalidInput) as caught:
+        runs.process(load("decrypt"), bytes(20))
+    assert caught.value.code == "INVALID_INPUT"
+    assert "4 bytes into a block of 16 bytes" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(encrypted(bytes(40))[:32], id="truncated"),
+    ],
+)
+def test_wrong_padding(secret):
+    with pytest.raises(base.InvalidInput) as caught:
+        runs.run(load("decrypt"), secret)
+    assert "padding" in caught.value.message
+
+
+def test_a_chain_cannot_go_on_elsewhere():
+    profile = base.load_profile("aes-cbc")
+    assert (profile.stateless, profile.chunk_multiple_bytes) == (False, 16)

@@ -1,0 +1,116 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Dynamic time warping."""
+
+import math
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.accelerators import base
+from tests.unit.accelerators import runs
+
+
+def naive_distance(first, second, window_samples=None):
+    """Fill the whole table, as the definition says."""
+    length = len(first)
+    best = [[math.inf] * (length + 1) for _ in range(length + 1)]
+    best[0][0] = 0.0
+    for i in range(length):
+        for j in range(length):
+            if window_samples is not None and abs(i - j) > window_samples:
+                continue
+            step = min(best[i][j], best[i][j + 1], best[i + 1][j])
+            best[i + 1][j + 1] = step + (first[i] - second[j]) ** 2
+    return math.sqrt(best[length][length])
+
+
+def make_pairs(count, length_samples, dtype="float32"):
+    generator = numpy.random.default_rng([count, length_samples])
+    return generator.standard_normal((count, 2, length_samples)).astype(dtype)
+
+
+def distances(core, pairs):
+    return numpy.frombuffer(runs.run(core, pairs.tobytes()), "<f8")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("window_samples", [None, 0, 1, 5, 19, 20, 1000])
+@pytest.mark.parametrize("length_samples", [1, 2, 20])
+def test_agrees_with_the_definition(length_samples, window_samples, dtype):
+    pairs = make_pairs(4, length_samples, dtype)
+    params = {"length_samples": length_samples, "dtype": dtype}
+    if window_samples is not None:
+        params["window_samples"] = window_samples
+    expected = [
+        naive_distance(*pair.astype(float), window_samples) for pair in pairs
+    ]
+    found = distances(runs.load("dtw", **params), pairs)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_shift_costs_less_than_without_warping():
+    wave = numpy.sin(numpy.arange(100) / 5)
+    pairs = numpy.array([[wave, numpy.roll(wave, 3)]])
+    params = {"length_samples": 100, "dtype": "float64"}
+    free = distances(runs.load("dtw", **params), pairs)[0]
+    straight = distances(runs.load("dtw", window_samples=0, **params), pairs)[
+        0
+    ]
+    assert straight == pytest.approx(numpy.linalg.norm(wave - pairs[0, 1]))
+    assert free < straight / 2
+
+
+def test_what_is_no_number_stays_none():
+    pairs = make_pairs(2, 5)
+    pairs[0, 1, 2] = numpy.nan
+    found = distances(runs.load("dtw", length_samples=5), pairs)
+    assert numpy.isnan(found).tolist() == [True, False]
+
+
+@given(
+    length_samples=st.integers(1, 8),
+    count=st.integers(1, 40),
+    cuts=runs.CUTS,
+)
+def test_cuts_change_nothing(length_samples, count, cuts):
+    data = make_pairs(count, length_samples).tobytes()
+    core = runs.load("dtw", length_samples=length_samples)
+    unit_bytes = runs.multiple_bytes("dtw", core)
+    assert unit_bytes == 8 * length_samples
+    expected = runs.run(core, data)
+    assert len(expected) == 8 * count
+    assert runs.run(core, data, cuts, unit_bytes) == expected
+
+
+def test_refuses_an_incomplete_pair():
+    core = runs.load("dtw", length_samples=3)
+    with pytest.raises(base.InvalidInput) as caught:
+        runs.run(core, bytes(24 + 12))
+    assert "12 bytes into a pair of series" in caught.value.message
+
+
+def test_long_series_need_a_window():
+    with pytest.raises(base.InvalidParams) as caught:
+        runs.load("dtw", length_samples=65536)
+    assert "'window_samples'" in caught.value.message
+    core = runs.load("dtw", length_samples=65536, window_samples=100)
+    assert core.chunk_multiple_bytes == 1 << 19
+
+
+def test_cancel_ends_a_call_early():
+    core = runs.load("dtw", length_samples=4)
+    core.cancel()
+    assert runs.process(core, make_pairs(3, 4).tobytes()) == b""

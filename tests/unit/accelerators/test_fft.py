@@ -1,0 +1,92 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Fourier transforms."""
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.accelerators import base
+from tests.unit.accelerators import runs
+
+
+def frames(count, frame_samples):
+    """Make frames of noise, in double precision."""
+    generator = numpy.random.default_rng([count, frame_samples])
+    parts = generator.standard_normal((2, count, frame_samples))
+    return (parts[0] + 1j * parts[1]).astype(numpy.complex64)
+
+
+def transformed(core, data):
+    output = runs.run(core, data.astype("<c8").tobytes())
+    return numpy.frombuffer(output, "<c8").reshape(data.shape)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("frame_samples", [1, 2, 3, 64, 97, 1000])
+def test_agrees_with_another_library(frame_samples, inverse, norm):
+    data = frames(5, frame_samples)
+    core = runs.load(
+        "fft", frame_samples=frame_samples, inverse=inverse, norm=norm
+    )
+    reference = numpy.fft.ifft if inverse else numpy.fft.fft
+    expected = reference(data.astype(numpy.complex128), norm=norm)
+    error = numpy.abs(transformed(core, data) - expected).max()
+    assert error < 1e-5 * numpy.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("norm", "level"), [("backward", 8), ("ortho", 8**0.5), ("forward", 1)]
+)
+def test_factor_of_a_constant(norm, level):
+    core = runs.load("fft", frame_samples=8, norm=norm)
+    result = transformed(core, numpy.ones((1, 8)))
+    assert result[0, 0] == pytest.approx(level)
+    assert result[0, 1:] == pytest.approx(numpy.zeros(7), abs=1e-6)
+
+
+def test_there_and_back():
+    data = frames(3, 256)
+    there = transformed(runs.load("fft", frame_samples=256), data)
+    back = transformed(
+        runs.load("fft", frame_samples=256, inverse=True), there
+    )
+    assert numpy.abs(back - data).max() < 1e-5
+
+
+@given(
+    frame_samples=st.sampled_from([1, 4, 30, 64]),
+    count=st.integers(1, 40),
+    cuts=runs.CUTS,
+)
+def test_cuts_change_nothing(frame_samples, count, cuts):
+    data = frames(count, frame_samples).tobytes()
+    core = runs.load("fft", frame_samples=frame_samples)
+    unit_bytes = runs.multiple_bytes("fft", core)
+    assert unit_bytes == 8 * frame_samples
+    expected = runs.run(core, data)
+    assert runs.run(core, data, cuts, unit_bytes) == expected
+
+
+def test_refuses_an_incomplete_frame():
+    core = runs.load("fft", frame_samples=10)
+    with pytest.raises(base.InvalidInput) as caught:
+        runs.run(core, bytes(161))
+    assert "1 bytes into a frame of 80 bytes" in caught.value.message
+
+
+def test_the_largest_frame_is_a_megabyte():
+    core = runs.load("fft", frame_samples=131072)
+    assert core.chunk_multiple_bytes == 1 << 20
