@@ -42,7 +42,6 @@ from fpgapool.agent import profiles
 from fpgapool.agent import requests
 from fpgapool.agent import sender
 from fpgapool.core import codes
-from fpgapool.objects import states
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
@@ -120,7 +119,6 @@ class _Client:
     decoder: messages.MessageDecoder
     unsent: collections.deque[tuple[memoryview, list[int]]]
     unsent_bytes: int = 0
-    open_count: int = 0
     closed: bool = False
 
 
@@ -172,6 +170,7 @@ class FrontDoor:
             "accelerator": self._accelerator,
             "accelerators": self._accelerators,
             "open": self._open,
+            "reopen": self._reopen,
             "get": self._get,
             "cancel": self._cancel,
             "connect": self._connect,
@@ -525,11 +524,7 @@ class FrontDoor:
     def _open(
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
-        if client.open_count >= MAX_OPENS_PER_CLIENT:
-            raise requests.RequestError(
-                codes.QUOTA_EXCEEDED,
-                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
-            )
+        self._check_quota(client)
         request = requests.open_request(
             members,
             project_id=client.project_id,
@@ -537,10 +532,36 @@ class FrontDoor:
             host_uuid=self._settings.host_uuid,
             expires_at=time.time() + self._settings.open_timeout_s,
         )
-        client.open_count += 1
         # The answer goes first, so that events follow it.
         self._reply(client, number, session_id=None)
         self._apply(self._opens.open(client.number, request, self._loop.now()))
+
+    def _reopen(
+        self, client: _Client, number: object, members: requests.Members
+    ) -> None:
+        self._check_quota(client)
+        lost = opens.CastReopen(
+            client.project_id,
+            requests.session_id(members),
+            requests.generation(members),
+        )
+        # As for open: events follow the answer.
+        self._reply(client, number)
+        self._apply(
+            self._opens.reopen(
+                client.number,
+                self._settings.host_uuid,
+                lost,
+                self._loop.now(),
+            )
+        )
+
+    def _check_quota(self, client: _Client) -> None:
+        if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
+            raise requests.RequestError(
+                codes.QUOTA_EXCEEDED,
+                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
+            )
 
     def _get(
         self, client: _Client, number: object, members: requests.Members
@@ -655,6 +676,16 @@ class FrontDoor:
                     ("open", request.project_id, request.request_id),
                     lambda: conductor.open_session(request),
                 )
+            case opens.CastReopen(project_id, lost_id, generation):
+                self._casts.put(
+                    ("reopen", project_id, lost_id),
+                    lambda: conductor.reopen_session(
+                        project_id,
+                        session_id=lost_id,
+                        generation=generation,
+                        host_uuid=self._settings.host_uuid,
+                    ),
+                )
             case opens.CastCancel(project_id, session_id, request_id, reason):
                 # The key is that of the open, which it makes void.
                 self._casts.put(
@@ -678,8 +709,6 @@ class FrontDoor:
         client = self._clients.get(number)
         if client is None:
             return
-        if view.state in states.TERMINAL:
-            client.open_count -= 1
         self._send(
             client,
             messages.notification("session", session=_view_members(view)),

@@ -47,12 +47,14 @@ class NicReading:
     :ivar bytes_per_s: rate per direction.
     :ivar rx_bytes: received since the device was made.
     :ivar tx_bytes: sent.
+    :ivar rate_known: whether the rate is more than an assumption.
     """
 
     device: str | None
     bytes_per_s: float
     rx_bytes: int = 0
     tx_bytes: int = 0
+    rate_known: bool = True
 
 
 class Kernel(typing.Protocol):
@@ -158,7 +160,9 @@ class NicMonitor:
         self._data_address = data_address
         self._kernel = kernel or NetlinkKernel()
         self._reading = NicReading(
-            device, bytes_per_s or UNKNOWN_NIC_BYTES_PER_S
+            device,
+            bytes_per_s or UNKNOWN_NIC_BYTES_PER_S,
+            rate_known=bool(bytes_per_s),
         )
         self._speed_due_s = -math.inf
         self._complaint: str | None = None
@@ -214,11 +218,15 @@ class NicMonitor:
         device = self._given_device or self._kernel.find_device(
             self._data_address
         )
+        known_bytes_per_s = self._known_rate(device)
         self._reading = dataclasses.replace(
-            self._reading, device=device, bytes_per_s=self._rate(device)
+            self._reading,
+            device=device,
+            bytes_per_s=known_bytes_per_s or UNKNOWN_NIC_BYTES_PER_S,
+            rate_known=known_bytes_per_s is not None,
         )
 
-    def _rate(self, device: str | None) -> float:
+    def _known_rate(self, device: str | None) -> float | None:
         if self._given_bytes_per_s:
             return self._given_bytes_per_s
         speed_bytes_per_s = None
@@ -232,7 +240,6 @@ class NicMonitor:
                 f"has no known rate; {UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s "
                 f"are assumed, [agent] nic_bytes_per_s can say better"
             )
-            return UNKNOWN_NIC_BYTES_PER_S
         return speed_bytes_per_s
 
     def _read_counters(self) -> None:

@@ -14,8 +14,9 @@
 
 Pure: what clients, the conductor and the clock do comes in as method calls,
 what has to be done comes out as effects. Casts may be lost, so an open is
-repeated until the conductor was heard of it, a cancellation until it has
-had its effect, and a session that was silent for long is asked for.
+repeated until the conductor was heard of it, a reopening and a cancellation
+until they have had their effect, and a session that was silent for long is
+asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fpgapool import objects
 from fpgapool.core import codes
 from fpgapool.objects import states
 
-#: (project id, request id)
+#: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
 FIRST_RESEND_S = 1.0
@@ -53,6 +54,15 @@ class CastOpen:
     """Ask the conductor for the session."""
 
     request: objects.OpenRequest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CastReopen:
+    """Ask the conductor for another slot for a session that lost its own."""
+
+    project_id: str
+    session_id: str
+    generation: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,15 +100,27 @@ class Push:
     view: objects.SessionView
 
 
-Effect: typing.TypeAlias = CastOpen | CastCancel | CastRenew | Poll | Push
+Effect: typing.TypeAlias = (
+    CastOpen | CastReopen | CastCancel | CastRenew | Poll | Push
+)
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Open:
-    request: objects.OpenRequest
-    client: int | None
+    """A session that a client waits for.
+
+    :ivar wish: what is cast until it is answered.
+    :ivar asked_at_revision: the answer is a view newer than this.
+    """
+
+    wish: CastOpen | CastReopen
+    project_id: str
+    host_uuid: str | None
     gives_up_at_s: float
     next_send_s: float
+    client: int | None = None
+    answered: bool = False
+    asked_at_revision: int = -1
     resend_s: float = FIRST_RESEND_S
     view: objects.SessionView | None = None
     heard_at_s: float = 0.0
@@ -106,8 +128,16 @@ class _Open:
     cancel_reason: str | None = None
 
     @property
-    def key(self) -> OpenKey:
-        return self.request.project_id, self.request.request_id
+    def request_id(self) -> str | None:
+        if isinstance(self.wish, CastOpen):
+            return self.wish.request.request_id
+        return None if self.view is None else self.view.request_id
+
+    @property
+    def session_id(self) -> str | None:
+        if isinstance(self.wish, CastReopen):
+            return self.wish.session_id
+        return None if self.view is None else self.view.session_id
 
     def lacks_secret(self) -> bool:
         view = self.view
@@ -134,13 +164,24 @@ class Opens:
     ) -> None:
         self._open_timeout_s = open_timeout_s
         self._poll_interval_s = poll_interval_s
+        # By request; a reopened session whose request is not known yet is
+        # among the others, by session.
         self._opens: dict[OpenKey, _Open] = {}
-        self._by_client: dict[int, set[OpenKey]] = {}
+        self._nameless: dict[OpenKey, _Open] = {}
+        # The inner ones are sets that keep their order.
+        self._by_client: dict[int, dict[_Open, None]] = {}
         #: Views that came out of order and were dropped.
         self.stale_views = 0
 
     def __len__(self) -> int:
-        return len(self._opens)
+        return len(self._opens) + len(self._nameless)
+
+    def count(self, client: int) -> int:
+        """Return how many sessions a client waits for or uses.
+
+        :param client: number of its connection.
+        """
+        return len(self._by_client.get(client, ()))
 
     def view(
         self, project_id: str, session_id: str
@@ -150,20 +191,17 @@ class Opens:
         :param project_id: project of the client that asks.
         :param session_id: the session.
         """
-        for entry in self._opens.values():
-            view = entry.view
-            if (
-                view is not None
-                and view.session_id == session_id
-                and view.project_id == project_id
-            ):
-                return view
-        return None
+        entry = self._find(project_id, session_id)
+        return None if entry is None else entry.view
 
-    def request_id(self, project_id: str, session_id: str) -> str | None:
-        """Return the request that became a session, None if not known."""
-        view = self.view(project_id, session_id)
-        return None if view is None else view.request_id
+    def _find(self, project_id: str, session_id: str) -> _Open | None:
+        for entry in self._opens.values():
+            if (entry.session_id, entry.project_id) == (
+                session_id,
+                project_id,
+            ):
+                return entry
+        return self._nameless.get((project_id, session_id))
 
     def open(
         self, client: int, request: objects.OpenRequest, now: float
@@ -178,12 +216,13 @@ class Opens:
         entry = self._opens.get((request.project_id, request.request_id))
         if entry is None:
             entry = _Open(
-                request=request,
-                client=client,
+                wish=CastOpen(request),
+                project_id=request.project_id,
+                host_uuid=request.host_uuid,
                 gives_up_at_s=now + self._open_timeout_s,
                 next_send_s=now,
             )
-            self._opens[entry.key] = entry
+            self._opens[request.project_id, request.request_id] = entry
         elif entry.cancel_reason == codes.CLIENT_GONE:
             # It has come back: let the session live if it still does.
             entry.cancel_reason = None
@@ -191,10 +230,50 @@ class Opens:
         self._attach(entry, client)
         if entry.view is None:
             entry.schedule(now)
-            return [CastOpen(entry.request)]
-        if entry.lacks_secret():
-            return [CastRenew(entry.view.session_id)]
-        return [Push(client, entry.view)]
+            return [entry.wish]
+        return _present(entry, client, entry.view)
+
+    def reopen(
+        self,
+        client: int,
+        host_uuid: str,
+        lost: CastReopen,
+        now: float,
+    ) -> list[Effect]:
+        """A client's session has lost its slot and shall get another one.
+
+        :param client: number of its connection.
+        :param host_uuid: host of the front door.
+        :param lost: the session and the generation that is lost.
+        :param now: seconds.
+        :returns: effects.
+        """
+        entry = self._find(lost.project_id, lost.session_id)
+        if entry is None:
+            entry = _Open(
+                wish=lost,
+                project_id=lost.project_id,
+                host_uuid=host_uuid,
+                gives_up_at_s=now + self._open_timeout_s,
+                next_send_s=now,
+            )
+            self._nameless[lost.project_id, lost.session_id] = entry
+        self._attach(entry, client)
+        view = entry.view
+        if view is not None and _is_under_way(view, lost.generation):
+            return _present(entry, client, view)
+        self._ask_again(entry, lost, now)
+        return [lost]
+
+    def _ask_again(self, entry: _Open, lost: CastReopen, now: float) -> None:
+        entry.wish = lost
+        entry.answered = False
+        entry.cancel_reason = None
+        if entry.view is not None:
+            entry.asked_at_revision = entry.view.revision
+        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.resend_s = FIRST_RESEND_S
+        entry.schedule(now)
 
     def cancel(
         self,
@@ -213,12 +292,12 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        if request_id is None and session_id is not None:
-            request_id = self.request_id(project_id, session_id)
-        entry = self._opens.get((project_id, request_id or ""))
+        if request_id is not None:
+            session_id = None
+            entry = self._opens.get((project_id, request_id))
+        else:
+            entry = self._find(project_id, session_id or "")
         if entry is None:
-            if request_id is not None:
-                session_id = None
             return [CastCancel(project_id, session_id, request_id, reason)]
         return self._cancel(entry, reason, now)
 
@@ -235,14 +314,13 @@ class Opens:
         """
         in_use = frozenset(active)
         effects: list[Effect] = []
-        for key in sorted(self._by_client.pop(client, ())):
-            entry = self._opens[key]
+        for entry in self._by_client.pop(client, ()):
             entry.client = None
-            view = entry.view
-            if view is not None and (
-                view.state not in UNCONNECTED or view.session_id in in_use
-            ):
-                del self._opens[key]
+            if not entry.answered:
+                # A reopened one would get a slot that nobody comes to.
+                effects += self._cancel(entry, codes.CLIENT_GONE, now)
+            elif _is_connected(entry, in_use):
+                self._forget(entry)
             elif _may_be_in_use(entry):
                 self._mark_cancelled(entry, codes.CLIENT_GONE, now)
                 entry.schedule(now)
@@ -257,7 +335,7 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        entry = self._opens.get((view.project_id, view.request_id))
+        entry = self._entry_of(view)
         if entry is None:
             return []
         entry.heard_at_s = now
@@ -265,7 +343,8 @@ class Opens:
         if not _is_news(entry.view, view):
             self.stale_views += 1
             return []
-        if entry.view is None:
+        if not entry.answered and _is_answer(entry, view):
+            entry.answered = True
             # From here on the time between repeats is that of renewals.
             entry.resend_s = FIRST_RESEND_S
             entry.next_send_s = now + FIRST_RESEND_S
@@ -275,6 +354,16 @@ class Opens:
         if entry.client is None or entry.lacks_secret():
             return []
         return [Push(entry.client, view)]
+
+    def _entry_of(self, view: objects.SessionView) -> _Open | None:
+        key = view.project_id, view.request_id
+        if key not in self._opens:
+            reopened = self._nameless.pop(
+                (view.project_id, view.session_id), None
+            )
+            if reopened is not None:
+                self._opens[key] = reopened
+        return self._opens.get(key)
 
     def absent(self, session_ids: Iterable[str], now: float) -> list[Effect]:
         """The conductor answered a poll and does not know some sessions.
@@ -312,7 +401,7 @@ class Opens:
         """
         effects: list[Effect] = []
         silent: list[str] = []
-        for entry in list(self._opens.values()):
+        for entry in [*self._opens.values(), *self._nameless.values()]:
             if now >= entry.gives_up_at_s and self._gives_up(entry):
                 effects += self._give_up(entry)
                 continue
@@ -330,15 +419,15 @@ class Opens:
 
     def _attach(self, entry: _Open, client: int) -> None:
         if entry.client is not None and entry.client != client:
-            self._by_client[entry.client].discard(entry.key)
+            self._by_client[entry.client].pop(entry, None)
         entry.client = client
-        self._by_client.setdefault(client, set()).add(entry.key)
+        self._by_client.setdefault(client, {})[entry] = None
 
     def _cancel(self, entry: _Open, reason: str, now: float) -> list[Effect]:
         if entry.cancel_reason is None:
             self._mark_cancelled(entry, reason, now)
         entry.schedule(now)
-        return [_cancel_cast(entry)]
+        return [_cancel_cast(entry, entry.cancel_reason or reason)]
 
     @staticmethod
     def _mark_cancelled(entry: _Open, reason: str, now: float) -> None:
@@ -348,12 +437,16 @@ class Opens:
 
     @staticmethod
     def _is_over(entry: _Open, view: objects.SessionView) -> bool:
-        left_alone = entry.client is None and view.state not in UNCONNECTED
+        left_alone = (
+            entry.answered
+            and entry.client is None
+            and view.state not in UNCONNECTED
+        )
         return view.state in states.TERMINAL or left_alone
 
     @staticmethod
     def _gives_up(entry: _Open) -> bool:
-        return entry.view is None or entry.cancel_reason is not None
+        return not entry.answered or entry.cancel_reason is not None
 
     def _give_up(self, entry: _Open) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
@@ -363,24 +456,22 @@ class Opens:
             if entry.client is None:
                 self._forget(entry)
             return []
-        cancelled = entry.cancel_reason is not None
-        cancel = _cancel_cast(
-            dataclasses.replace(
-                entry, cancel_reason=codes.CONDUCTOR_UNAVAILABLE
-            )
-        )
-        effects = self._finish(entry, _unanswered_view(entry.request))
-        return effects if cancelled else [cancel, *effects]
+        effects: list[Effect] = []
+        if entry.cancel_reason is None and isinstance(entry.wish, CastOpen):
+            # Of a reopening the client may ask again, so it is not taken
+            # back here.
+            effects.append(_cancel_cast(entry, codes.CONDUCTOR_UNAVAILABLE))
+        return effects + self._finish(entry, _unanswered_view(entry))
 
     @staticmethod
     def _repeat(entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None:
             entry.schedule(now)
-            return [_cancel_cast(entry)]
-        if entry.view is None:
+            return [_cancel_cast(entry, entry.cancel_reason)]
+        if not entry.answered:
             entry.schedule(now)
-            return [CastOpen(entry.request)]
-        if entry.lacks_secret():
+            return [entry.wish]
+        if entry.view is not None and entry.lacks_secret():
             entry.schedule(now)
             return [CastRenew(entry.view.session_id)]
         return []
@@ -391,9 +482,48 @@ class Opens:
         return [] if client is None else [Push(client, view)]
 
     def _forget(self, entry: _Open) -> None:
-        del self._opens[entry.key]
+        for named, name in (
+            (self._opens, entry.request_id),
+            (self._nameless, entry.session_id),
+        ):
+            key = entry.project_id, name or ""
+            if named.get(key) is entry:
+                del named[key]
         if entry.client is not None:
-            self._by_client[entry.client].discard(entry.key)
+            self._by_client[entry.client].pop(entry, None)
+
+
+def _present(
+    entry: _Open, client: int, view: objects.SessionView
+) -> list[Effect]:
+    if entry.lacks_secret():
+        return [CastRenew(view.session_id)]
+    return [Push(client, view)]
+
+
+def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
+    view = entry.view
+    return view is not None and (
+        view.state not in UNCONNECTED or view.session_id in in_use
+    )
+
+
+def _is_under_way(view: objects.SessionView, lost_generation: int) -> bool:
+    """Whether a session has, or waits for, a slot after a certain one."""
+    return view.generation > lost_generation or (
+        view.generation == lost_generation and view.state == states.QUEUED
+    )
+
+
+def _is_answer(entry: _Open, view: objects.SessionView) -> bool:
+    if isinstance(entry.wish, CastOpen):
+        return True
+    # What is said of the slot that was lost is none.
+    return view.revision > entry.asked_at_revision and (
+        view.generation > entry.wish.generation
+        or view.state == states.QUEUED
+        or view.state in states.TERMINAL
+    )
 
 
 def _may_be_in_use(entry: _Open) -> bool:
@@ -406,7 +536,7 @@ def _may_be_in_use(entry: _Open) -> bool:
     return (
         view is not None
         and view.state == states.READY
-        and view.slot_host_uuid != entry.request.host_uuid
+        and view.slot_host_uuid != entry.host_uuid
     )
 
 
@@ -424,24 +554,46 @@ def _is_news(
     )
 
 
-def _cancel_cast(entry: _Open) -> CastCancel:
+def _cancel_cast(entry: _Open, reason: str) -> CastCancel:
+    request_id = entry.request_id
     return CastCancel(
-        project_id=entry.request.project_id,
-        session_id=None,
-        request_id=entry.request.request_id,
-        reason=entry.cancel_reason or codes.CLIENT_GONE,
+        project_id=entry.project_id,
+        session_id=entry.session_id if request_id is None else None,
+        request_id=request_id,
+        reason=reason,
     )
 
 
-def _unanswered_view(request: objects.OpenRequest) -> objects.SessionView:
-    return objects.SessionView(
-        session_id="",
-        request_id=request.request_id,
-        project_id=request.project_id,
-        state=states.REJECTED,
-        reason=codes.CONDUCTOR_UNAVAILABLE,
-        message="the conductor did not answer in time",
-        accelerator=request.accelerator,
-        claimed_bytes=request.claimed_bytes,
-        host_uuid=request.host_uuid,
+def _unanswered_view(entry: _Open) -> objects.SessionView:
+    reason = codes.CONDUCTOR_UNAVAILABLE
+    message = "the conductor did not answer in time"
+    if isinstance(entry.wish, CastOpen):
+        request = entry.wish.request
+        return objects.SessionView(
+            session_id="",
+            request_id=request.request_id,
+            project_id=request.project_id,
+            state=states.REJECTED,
+            reason=reason,
+            message=message,
+            accelerator=request.accelerator,
+            claimed_bytes=request.claimed_bytes,
+            host_uuid=request.host_uuid,
+        )
+    known = entry.view or objects.SessionView(
+        session_id=entry.wish.session_id,
+        request_id="",
+        project_id=entry.project_id,
+        state=states.LOST,
+        accelerator="",
+        claimed_bytes=0,
+        generation=entry.wish.generation,
+        host_uuid=entry.host_uuid,
+    )
+    return dataclasses.replace(
+        known.public(),
+        state=states.LOST,
+        reason=reason,
+        message=message,
+        revision=known.revision + 1,
     )

@@ -42,6 +42,7 @@ from fpgapool.agent import monitor
 from fpgapool.agent import requests
 from fpgapool.agent import sender
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent import shaping
 from fpgapool.agent import table
 from fpgapool.agent import workers
 from fpgapool.common import clock
@@ -168,6 +169,11 @@ class Agent:
         """
         return self._stopped.wait(timeout_s)
 
+    @property
+    def link_state(self) -> shaping.LinkState:
+        """How it stands with the cap on the data plane."""
+        return self._link.state
+
     def _prepare_state_dir(self) -> None:
         path = pathlib.Path(self._settings.state_path)
         try:
@@ -194,7 +200,10 @@ class Agent:
         settings = self._settings
         self._driver = loader.load_driver_path(
             settings.driver_path,
-            {**settings.driver_settings, "state_dir": settings.state_path},
+            {
+                **agent_settings.driver_settings(settings),
+                "state_dir": settings.state_path,
+            },
         )
         self._devices = self._driver.discover()
         programming_s = max(
@@ -232,12 +241,20 @@ class Agent:
             bytes_per_s=settings.nic_bytes_per_s,
             data_address=settings.data_address,
         )
+        self._link = shaping.LinkProtection(
+            agent_settings.data_share(settings),
+            data_address=settings.data_address,
+            device=settings.nic_device,
+            reading=lambda: self._nic.reading,
+            remove_at_stop=settings.data_share_remove_at_stop,
+        )
 
     def _start_parts(self) -> None:
         self.loop.start()
         self._casts.start()
         self._caller.start()
         self._nic.start()
+        self._link.start()
         self.loop.run_and_wait(
             lambda: self.workers.start(self.table.slot_keys()), START_TIMEOUT_S
         )
@@ -278,6 +295,7 @@ class Agent:
         self.workers.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
         self._caller.stop(STOP_TIMEOUT_S)
+        self._link.stop(STOP_TIMEOUT_S)
         self._nic.stop(STOP_TIMEOUT_S)
 
     def _leave(self) -> None:

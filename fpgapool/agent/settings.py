@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool.agent import frontdoor
+from fpgapool.agent import shaping
 from fpgapool.agent import workers
 from fpgapool.drivers import loader
 
@@ -60,6 +61,9 @@ class AgentSettings:
     workers_outlive_agent: bool = True
     nic_device: str | None = None
     nic_bytes_per_s: float = 0.0
+    data_share_percent: float = 0.0
+    data_rate_bytes_per_s: float = 0.0
+    data_share_remove_at_stop: bool = False
     chunk_bytes: int = 4 * 1024 * 1024
     window_chunks: int = 8
     hello_timeout_s: float = 5.0
@@ -75,7 +79,8 @@ class AgentSettings:
 
         :param conf: with the options of :mod:`fpgapool.conf`.
         :param replaced: members that are not taken from there.
-        :raises: drivers.DriverError if there is no such driver.
+        :raises: drivers.DriverError if there is no such driver, or
+            ConfigurationError if options contradict each other.
         """
         group = conf.agent
         values: dict[str, typing.Any] = {
@@ -84,17 +89,19 @@ class AgentSettings:
             "state_path": conf.state_path,
             "driver_name": group.driver,
             "driver_path": loader.driver_path(group.driver),
-            "driver_settings": _driver_settings(conf, group.driver),
+            "driver_settings": _group_of_driver(conf, group.driver),
             "log_dir": conf.log_dir,
             "log_level": "DEBUG" if conf.debug else "INFO",
         }
         for field in dataclasses.fields(cls):
             if field.name not in values and field.name in group:
                 values[field.name] = group[field.name]
-        return cls(**{**values, **replaced})
+        settings = cls(**{**values, **replaced})
+        data_share(settings)
+        return settings
 
 
-def _driver_settings(
+def _group_of_driver(
     conf: cfg.ConfigOpts, driver_name: str
 ) -> dict[str, object]:
     """Return the options of the group that is named like the driver."""
@@ -103,12 +110,17 @@ def _driver_settings(
     return dict(conf[driver_name])
 
 
+def driver_settings(settings: AgentSettings) -> dict[str, object]:
+    """Return what drivers get, here and in workers, besides ``state_dir``."""
+    return {**settings.driver_settings, "host_uuid": settings.host_uuid}
+
+
 def worker_settings(settings: AgentSettings) -> workers.WorkerSettings:
     """Return the part that workers need."""
     return workers.WorkerSettings(
         state_dir=os.path.abspath(settings.state_path),
         driver_path=settings.driver_path,
-        driver_settings=settings.driver_settings,
+        driver_settings=driver_settings(settings),
         data_address=settings.data_address,
         data_ports=settings.data_ports,
         tls=settings.tls,
@@ -119,6 +131,19 @@ def worker_settings(settings: AgentSettings) -> workers.WorkerSettings:
         outlive_agent=settings.workers_outlive_agent,
         log_dir=settings.log_dir,
         log_level=settings.log_level,
+    )
+
+
+def data_share(settings: AgentSettings) -> shaping.Share | None:
+    """Return what is left of the link to the data plane, None for all.
+
+    :raises: ConfigurationError that names the option.
+    """
+    return shaping.share(
+        percent=settings.data_share_percent,
+        bytes_per_s=settings.data_rate_bytes_per_s,
+        data_address=settings.data_address,
+        data_ports=settings.data_ports,
     )
 
 

@@ -39,9 +39,6 @@ CONNECTABLE = frozenset(
     {states.SLOT_READY, states.SLOT_ACTIVE, states.SLOT_DETACHED}
 )
 
-#: Answer of a worker that must be replaced before it may take the holder.
-RECYCLE = "RECYCLE"
-
 _RESULT_MEMBERS = tuple(
     field.name for field in dataclasses.fields(objects.SessionResult)
 )
@@ -611,7 +608,7 @@ class SlotTable:
 
         :param key: the slot.
         :param generation: of the assignment.
-        :param code: why; RECYCLE keeps the assignment for the worker's
+        :param code: why; codes.RECYCLE keeps the assignment for the worker's
             successor.
         :param message: the same for people.
         :param now: wall clock, seconds.
@@ -621,7 +618,7 @@ class SlotTable:
         pending = slot.pending
         if pending is None or pending.generation != generation:
             return []
-        if code == RECYCLE:
+        if code == codes.RECYCLE:
             slot.pending_sent = False
             slot.leaving = True
             return []

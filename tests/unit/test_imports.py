@@ -33,7 +33,8 @@ ALLOWED: dict[str, frozenset[str] | None] = {
     for package, names in {
         "accelerators": "core.codes",
         "allinone": "agent cmd.manage common conductor conf drivers rpcapi",
-        "agent": "core drivers objects protocol rpcapi conf common version",
+        "agent": "core drivers objects protocol rpcapi conf common privsep"
+        " version",
         "agent.worker": "core drivers protocol common.channel version",
         "api": "core objects db rpcapi conf common policies version",
         "client": "protocol accelerators common.channel core.codes version",
@@ -50,6 +51,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "objects": "core",
         "osc": "version",
         "policies": "",
+        "privsep": "",
         "protocol": "",
         "rpcapi": "objects common version",
         "sim": "core strategies version",
@@ -73,7 +75,9 @@ BYTES_ONLY = ("protocol",)
 OSLO_PREFIX = "oslo_"
 #: Top-level names outside the standard library, for those that are limited.
 THIRD_PARTY: dict[str, frozenset[str]] = {
-    "accelerators": frozenset({"cryptography", "jsonschema", "numpy", "yaml"}),
+    "accelerators": frozenset(
+        "cryptography dtaidistance jsonschema numpy pyeclib scipy yaml".split()
+    ),
     "client": frozenset({"cryptography", "jsonschema"}),
     "core": frozenset({"numpy"}),
     "objects": frozenset(),

@@ -196,7 +196,14 @@ class Desk:
                 codes.BAD_OFFSET,
                 f"{profile.name} is not stateless: it starts at offset 0",
             )
-        core = self._open_core(hello)
+        core = self._open_core(hello, keyring.order)
+        multiple_bytes = sessions.chunk_multiple_bytes(core, profile)
+        if multiple_bytes > settings.chunk_bytes:
+            raise sessions.Refused(
+                codes.INVALID_PARAMS,
+                f"these parameters need pieces of {multiple_bytes} bytes; "
+                f"a piece has at most {settings.chunk_bytes}",
+            )
         memory = self._make_memory(hello, core)
         return sessions.DataSession(
             core,
@@ -213,9 +220,13 @@ class Desk:
             hello.start_output_offset,
         )
 
-    def _open_core(self, hello: hellos.Hello) -> drivers.Core:
+    def _open_core(
+        self, hello: hellos.Hello, order: state.Order
+    ) -> drivers.Core:
         settings = self._settings
+        traffic = drivers.Traffic(order.local, order.origin_host_uuid)
         try:
+            self._driver.expect(settings.device, settings.slot, traffic)
             return self._driver.open(
                 settings.device, settings.slot, hello.params
             )
@@ -302,7 +313,7 @@ class Desk:
             "output_offset": output_bytes,
             "stateless": session.profile.stateless,
             "accelerator": session.profile.name,
-            "chunk_multiple_bytes": session.profile.chunk_multiple_bytes,
+            "chunk_multiple_bytes": session.chunk_multiple_bytes,
             "max_streams": 1,
             "resume_grace_s": keyring.order.resume_grace_s,
         }

@@ -44,6 +44,9 @@ from fpgapool.protocol import messages
 
 LOG = logging.getLogger(__name__)
 
+#: Exit status of a worker whose core hangs.
+EXIT_CORE_HANGS = 4
+
 
 class SlotTaken(Exception):
     """Another worker runs this slot."""
@@ -253,7 +256,12 @@ class Worker:
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
+        # A thread cannot be ended from outside, its process can.
+        watchdog = threading.Timer(self._settings.clear_timeout_s, _give_up)
+        watchdog.daemon = True
+        watchdog.start()
         input_bytes, output_bytes = self._desk.clear(code, message)
+        watchdog.cancel()
         fault = None
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
@@ -323,6 +331,12 @@ def _event_of(message: messages.Message) -> state.Event | None:
     raise frames.ProtocolError(
         codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
     )
+
+
+def _give_up() -> None:
+    LOG.critical("the core does not let go of its session: the worker ends")
+    logging.shutdown()
+    os._exit(EXIT_CORE_HANGS)
 
 
 def _lock_slot(path: str) -> int:

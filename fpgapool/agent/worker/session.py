@@ -168,6 +168,7 @@ class DataSession:
     ) -> None:
         self._core = core
         self._profile = profile
+        self._chunk_multiple_bytes = chunk_multiple_bytes(core, profile)
         self._memory = memory
         self._shm_flag = frames.SHM if shared else 0
         self._limits = limits
@@ -208,6 +209,11 @@ class DataSession:
     def profile(self) -> drivers.Profile:
         """Profile of the accelerator."""
         return self._profile
+
+    @property
+    def chunk_multiple_bytes(self) -> int:
+        """What every piece but the last must be a multiple of."""
+        return self._chunk_multiple_bytes
 
     @property
     def shared(self) -> bool:
@@ -530,11 +536,11 @@ class DataSession:
                 f"more than {self._limits.window_bytes} bytes of input "
                 "unacknowledged",
             )
-        if header.offset_bytes % self._profile.chunk_multiple_bytes:
+        if header.offset_bytes % self.chunk_multiple_bytes:
             raise _Failure(
                 codes.BAD_OFFSET,
                 "the piece before was no multiple of "
-                f"{self._profile.chunk_multiple_bytes} bytes",
+                f"{self.chunk_multiple_bytes} bytes",
             )
         if (header.flags & frames.SHM) != self._shm_flag and length_bytes:
             raise frames.ProtocolError(
@@ -772,6 +778,8 @@ class DataSession:
         return written_bytes
 
     def _core_failure(self, exc: Exception, task: _Task) -> _Failure:
+        if isinstance(exc, drivers.InvalidInput):
+            return _Failure(exc.code, exc.message)
         if not self._stopping:
             # Without the exception's text: it may quote keys or data.
             LOG.error(
@@ -851,6 +859,16 @@ def needed_output_bytes(
     """
     needed_bytes = core.max_output_bytes(input_bytes) if input_bytes else 0
     return needed_bytes + (core.max_output_bytes(0) if end else 0)
+
+
+def chunk_multiple_bytes(core: drivers.Core, profile: drivers.Profile) -> int:
+    """Say what every piece of input but the last must be a multiple of.
+
+    :param core: of the session; what it asks for goes first.
+    :param profile: of the accelerator.
+    :returns: the length.
+    """
+    return core.chunk_multiple_bytes or profile.chunk_multiple_bytes
 
 
 def say_goodbye(

@@ -58,6 +58,8 @@ class Settings:
     :ivar hello_timeout_s: how long a connection may take to identify itself.
     :ivar send_timeout_s: how long a client may take to accept a frame before
         its connection counts as lost.
+    :ivar clear_timeout_s: how long a session's core may take to let go when
+        the session ends; then the process ends with it.
     :ivar orphan_s: how long to live with neither agent nor session.
     :ivar exit_with_agent: whether to end when the agent's connection does.
     :ivar log_file: path of the log; None for standard error.
@@ -81,6 +83,7 @@ class Settings:
     window_chunks: int = 8
     hello_timeout_s: float = 5.0
     send_timeout_s: float = 60.0
+    clear_timeout_s: float = 10.0
     orphan_s: float = 600.0
     exit_with_agent: bool = False
     log_file: str | None = None
@@ -105,7 +108,12 @@ _INTEGERS = {
     "chunk_bytes": (_MIN_CHUNK_BYTES, frames.MAX_DATA_BYTES),
     "window_chunks": (1, 1024),
 }
-_SECONDS = ("hello_timeout_s", "send_timeout_s", "orphan_s")
+_SECONDS = (
+    "hello_timeout_s",
+    "send_timeout_s",
+    "clear_timeout_s",
+    "orphan_s",
+)
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 

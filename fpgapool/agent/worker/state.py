@@ -30,10 +30,6 @@ import typing
 from fpgapool.agent.worker import watch as watching
 from fpgapool.core import codes
 
-#: The worker must be replaced by a fresh one before another project comes.
-RECYCLE = "RECYCLE"
-#: Another session holds the slot.
-SLOT_BUSY = "SLOT_BUSY"
 _NO_LIMITS = watching.Limits()
 #: How long a worker that ends with its agent waits for it at first.
 FIRST_AGENT_S = 30.0
@@ -345,7 +341,7 @@ class Machine:
         :returns: what to do, in this order.
         """
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
-            return [Refuse(RECYCLE, "the worker is about to exit")]
+            return [Refuse(codes.RECYCLE, "the worker is about to exit")]
         match event:
             case Assign(order):
                 return self._assign(order)
@@ -406,14 +402,14 @@ class Machine:
         if self.order is not None:
             return [
                 Refuse(
-                    SLOT_BUSY,
+                    codes.SLOT_BUSY,
                     f"generation {self.order.generation} has the slot",
                 )
             ]
         if self.last_project_id not in (None, order.project_id):
             self.recycle_for = order.project_id
             return [
-                Refuse(RECYCLE, "another project needs a fresh worker"),
+                Refuse(codes.RECYCLE, "another project needs a fresh worker"),
                 *self._exit("recycled for another project"),
             ]
         self.order = order

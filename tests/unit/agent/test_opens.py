@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent import opens
+from fpgapool.objects import states
 from tests.unit.agent import factories
 
 CLIENT = 1
@@ -222,9 +223,166 @@ def test_views_of_unknown_sessions_change_nothing():
     assert len(tracked) == 0
 
 
+LOST = opens.CastReopen(factories.PROJECT, "session-of-r1", 5)
+
+
+def reopened(tracked: opens.Opens, now: float = 1.0) -> list[opens.Effect]:
+    return tracked.reopen(CLIENT, factories.HOST, LOST, now)
+
+
+def active(**members: object) -> opens.Opens:
+    return heard(
+        **{"state": "ACTIVE", "revision": 4, "generation": 5, **members}
+    )
+
+
+@pytest.mark.parametrize("make_tracked", [make, active])
+def test_a_reopening_is_repeated_until_the_session_gets_on(make_tracked):
+    tracked = make_tracked()
+    assert reopened(tracked) == [LOST]
+    assert tracked.tick(1.9) == []
+    assert tracked.tick(2.0) == [LOST]
+    assert tracked.tick(4.0) == [LOST]
+    view = factories.view(state="PREPARING", revision=5, generation=6)
+    assert tracked.heard(view, 4.5) == [opens.Push(CLIENT, view)]
+    assert tracked.tick(9.0) == []
+    assert tracked.count(CLIENT) == 1
+
+
+@pytest.mark.parametrize("make_tracked", [make, active])
+def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
+    tracked = make_tracked()
+    reopened(tracked)
+    queued = factories.view(revision=5, generation=5)
+    assert tracked.heard(queued, 2.0) == [opens.Push(CLIENT, queued)]
+    assert tracked.tick(20.0) == [opens.Poll(("session-of-r1",))]
+    bare = factories.view(state="READY", revision=6, generation=6)
+    assert tracked.heard(bare, 20.0) == []
+    assert tracked.tick(21.0) == [opens.CastRenew("session-of-r1")]
+    whole = dataclasses.replace(
+        bare, secret="ab", slot_host_uuid=factories.HOST
+    )
+    assert tracked.heard(whole, 22.0) == [opens.Push(CLIENT, whole)]
+    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    assert tracked.client_gone(CLIENT, 23.0) == [cancel]
+    tracked.heard(factories.view(state="CANCELLED", revision=9), 24.0)
+    assert len(tracked) == 0
+
+
+def test_news_of_the_lost_slot_is_no_answer():
+    tracked = active()
+    reopened(tracked)
+    late = factories.view(state="DETACHED", revision=5, generation=5)
+    assert tracked.heard(late, 1.5) == [opens.Push(CLIENT, late)]
+    assert LOST in tracked.tick(2.0)
+    # The same that was known before the client asked.
+    again = factories.view(state="DETACHED", revision=5, generation=5)
+    assert tracked.heard(again, 2.5) == []
+
+
+@pytest.mark.parametrize("make_tracked", [make, active])
+def test_a_session_that_cannot_be_reopened_ends(make_tracked):
+    tracked = make_tracked()
+    reopened(tracked)
+    ended = factories.view(state="FAILED", revision=5, generation=5)
+    assert tracked.heard(ended, 2.0) == [opens.Push(CLIENT, ended)]
+    assert len(tracked) == 0
+    assert tracked.count(CLIENT) == 0
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"state": "PREPARING", "generation": 6},
+        {"state": "READY", "generation": 6, "secret": "ab"},
+        {"state": "QUEUED", "generation": 5},
+    ],
+)
+def test_a_session_that_moved_already_is_not_moved_again(members):
+    tracked = active()
+    view = factories.view(revision=7, **members)
+    tracked.heard(view, 0.8)
+    assert reopened(tracked) == [opens.Push(CLIENT, view)]
+    assert LOST not in tracked.tick(4.0)
+
+
+def test_a_queued_session_of_long_ago_is_asked_for():
+    tracked = heard(state="QUEUED", generation=0)
+    assert reopened(tracked) == [LOST]
+
+
+@pytest.mark.parametrize("make_tracked", [make, active])
+def test_an_unanswered_reopening_is_lost_but_not_taken_back(make_tracked):
+    tracked = make_tracked()
+    reopened(tracked)
+    (push,) = [
+        effect
+        for effect in tracked.tick(11.0)
+        if not isinstance(effect, opens.Poll)
+    ]
+    assert (push.client, push.view.session_id) == (CLIENT, "session-of-r1")
+    assert (push.view.state, push.view.reason) == (
+        "LOST",
+        "CONDUCTOR_UNAVAILABLE",
+    )
+    assert push.view.generation == 5
+    assert len(tracked) == 0
+
+
+@pytest.mark.parametrize(
+    ("make_tracked", "name"),
+    [(make, ("session-of-r1", None)), (active, (None, "r1"))],
+)
+def test_a_client_that_goes_while_it_waits_again_cancels(make_tracked, name):
+    tracked = make_tracked()
+    reopened(tracked)
+    # The lost slot may still be busy on this very host.
+    effects = tracked.client_gone(CLIENT, 2.0, ["session-of-r1"])
+    cancel = opens.CastCancel(factories.PROJECT, *name, "CLIENT_GONE")
+    assert effects == [cancel]
+    assert cancel in tracked.tick(4.0)
+    late = factories.view(state="ACTIVE", revision=5, generation=5)
+    tracked.heard(late, 5.0)
+    assert opens.CastCancel in kinds(tracked.tick(20.0))
+    tracked.tick(2.0 + opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 0
+
+
+def test_a_waiting_session_without_a_view_can_be_cancelled():
+    tracked = make()
+    reopened(tracked)
+    (cast,) = tracked.cancel(
+        factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT", 2.0
+    )
+    assert cast == opens.CastCancel(
+        factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT"
+    )
+    assert LOST not in tracked.tick(9.0)
+
+
+def test_another_connection_takes_a_reopened_session_over():
+    tracked = active()
+    reopened(tracked)
+    assert tracked.reopen(2, factories.HOST, LOST, 1.5) == [LOST]
+    assert tracked.client_gone(CLIENT, 2.0) == []
+    view = factories.view(state="PREPARING", revision=5, generation=6)
+    assert tracked.heard(view, 3.0) == [opens.Push(2, view)]
+    assert (tracked.count(CLIENT), tracked.count(2)) == (0, 1)
+
+
+def test_sessions_of_one_name_in_two_projects_do_not_mix():
+    tracked = active()
+    lost = dataclasses.replace(LOST, project_id="project-b")
+    assert tracked.reopen(2, factories.HOST, lost, 1.0) == [lost]
+    assert len(tracked) == 2
+    view = factories.view(state="DETACHED", revision=5, generation=5)
+    assert tracked.heard(view, 2.0) == [opens.Push(CLIENT, view)]
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("open"), st.integers(1, 3), st.integers(1, 3)),
+        st.tuples(st.just("reopen"), st.integers(1, 3), st.integers(1, 3)),
         st.tuples(
             st.just("view"),
             st.integers(1, 3),
@@ -255,6 +413,12 @@ def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
             # A client that asks again hears the present state again.
             seen.pop((number, request.request_id), None)
             effects = tracked.open(number, request, now)
+        elif kind == "reopen":
+            lost = opens.CastReopen(
+                factories.PROJECT, f"session-of-r{more}", more
+            )
+            seen.pop((number, f"r{more}"), None)
+            effects = tracked.reopen(number, factories.HOST, lost, now)
         elif kind == "view":
             revision, state, secret = more
             effects = tracked.heard(
@@ -278,7 +442,7 @@ def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
             assert push.view.state != "READY" or push.view.secret
             assert push.view.revision >= seen.get(key, 0)
             seen[key] = push.view.revision
-            if push.view.state in ("CLOSED", "CANCELLED", "REJECTED"):
+            if push.view.state in states.TERMINAL:
                 del seen[key]
     for client in (1, 2, 3):
         tracked.client_gone(client, now)

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent import table
+from fpgapool.core import codes
 from tests.unit.agent import factories
 
 KEY = ("board0", 0)
@@ -318,7 +319,7 @@ def test_a_recycled_worker_hands_the_assignment_to_its_successor():
     tab = factories.make_table()
     up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
-    tab.worker_refused(KEY, 7, table.RECYCLE, "", 0.0)
+    tab.worker_refused(KEY, 7, codes.RECYCLE, "", 0.0)
     assert to_worker(tab.worker_status(KEY, factories.status(), 0.0)) == []
     assert report(tab).state == "preparing"
     tab.worker_disconnected(KEY)

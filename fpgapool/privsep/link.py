@@ -1,0 +1,81 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The functions that run in the privileged process.
+
+They are few and check what they are told: the process that asks has fewer
+rights than this one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from oslo_privsep import capabilities
+from oslo_privsep import priv_context
+
+from fpgapool import privsep
+from fpgapool.privsep import cap
+from fpgapool.privsep import classifier
+from fpgapool.privsep import tc
+
+#: oslo.privsep's options of the process.
+CONFIG_GROUP = "fpgapool_privsep"
+
+#: The kernel answers at once, or it is ill.
+TIMEOUT_S = 60
+
+CONTEXT = priv_context.PrivContext(
+    "fpgapool.privsep",
+    cfg_section=CONFIG_GROUP,
+    pypath=f"{__name__}.CONTEXT",
+    capabilities=[capabilities.CAP_NET_ADMIN],
+    timeout=TIMEOUT_S,
+)
+
+
+@CONTEXT.entrypoint
+def put_cap(
+    device: str,
+    bytes_per_s: int,
+    network: str,
+    first_port: int,
+    last_port: int,
+) -> cap.Outcome:
+    """Cap the data plane's share of a network device; see :class:`cap.Cap`.
+
+    :param device: name of the network device.
+    :param bytes_per_s: the cap, headers included.
+    :param network: prefix of the addresses on which workers listen.
+    :param first_port: the lowest port on which they do.
+    :param last_port: the highest.
+    :returns: what came of it.
+    :raises ValueError: if a parameter makes no sense.
+    """
+    lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
+    if not lowest <= bytes_per_s <= highest:
+        raise ValueError(f"no rate for a cap: {bytes_per_s} bytes/s")
+    program = classifier.program(
+        ipaddress.ip_network(network), first_port, last_port
+    )
+    with tc.TrafficControl() as control:
+        return cap.Cap(control).put(device, bytes_per_s, program)
+
+
+@CONTEXT.entrypoint
+def remove_cap() -> None:
+    """Take off whatever cap there is; repeating it changes nothing.
+
+    :raises pyroute2.NetlinkError: if the kernel refuses.
+    """
+    with tc.TrafficControl() as control:
+        cap.Cap(control).remove()
