@@ -49,3 +49,4 @@ def pytest_report_header(config: pytest.Config) -> str:
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the settings of the person who runs the tests out of them."""
     monkeypatch.delenv("FPGAPOOL_SOCKET", raising=False)
+    monkeypatch.delenv("FPGAPOOL_ACCELERATORS_DIR", raising=False)

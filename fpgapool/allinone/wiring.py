@@ -239,6 +239,8 @@ def _driver(
         # JSON is YAML.
         path.write_text(json.dumps(_boards(cluster, boards), indent=2))
         driver_settings["boards_file"] = str(path)
+        # The hosts share one network, so their boards share its model.
+        driver_settings["cluster_dir"] = str(where.state_dir / "cluster")
     driver_name = "emulator" if boards else "noop"
     return {
         "driver_name": driver_name,
@@ -260,7 +262,7 @@ def _boards(cluster: Cluster, count: int) -> dict[str, object]:
         }
         for number in range(count)
     ]
-    return {**scale, "boards": boards}
+    return {**scale, "nic_bytes_per_s": NIC_BYTES_PER_S, "boards": boards}
 
 
 class Agents:

@@ -169,6 +169,9 @@ def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
         "cancel_session": lambda: api.cancel_session(
             "p1", request_id="r1", reason="CLIENT_GONE"
         ),
+        "reopen_session": lambda: api.reopen_session(
+            "p1", session_id="s1", generation=7, host_uuid="h1"
+        ),
         "renew_secret": lambda: api.renew_secret("s1"),
     }
 
