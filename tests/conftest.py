@@ -33,6 +33,8 @@ def _profile_name() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile, and choose a seed that can be named afterwards."""
     hypothesis.settings.load_profile(_profile_name())
+    # The accelerators of the person who runs the tests are not ours.
+    os.environ.pop("FPGAPOOL_ACCELERATORS_DIR", None)
     if _profile_name() != "ci" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
 
@@ -49,4 +51,3 @@ def pytest_report_header(config: pytest.Config) -> str:
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the settings of the person who runs the tests out of them."""
     monkeypatch.delenv("FPGAPOOL_SOCKET", raising=False)
-    monkeypatch.delenv("FPGAPOOL_ACCELERATORS_DIR", raising=False)

@@ -34,10 +34,6 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 DIRECTORY_VARIABLE = "FPGAPOOL_ACCELERATORS_DIR"
 DEFAULT_DIRECTORY = "/etc/fpgapool/accelerators"
 
-# Do not change the string values. Once set, they are set.
-INVALID_PARAMS = "INVALID_PARAMS"
-INVALID_PROFILE = "INVALID_PROFILE"
-UNKNOWN_ACCELERATOR = "UNKNOWN_ACCELERATOR"
 
 _PROFILE_DIRECTORY = pathlib.Path(__file__).parent / "profiles"
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
@@ -64,7 +60,7 @@ class InvalidParams(AcceleratorError, ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(INVALID_PARAMS, message)
+        super().__init__(codes.INVALID_PARAMS, message)
 
 
 class InvalidInput(AcceleratorError, ValueError):
@@ -196,7 +192,7 @@ def profile_from_document(document: object, source: str) -> Profile:
 
     def invalid(member: str, reason: str) -> AcceleratorError:
         return AcceleratorError(
-            INVALID_PROFILE, f"{source}: {member}: {reason}"
+            codes.INVALID_PROFILE, f"{source}: {member}: {reason}"
         )
 
     if not isinstance(document, dict):
@@ -242,7 +238,9 @@ def read_profile(path: pathlib.Path) -> Profile:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise AcceleratorError(INVALID_PROFILE, f"{path}: {exc}") from exc
+        raise AcceleratorError(
+            codes.INVALID_PROFILE, f"{path}: {exc}"
+        ) from exc
     return profile_from_document(document, str(path))
 
 
@@ -257,13 +255,13 @@ def load_profile(name: str) -> Profile:
     paths = _profile_paths()
     if name not in paths:
         raise AcceleratorError(
-            UNKNOWN_ACCELERATOR,
+            codes.UNKNOWN_ACCELERATOR,
             f"no accelerator {name!r}; there are: {', '.join(sorted(paths))}",
         )
     profile = read_profile(paths[name])
     if profile.name != name:
         raise AcceleratorError(
-            INVALID_PROFILE,
+            codes.INVALID_PROFILE,
             f"{paths[name]}: name: must be that of the file, {name!r}",
         )
     return profile
@@ -306,7 +304,7 @@ def load_core(name: str) -> type[Core]:
         or ``module:Class``.
     :returns: the class.
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
-        there are, or ``codes.CORE_UNAVAILABLE`` if it cannot be imported.
+        there are, or ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
     # Scanning the installed packages takes a while, and so does this import.
     import importlib.metadata
@@ -317,7 +315,7 @@ def load_core(name: str) -> type[Core]:
         found[name] = importlib.metadata.EntryPoint(name, name, CORE_NAMESPACE)
     if name not in found:
         raise AcceleratorError(
-            UNKNOWN_ACCELERATOR,
+            codes.UNKNOWN_ACCELERATOR,
             f"no software core {name!r}; there are: "
             f"{', '.join(sorted(found))}, and module:Class",
         )
