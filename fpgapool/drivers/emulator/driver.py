@@ -21,6 +21,7 @@ import time
 import typing
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.core import codes
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import core
@@ -275,4 +276,6 @@ def _load(bitstream: str) -> tuple[base.Profile, type[base.Core]]:
         # Not only when a session is opened, which searching would delay.
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+        known = exc.code == codes.CORE_UNAVAILABLE
+        code = exc.code if known else base.BITSTREAM_UNKNOWN
+        raise base.DriverError(code, exc.message) from exc
