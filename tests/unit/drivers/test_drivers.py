@@ -229,7 +229,7 @@ class TestEmulator:
         monkeypatch.setenv(accelerators.DIRECTORY_VARIABLE, str(tmp_path))
         with pytest.raises(base.DriverError) as caught:
             make_driver().program("board0", 0, "builtin:odd")
-        assert caught.value.code == "BITSTREAM_UNKNOWN"
+        assert caught.value.code == "CORE_UNAVAILABLE"
 
     def test_a_dead_board_has_no_finish(self, make_driver):
         driver = make_driver()
