@@ -15,12 +15,19 @@
 from __future__ import annotations
 
 import threading
+import typing
 
 from fpgapool.client import errors
-from fpgapool.common import channel
 
 # How often a plain Event is looked at; an Event cannot call back.
 _EVENT_POLL_S = 0.1
+
+
+class Stoppable(typing.Protocol):
+    """What a token can stop, for example a channel."""
+
+    def shutdown(self) -> None:
+        """Wake whoever waits there, from any thread."""
 
 
 class CancelToken:
@@ -36,7 +43,7 @@ class CancelToken:
         # holds it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        self._channels: set[channel.Channel] = set()
+        self._channels: set[Stoppable] = set()
 
     def cancel(self) -> None:
         """Cancel now and for ever."""
@@ -68,17 +75,18 @@ class CancelToken:
         if self._event.wait(timeout_s):
             raise errors.Cancelled()
 
-    def attach(self, attached: channel.Channel) -> None:
+    def attach(self, attached: Stoppable) -> None:
         """Shut a channel down when cancelled.
 
-        :param attached: the channel; its owner detaches it before closing.
+        :param attached: the channel, or something else that waits; its owner
+            detaches it before closing.
         :raises errors.Cancelled: if cancelled already.
         """
         with self._lock:
             self.check()
             self._channels.add(attached)
 
-    def detach(self, attached: channel.Channel) -> None:
+    def detach(self, attached: Stoppable) -> None:
         """Forget a channel.
 
         :param attached: a channel, attached or not.

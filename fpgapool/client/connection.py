@@ -221,11 +221,16 @@ class Dialer:
         self,
         params: collections.abc.Mapping[str, typing.Any],
         deadline_s: float | None,
+        start_input_offset_bytes: int = 0,
+        start_output_offset_bytes: int = 0,
     ) -> Connection:
         """Connect for the first time.
 
         :param params: of the accelerator; they go to the worker only.
         :param deadline_s: absolute deadline.
+        :param start_input_offset_bytes: where the input goes on that began
+            in another slot.
+        :param start_output_offset_bytes: the same of the output.
         :returns: the connection.
         :raises WorkerError: if the worker refuses.
         :raises channel.ChannelClosed: if it is not reached.
@@ -233,9 +238,14 @@ class Dialer:
         :raises frames.ProtocolError: if it answers nonsense.
         :raises errors.Cancelled: if cancelled.
         """
-        return self._dial(
-            {"secret": self.view.secret, "params": dict(params)}, deadline_s
-        )
+        members: dict[str, object] = {
+            "secret": self.view.secret,
+            "params": dict(params),
+        }
+        if start_input_offset_bytes or start_output_offset_bytes:
+            members["start_input_offset"] = start_input_offset_bytes
+            members["start_output_offset"] = start_output_offset_bytes
+        return self._dial(members, deadline_s)
 
     def resume(
         self,
@@ -271,11 +281,7 @@ class Dialer:
         """
         limit_s = time.monotonic() + _OUTCOME_S
         try:
-            reply = self.front_door.request(
-                "get",
-                min(limit_s, deadline_s or limit_s),
-                session_id=self.view.session_id,
-            )
+            reply = self._ask(min(limit_s, deadline_s or limit_s))
             view = views.SessionView.from_message(reply.get("session"))
         except errors.Cancelled:
             raise
@@ -286,6 +292,19 @@ class Dialer:
         ):
             return None
         return view if view.state in views.TERMINAL else None
+
+    def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
+        session_id = self.view.session_id
+        try:
+            return self.front_door.request(
+                "get", deadline_s, session_id=session_id
+            )
+        except frontdoor.ConnectionLost:
+            # The agent may have been restarted.
+            self.front_door.reconnect(deadline_s)
+            return self.front_door.request(
+                "get", deadline_s, session_id=session_id
+            )
 
     def _dial(
         self, members: dict[str, object], deadline_s: float | None

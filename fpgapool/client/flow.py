@@ -14,7 +14,10 @@
 
 Input is kept until the worker acknowledges it. When the connection breaks,
 the receiving thread connects again, tells the worker what it has, and sends
-what the worker lacks; callers notice nothing but the delay.
+what the worker lacks. When the slot is gone and the accelerator is
+stateless, it does the same with another slot, which starts where everything
+was acknowledged; the output that comes a second time is dropped. Callers
+notice nothing but the delay.
 
 One thread receives. Another one may send meanwhile; for a session that does
 one task at a time both are the caller's thread.
@@ -27,10 +30,13 @@ import threading
 import time
 import typing
 
-from fpgapool.client import cancel as cancelling
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import view as views
+from fpgapool.client import waiting
 from fpgapool.common import channel
+from fpgapool.core import codes
 from fpgapool.protocol import frames
 
 _FIRST_BACKOFF_S = 0.02
@@ -38,12 +44,22 @@ _LONGEST_BACKOFF_S = 1.0
 # A connection that breaks this often without moving a byte is not repaired
 # by another one.
 _MAX_IDLE_RESUMES = 8
+# So does a session that does not get further in so many slots.
+_MAX_IDLE_REOPENS = 5
+# A conductor that is being replaced does not answer for a while.
+_MAX_UNANSWERED_REOPENS = 2
 _UINT32_MAX = 2**32 - 1
-_UNAUTHORIZED = "UNAUTHORIZED"
+
+Stopped = waiting.Stopped
 
 
-class Stopped(Exception):
-    """The flow was stopped by another thread."""
+class _SlotLost(Exception):
+    """The worker will not go on with the session."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
 
 
 class Piece:
@@ -98,43 +114,120 @@ class Output(typing.NamedTuple):
     last: bool
 
 
+class DataFlow(typing.Protocol):
+    """What sessions and transfers need of whatever processes their data."""
+
+    @property
+    def view(self) -> views.SessionView:
+        """The session with its present slot."""
+
+    @property
+    def transport(self) -> str:
+        """How the data gets to where it is processed."""
+
+    @property
+    def shared(self) -> connections.SharedBuffers | None:
+        """The shared buffers in use, None when payloads are in the stream."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent is acknowledged."""
+
+    #: Longest piece, credit, and what pieces but the last are multiples of.
+    chunk_bytes: int
+    window_bytes: int
+    chunk_multiple_bytes: int
+    #: Whether the offset alone says how a piece is processed.
+    stateless: bool
+    #: Input whose output has arrived completely.
+    acknowledged_bytes: int
+    #: Output that has arrived.
+    received_bytes: int
+    #: Whether the last output has arrived.
+    ended: bool
+    #: Members of CLOSED, once it has come.
+    closed: dict[str, typing.Any] | None
+    #: How often a broken connection, and a lost slot, was replaced.
+    reconnects: int
+    reopens: int
+
+    def piece(self, number: int) -> Piece: ...
+
+    def take(self, number: int) -> None: ...
+
+    def reserve(
+        self, length_bytes: int, *, filled: bool, deadline_s: float | None
+    ) -> Piece: ...
+
+    def send(
+        self,
+        piece: Piece,
+        *,
+        end: bool,
+        deadline_s: float | None,
+        release_output: bool = False,
+    ) -> None: ...
+
+    def receive(
+        self, place: memoryview, deadline_s: float | None
+    ) -> Output | None: ...
+
+    def close(self, place: memoryview, deadline_s: float | None) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def hang_up(self) -> None: ...
+
+
 class Flow:
-    """See the module.
+    """Data that goes through a slot; see the module and :class:`DataFlow`.
 
     :param dialer: connects again.
     :param connection: the first connection.
-    :param cancel: looked at whenever the connection breaks.
+    :param seeker: finds another slot; its token is looked at whenever the
+        connection breaks.
     """
 
     def __init__(
         self,
         dialer: connections.Dialer,
         connection: connections.Connection,
-        cancel: cancelling.CancelToken,
+        seeker: waiting.SlotSeeker,
     ) -> None:
         opened = connection.opened
         self._dialer = dialer
         self._connection = connection
-        self._cancel = cancel
+        self._seeker = seeker
+        self._cancel = seeker.token
         self.chunk_bytes = opened.chunk_bytes
         self.window_bytes = opened.window_bytes
         self.chunk_multiple_bytes = opened.chunk_multiple_bytes
+        self.stateless = opened.stateless
         #: Input handed to the worker, acknowledged or not.
         self.sent_bytes = opened.input_offset_bytes
-        #: Input whose output has arrived completely.
         self.acknowledged_bytes = opened.input_offset_bytes
-        #: Output that has arrived.
         self.received_bytes = opened.output_offset_bytes
-        #: Whether the last output has arrived.
         self.ended = False
-        #: Members of CLOSED, once it has come.
         self.closed: dict[str, typing.Any] | None = None
         self.reconnects = 0
+        self.reopens = 0
+        # What has come of the present worker's output. A worker in another
+        # slot begins with output that was received before.
+        self._position_bytes = self.received_bytes
+        # Where output goes on when all input is sent again that is not
+        # acknowledged.
+        self._settled_output_bytes = self.received_bytes
         self._released_bytes = self.received_bytes
         self._held_outputs = 0
         self._last_task_id = 0
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
+        self._idle_reopens = 0
+        self._unanswered_reopens = 0
+        self._reopened_at_bytes = -1
+        self._spare = memoryview(b"")
         self._changed = threading.Condition()
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes what has to be sent again.
@@ -150,6 +243,18 @@ class Flow:
         if connection.shared is not None:
             return connection.shared.buffers
         return self.window_bytes // self.chunk_bytes
+
+    @property
+    def view(self) -> views.SessionView:
+        """The session with its present slot."""
+        return self._dialer.view
+
+    @property
+    def transport(self) -> str:
+        """``shm`` or ``stream``; another slot may have the other one."""
+        if self._connection.shared is None:
+            return connections.STREAM
+        return connections.SHM
 
     @property
     def shared(self) -> connections.SharedBuffers | None:
@@ -275,7 +380,7 @@ class Flow:
             )
             return
         if piece.shared is None or piece.shared.identity != shared.identity:
-            # The worker made new buffers after a resume.
+            # The worker made new buffers, or it is another one.
             buffer = shared.input(piece.number)
             buffer[: len(piece.data)] = piece.data
         piece.shared = shared
@@ -308,16 +413,16 @@ class Flow:
                     connection.channel, self._scratch, deadline_s=deadline_s
                 )
                 return self._handle(connection, header, place, deadline_s)
-            except channel.ChannelClosed as exc:
-                self._resume(deadline_s, exc)
+            except (channel.ChannelClosed, _SlotLost) as exc:
+                self._recover(deadline_s, exc)
 
     def _release(self) -> bytes:
-        if self._released_bytes == self.received_bytes:
+        if self._released_bytes == self._position_bytes:
             return b""
-        self._released_bytes = self.received_bytes
+        self._released_bytes = self._position_bytes
         self._held_outputs = 0
         return frames.FrameHeader(
-            frames.ACK, offset_bytes=self.received_bytes
+            frames.ACK, offset_bytes=self._position_bytes
         ).pack()
 
     def _release_when_due(
@@ -325,7 +430,7 @@ class Flow:
         connection: connections.Connection,
         deadline_s: float | None,
     ) -> None:
-        held_bytes = self.received_bytes - self._released_bytes
+        held_bytes = self._position_bytes - self._released_bytes
         due = 4 * held_bytes >= self.window_bytes
         if connection.shared is not None:
             # Short outputs occupy whole buffers.
@@ -371,26 +476,44 @@ class Flow:
         deadline_s: float | None,
     ) -> Output:
         length_bytes = header.payload_length_bytes
-        if header.offset_bytes != self.received_bytes:
+        if header.offset_bytes != self._position_bytes:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
                 f"output at {header.offset_bytes}, "
-                f"expected at {self.received_bytes}",
+                f"expected at {self._position_bytes}",
             )
-        if length_bytes > self.chunk_bytes:
+        if length_bytes > connection.opened.chunk_bytes:
             raise frames.ProtocolError(
                 frames.FRAME_TOO_LARGE, f"output of {length_bytes} bytes"
             )
         if header.flags & frames.SHM:
             data = self._shared_output(connection, header)
         else:
-            data = place[:length_bytes]
+            data = self._place(place, length_bytes)
             connection.channel.recv_exact_into(data, deadline_s)
-        self.received_bytes += length_bytes
+        # What another slot gave already.
+        known_bytes = min(
+            self.received_bytes - self._position_bytes, length_bytes
+        )
+        self._position_bytes += length_bytes
+        self.received_bytes = max(self.received_bytes, self._position_bytes)
         last = bool(header.flags & (frames.TASK_END | frames.END))
         if header.flags & frames.END:
             self._finish()
-        return Output(data, last)
+        fresh = data[known_bytes:]
+        if known_bytes and fresh and not header.flags & frames.SHM:
+            # Callers find output at the front of the place they gave.
+            data[: len(fresh)] = bytes(fresh)
+            fresh = data[: len(fresh)]
+        return Output(fresh, last)
+
+    def _place(self, place: memoryview, length_bytes: int) -> memoryview:
+        if length_bytes > len(place):
+            # The first slot had shared memory or shorter chunks.
+            if length_bytes > len(self._spare):
+                self._spare = memoryview(bytearray(length_bytes))
+            place = self._spare
+        return place[:length_bytes]
 
     def _finish(self) -> None:
         # The last output implies that all input was processed, should the
@@ -427,6 +550,7 @@ class Flow:
                 piece = self._unacknowledged.popleft()
                 self._free.append(piece.number)
             self.acknowledged_bytes = offset_bytes
+            self._settled_output_bytes = self._position_bytes
             self._changed.notify_all()
 
     def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
@@ -434,38 +558,47 @@ class Flow:
         message = str(document.get("message", "the worker gave no reason"))
         if code == errors.INVALID_PARAMS:
             raise errors.InvalidParams(message)
+        if code in codes.REOPENABLE:
+            raise _SlotLost(code, message)
         raise errors.SessionFailed(code, message, self.acknowledged_bytes)
 
-    # Resuming
+    # Resuming and reopening
 
-    def _resume(
-        self, deadline_s: float | None, reason: channel.ChannelClosed
+    def _recover(
+        self,
+        deadline_s: float | None,
+        trouble: channel.ChannelClosed | _SlotLost,
     ) -> None:
         # Wakes a thread that sends; it then lets go of the lock.
         self._connection.channel.shutdown()
         with self._sending:
             while True:
-                self._check_resumable(reason)
-                self._dialer.hang_up(self._connection.channel)
-                self._connection = self._dial_again(deadline_s)
-                self.reconnects += 1
+                self._cancel.check()
+                if self._stopped:
+                    raise Stopped
                 try:
+                    if isinstance(trouble, _SlotLost):
+                        self._reopen(deadline_s, trouble)
+                    else:
+                        self._resume(deadline_s, trouble)
                     self._send_again(deadline_s)
                     return
-                except channel.ChannelClosed as exc:
-                    reason = exc
+                except (channel.ChannelClosed, _SlotLost) as exc:
+                    trouble = exc
 
-    def _check_resumable(self, reason: channel.ChannelClosed) -> None:
-        self._cancel.check()
-        if self._stopped:
-            raise Stopped
-        mark = (self.acknowledged_bytes, self.received_bytes)
+    def _resume(
+        self, deadline_s: float | None, reason: channel.ChannelClosed
+    ) -> None:
+        mark = (self.acknowledged_bytes, self._position_bytes)
         if mark != self._progress_mark:
             self._progress_mark = mark
             self._idle_resumes = 0
         self._idle_resumes += 1
         if self._idle_resumes > _MAX_IDLE_RESUMES:
-            raise self._lost(str(reason))
+            raise _lost(str(reason))
+        self._dialer.hang_up(self._connection.channel)
+        self._connection = self._dial_again(deadline_s)
+        self.reconnects += 1
 
     def _dial_again(self, deadline_s: float | None) -> connections.Connection:
         opened = self._connection.opened
@@ -476,39 +609,128 @@ class Flow:
                 return self._dialer.resume(
                     opened.resume_secret,
                     self.acknowledged_bytes,
-                    self.received_bytes,
+                    self._position_bytes,
                     deadline_s,
                 )
             except connections.WorkerError as exc:
-                if exc.code == _UNAUTHORIZED:
-                    self._fail_if_over(deadline_s)
-                    raise self._lost(exc.message) from exc
-                raise errors.SessionFailed(
-                    exc.code, exc.message, self.acknowledged_bytes
-                ) from exc
+                self._refused(exc, deadline_s)
             except OSError as exc:
                 self._cancel.check()
                 if deadline_s is not None and time.monotonic() >= deadline_s:
                     raise channel.DeadlineExceeded("deadline passed") from exc
                 self._fail_if_over(deadline_s)
+                if self._stopped:
+                    raise Stopped from None
                 if time.monotonic() >= gives_up_s:
-                    raise self._lost(str(exc)) from exc
+                    raise _lost(str(exc)) from exc
             self._cancel.wait(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+
+    def _refused(
+        self, exc: connections.WorkerError, deadline_s: float | None
+    ) -> typing.NoReturn:
+        if exc.code == codes.UNAUTHORIZED:
+            self._fail_if_over(deadline_s)
+            raise _lost(exc.message) from exc
+        if exc.code in codes.REOPENABLE:
+            raise _SlotLost(exc.code, exc.message) from exc
+        raise errors.SessionFailed(
+            exc.code, exc.message, self.acknowledged_bytes
+        ) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
         """Trying again is of no use once the pool knows how it ended."""
         view = self._dialer.outcome(deadline_s)
         if view is not None:
+            raise self._end_of(view)
+
+    def _end_of(
+        self, view: views.SessionView
+    ) -> _SlotLost | errors.SessionFailed:
+        code = view.reason or view.state
+        message = view.message or f"the session is {view.state}"
+        if code in codes.REOPENABLE or view.state == views.LOST:
+            return _SlotLost(code, message)
+        return errors.SessionFailed(code, message, self.acknowledged_bytes)
+
+    def _reopen(self, deadline_s: float | None, lost: _SlotLost) -> None:
+        """Go on in another slot, or fail with what cost the present one."""
+        failure = errors.SessionFailed(
+            lost.code, lost.message, self.acknowledged_bytes
+        )
+        if not self.stateless:
+            raise failure
+        self._count_reopen(failure)
+        self._dialer.hang_up(self._connection.channel)
+        try:
+            dialer, connection = self._seeker.reopen(
+                self.view,
+                self.acknowledged_bytes,
+                self._settled_output_bytes,
+                deadline_s,
+            )
+        except waiting.Ended as exc:
+            raise self._not_reopened(exc.view, lost, failure) from exc
+        except (errors.RequestRejected, errors.FrontDoorUnavailable) as exc:
+            raise failure from exc
+        except errors.SessionFailed as exc:
             raise errors.SessionFailed(
-                view.reason or view.state,
-                view.message or f"the session is {view.state}",
+                exc.code, exc.message, self.acknowledged_bytes
+            ) from exc
+        except errors.OperationTimeout as exc:
+            raise channel.DeadlineExceeded(exc.message) from exc
+        self._move(dialer, connection)
+
+    def _count_reopen(self, failure: errors.SessionFailed) -> None:
+        if self.acknowledged_bytes > self._reopened_at_bytes:
+            self._reopened_at_bytes = self.acknowledged_bytes
+            self._idle_reopens = 0
+            self._unanswered_reopens = 0
+        self._idle_reopens += 1
+        if self._idle_reopens > _MAX_IDLE_REOPENS:
+            raise failure
+        if self._idle_reopens > 1:
+            self._cancel.wait(_FIRST_BACKOFF_S * 2**self._idle_reopens)
+
+    def _not_reopened(
+        self,
+        view: views.SessionView,
+        lost: _SlotLost,
+        failure: errors.SessionFailed,
+    ) -> _SlotLost | errors.SessionFailed:
+        if view.reason != codes.CONDUCTOR_UNAVAILABLE:
+            return self._end_of(view)
+        self._unanswered_reopens += 1
+        if self._unanswered_reopens < _MAX_UNANSWERED_REOPENS:
+            return lost
+        return failure
+
+    def _move(
+        self, dialer: connections.Dialer, connection: connections.Connection
+    ) -> None:
+        self._dialer = dialer
+        self._connection = connection
+        self.reopens += 1
+        self._position_bytes = self._settled_output_bytes
+        self._idle_resumes = 0
+        self._progress_mark = (-1, -1)
+        opened = connection.opened
+        if (
+            opened.chunk_bytes < self.chunk_bytes
+            or opened.window_bytes < self.window_bytes
+            or self.chunk_multiple_bytes % opened.chunk_multiple_bytes
+            or _lacks_buffers(connection.shared, len(self._own))
+        ):
+            raise errors.SessionFailed(
+                errors.INCOMPATIBLE_SLOT,
+                "the session got another slot, whose worker takes smaller "
+                "pieces",
                 self.acknowledged_bytes,
             )
 
     def _send_again(self, deadline_s: float | None) -> None:
         opened = self._connection.opened
-        if opened.output_offset_bytes != self.received_bytes or not (
+        if opened.output_offset_bytes != self._position_bytes or not (
             self.acknowledged_bytes
             <= opened.input_offset_bytes
             <= self.sent_bytes
@@ -516,19 +738,11 @@ class Flow:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "the worker resumes at other offsets"
             )
-        self._released_bytes = self.received_bytes
+        self._released_bytes = self._position_bytes
         self._held_outputs = 0
         for piece in tuple(self._unacknowledged):
             if _is_missing(piece, opened.input_offset_bytes):
                 self._transmit(self._connection, piece, b"", deadline_s)
-
-    def _lost(self, reason: str) -> errors.SessionFailed:
-        return errors.SessionFailed(
-            errors.SESSION_LOST,
-            "the connection to the worker broke and could not be resumed: "
-            f"{reason}",
-            self.acknowledged_bytes,
-        )
 
     # Ending
 
@@ -555,19 +769,41 @@ class Flow:
                     connection.channel, self._scratch, deadline_s=deadline_s
                 )
                 self._handle(connection, header, place, deadline_s)
-        except channel.ChannelClosed:
+        except (channel.ChannelClosed, _SlotLost):
             self._cancel.check()
 
     def stop(self) -> None:
-        """Make every thread in the flow return soon."""
+        """Make every thread in the flow return soon, for ever."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
         self._connection.channel.shutdown()
+        self._seeker.stop()
+
+    def abandon(self) -> None:
+        """Have the pool take the slot back; never raises."""
+        frontdoor.cancel_request(
+            self._seeker.door.path, session_id=self.view.session_id
+        )
 
     def hang_up(self) -> None:
-        """Close the connection; no other thread may be in the flow."""
+        """Close the connections; no other thread may be in the flow."""
         self._dialer.hang_up(self._connection.channel)
+        self._seeker.door.close()
+
+
+def _lacks_buffers(
+    shared: connections.SharedBuffers | None, count: int
+) -> bool:
+    return shared is not None and shared.buffers < count
+
+
+def _lost(reason: str) -> _SlotLost:
+    return _SlotLost(
+        errors.SESSION_LOST,
+        "the connection to the worker broke and could not be resumed: "
+        f"{reason}",
+    )
 
 
 def _is_covered(piece: Piece, header: frames.FrameHeader) -> bool:

@@ -33,6 +33,9 @@ ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
 _RECEIVE_BYTES = 64 * 1024
+# Telling the front door that nobody wants a session is a courtesy: the pool
+# finds out by itself.
+_CANCEL_TIMEOUT_S = 2.0
 
 
 class ConnectionLost(Exception):
@@ -136,6 +139,7 @@ class FrontDoor:
         with self._lock:
             self.close()
             self._messages.clear()
+            self._events.clear()
             self._connect(deadline_s)
 
     def request(
@@ -218,6 +222,11 @@ class FrontDoor:
                     self._events.append(message)
             return self._events.popleft()
 
+    def discard_events(self) -> None:
+        """Drop the notifications that have come so far."""
+        with self._lock:
+            self._events.clear()
+
     def _next_message(self, deadline_s: float | None) -> messages.Message:
         while not self._messages:
             received_bytes, fds = self._channel.recv_with_fds(
@@ -244,12 +253,34 @@ class FrontDoor:
         except frames.ProtocolError as exc:
             raise ConnectionLost(str(exc)) from exc
 
+    def shutdown(self) -> None:
+        """Wake a thread that waits here; it finds the connection lost."""
+        self._channel.shutdown()
+
     def close(self) -> None:
         """End the connection; closing twice does nothing."""
         self._cancel.detach(self._channel)
         self._channel.close()
         channel.close_fds(self._fds)
         self._fds = []
+
+
+def cancel_request(path: str, **members: object) -> None:
+    """Tell the front door that a request or session is not wanted.
+
+    Never raises; takes a bounded time.
+
+    :param path: of the front door.
+    :param members: ``session_id`` or ``request_id``.
+    """
+    deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
+    with contextlib.suppress(errors.FpgapoolError, ConnectionLost, OSError):
+        # Its own token: the one of the request may be cancelled already.
+        door = FrontDoor(path, cancelling.CancelToken(), deadline_s)
+        try:
+            door.request("cancel", deadline_s, **members)
+        finally:
+            door.close()
 
 
 def _error_of(message: messages.Message) -> errors.FpgapoolError:

@@ -22,21 +22,22 @@ import uuid
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
+from fpgapool.client import flow as flows
 from fpgapool.client import frontdoor
 from fpgapool.client import session as sessions
+from fpgapool.client import software
 from fpgapool.client import view as views
+from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
-_FIRST_BACKOFF_S = 0.05
-_LONGEST_BACKOFF_S = 2.0
+CPU = "cpu"
 
-StateCallback: typing.TypeAlias = collections.abc.Callable[
-    [views.SessionView], object
-]
+# With a fallback: how long the pool may take to say that the time in the
+# queue is over, and how long a front door that went away may stay away.
+_QUEUE_MARGIN_S = 2.0
+_FALLBACK_PATIENCE_S = 15.0
 
 
 def acc_open(
@@ -49,11 +50,21 @@ def acc_open(
     request_id: str | None = None,
     wait_timeout_s: float | None = None,
     priority: int = 0,
-    on_state: StateCallback | None = None,
+    on_state: waiting.StateCallback | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     verify: bool = True,
+    fallback: str | None = None,
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
+
+    With ``fallback="cpu"`` this process does the work by itself when the
+    pool does not serve the request in time: when ``wait_timeout_s`` passes,
+    or when the front door, the conductor or the database is away, the queue
+    is full, or no slot can take the accelerator. The session is used like
+    any other; its :attr:`~sessions.Session.fallback_reason` says why. It
+    needs an accelerator whose software core is installed here; with another
+    one the error is raised as without a fallback. ``timeout_s`` limits the
+    whole call as always, so ``wait_timeout_s`` should be shorter.
 
     :param accelerator: its name, for example ``aes``.
     :param size_bytes: how much input there will be, 1 ... 2**63 - 1; it
@@ -71,10 +82,13 @@ def acc_open(
     :param priority: -1000 ... 1000, for strategies that look at it; none of
         the built-in ones does.
     :param on_state: called with a view of the session whenever its state or
-        its place in the queue changes.
+        its place in the queue changes, also when it gets another slot
+        later; with a fallback it is called with a view that is READY and
+        has a reason.
     :param cancel: setting it ends the request or the session.
     :param verify: check the parameters against the accelerator's schema
         before asking for a slot; the worker checks them in any case.
+    :param fallback: ``cpu``, or None to raise what went wrong.
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong.
     :raises errors.FrontDoorUnavailable: if there is no front door.
@@ -88,6 +102,10 @@ def acc_open(
         raise errors.InvalidRequest(
             errors.INVALID_REQUEST, "accelerator must be a name"
         )
+    if fallback not in (None, CPU):
+        raise errors.InvalidRequest(
+            errors.INVALID_REQUEST, f"fallback must be None or {CPU!r}"
+        )
     members = {
         "request_id": checks.request_id(
             str(uuid.uuid4()) if request_id is None else request_id
@@ -100,12 +118,11 @@ def acc_open(
     opening = _Opening(
         members,
         checks.params(params),
-        front_door or frontdoor.default_path(),
         on_state,
-        cancelling.token_of(cancel),
         channel.deadline_after(checks.seconds(timeout_s, "timeout_s")),
+        cancelling.token_of(cancel),
     )
-    return opening.run(verify)
+    return opening.run(front_door, verify, fallback == CPU)
 
 
 class _Opening:
@@ -115,200 +132,121 @@ class _Opening:
         self,
         members: dict[str, typing.Any],
         params: dict[str, typing.Any],
-        path: str,
-        on_state: StateCallback | None,
-        token: cancelling.CancelToken,
+        on_state: waiting.StateCallback | None,
         deadline_s: float | None,
+        token: cancelling.CancelToken,
     ) -> None:
         self._members = members
         self._params = params
-        self._path = path
         self._on_state = on_state
-        self._token = token
         self._deadline_s = deadline_s
+        self._token = token
         self._started_s = time.monotonic()
-        self._view: views.SessionView | None = None
-        self._backoff_s = _FIRST_BACKOFF_S
+        self._greeted = False
         self._asked = False
+        # What the pool calls the accelerator's software core, if it said so.
+        self._core_name: str | None = None
 
-    def run(self, verify: bool) -> sessions.Session:
+    def run(
+        self, path: str | None, verify: bool, with_cpu: bool
+    ) -> sessions.Session:
         try:
             self._token.check()
-            door = frontdoor.FrontDoor(
-                self._path, self._token, self._deadline_s
-            )
+            try:
+                return self._open(path, verify, with_cpu)
+            except errors.FpgapoolError as exc:
+                if with_cpu and exc.code in software.FALLBACK_CODES:
+                    return self._fall_back(exc)
+                raise
         except BaseException:
-            cancelling.release(self._token)
-            raise
-        try:
-            return self._open(door, verify)
-        except BaseException:
-            door.close()
-            if self._asked:
-                sessions.cancel_request(
-                    self._path, request_id=self._members["request_id"]
-                )
             cancelling.release(self._token)
             raise
 
     def _open(
-        self, door: frontdoor.FrontDoor, verify: bool
+        self, path: str | None, verify: bool, with_cpu: bool
     ) -> sessions.Session:
-        greeted = False
-        while True:
-            try:
-                if not greeted:
-                    self._greet(door, verify)
-                    greeted = True
-                self._ask(door)
-                return self._await_session(door)
-            except frontdoor.ConnectionLost as exc:
-                self._reconnect(door, exc)
+        path = path or frontdoor.default_path()
+        door = frontdoor.FrontDoor(path, self._token, self._deadline_s)
+        try:
+            return self._seek(door, verify, with_cpu)
+        except BaseException:
+            door.close()
+            if self._asked:
+                frontdoor.cancel_request(
+                    path, request_id=self._members["request_id"]
+                )
+            raise
 
-    def _greet(self, door: frontdoor.FrontDoor, verify: bool) -> None:
-        door.request(
-            "hello", self._deadline_s, version=messages.FRONT_DOOR_VERSION
+    def _seek(
+        self, door: frontdoor.FrontDoor, verify: bool, with_cpu: bool
+    ) -> sessions.Session:
+        seeker = waiting.SlotSeeker(
+            door, self._params, self._token, self._on_state
         )
+
+        def ask(limit_s: float | None) -> None:
+            if not self._greeted:
+                self._greet(door, verify, limit_s)
+                self._greeted = True
+            self._asked = True
+            door.request("open", limit_s, **self._members)
+
+        try:
+            dialer, connection = seeker.open(
+                ask,
+                self._deadline_s,
+                queue_deadline_s=self._queue_deadline_s(with_cpu),
+                patience_s=_FALLBACK_PATIENCE_S if with_cpu else None,
+            )
+        except waiting.Ended as exc:
+            raise _rejection(exc.view) from None
+        return self._session(flows.Flow(dialer, connection, seeker))
+
+    def _queue_deadline_s(self, with_cpu: bool) -> float | None:
+        wait_timeout_s = self._members["wait_timeout_s"]
+        if not with_cpu or wait_timeout_s is None:
+            return None
+        return channel.deadline_after(wait_timeout_s + _QUEUE_MARGIN_S)
+
+    def _greet(
+        self, door: frontdoor.FrontDoor, verify: bool, limit_s: float | None
+    ) -> None:
+        door.request("hello", limit_s, version=messages.FRONT_DOOR_VERSION)
         if not verify:
             return
         reply = door.request(
-            "accelerator", self._deadline_s, name=self._members["accelerator"]
+            "accelerator", limit_s, name=self._members["accelerator"]
         )
-        profile = reply.get("profile")
-        schema = profile.get("params_schema") if profile else None
-        checks.params_schema(self._params, schema or {})
+        profile = reply.get("profile") or {}
+        self._core_name = profile.get("core")
+        checks.params_schema(self._params, profile.get("params_schema") or {})
 
-    def _ask(self, door: frontdoor.FrontDoor) -> None:
-        self._asked = True
-        door.request("open", self._deadline_s, **self._members)
-
-    def _reconnect(
-        self, door: frontdoor.FrontDoor, reason: frontdoor.ConnectionLost
-    ) -> None:
-        # An agent that is restarted comes back within seconds, and the
-        # request is as good as before: its name makes asking again safe.
-        while True:
-            self._pause(reason)
-            try:
-                door.reconnect(self._deadline_s)
-            except errors.FrontDoorUnavailable:
-                continue
-            return
-
-    def _pause(self, reason: Exception) -> None:
-        left_s = channel.remaining_s(self._deadline_s)
-        if left_s == 0:
-            raise errors.OperationTimeout(
-                f"time limit passed: {reason}"
-            ) from reason
-        if left_s is None:
-            left_s = self._backoff_s
-        self._token.wait(min(self._backoff_s, left_s))
-        self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
-
-    def _await_session(self, door: frontdoor.FrontDoor) -> sessions.Session:
-        while True:
-            view = self._next_view(door, self._deadline_s)
-            pause_s = _FIRST_BACKOFF_S
-            while view is not None and view.state == views.READY:
-                dialer = connections.Dialer(view, door, self._token)
-                attempt = self._connect(dialer)
-                if isinstance(attempt, connections.Connection):
-                    return self._session(dialer, attempt)
-                pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
-                view = self._news(door, pause_s if attempt else None)
+    def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
+        flow = software.SoftwareFlow(
+            self._members["accelerator"],
+            self._params,
+            self._core_name,
+            cause,
+            self._token,
+        )
+        if self._on_state is not None:
+            self._on_state(flow.view)
+        return self._session(flow, cause.code)
 
     def _session(
-        self, dialer: connections.Dialer, connection: connections.Connection
+        self, flow: flows.DataFlow, fallback_reason: str | None = None
     ) -> sessions.Session:
         return sessions.Session(
-            dialer,
-            connection,
+            flow,
             self._token,
             time.monotonic() - self._started_s,
+            fallback_reason,
         )
 
-    def _news(
-        self, door: frontdoor.FrontDoor, pause_s: float | None
-    ) -> views.SessionView | None:
-        """Wait for news of the session.
 
-        :param pause_s: the longest wait; None if only news can help.
-        :returns: what is known then.
-        """
-        wait_until_s = channel.deadline_after(pause_s)
-        if wait_until_s is None or (
-            self._deadline_s is not None and self._deadline_s < wait_until_s
-        ):
-            wait_until_s = self._deadline_s
-        known = self._view
-        try:
-            while self._view is known:
-                self._next_view(door, wait_until_s)
-        except errors.OperationTimeout:
-            if channel.remaining_s(self._deadline_s) == 0:
-                raise
-        return self._view
-
-    def _next_view(
-        self, door: frontdoor.FrontDoor, deadline_s: float | None
-    ) -> views.SessionView | None:
-        """Wait for a notification.
-
-        :returns: the new view; None if the notification was no news.
-        """
-        event = door.next_event(deadline_s)
-        if event.get("event") != "session":
-            return None
-        try:
-            view = views.SessionView.from_message(event.get("session"))
-        except frames.ProtocolError as exc:
-            raise errors.SessionFailed(exc.code, exc.message) from exc
-        known = self._view
-        if known is not None and view.revision < known.revision:
-            return None
-        self._view = view
-        if view.state in views.TERMINAL:
-            raise _ended(view)
-        if self._on_state is not None:
-            self._on_state(view)
-        return view
-
-    def _connect(
-        self, dialer: connections.Dialer
-    ) -> connections.Connection | bool:
-        """Connect to the worker.
-
-        :returns: the connection; else whether trying again may help.
-        """
-        try:
-            return dialer.open(self._params, self._deadline_s)
-        except connections.WorkerError as exc:
-            if exc.code == "UNAUTHORIZED":
-                # The secret is of an assignment that is over; the pool is
-                # about to tell of the next one.
-                return False
-            raise _refused(exc) from exc
-        except channel.PinMismatch as exc:
-            raise errors.SessionFailed(
-                errors.CERTIFICATE_MISMATCH, str(exc)
-            ) from exc
-        except frames.ProtocolError as exc:
-            raise errors.SessionFailed(exc.code, exc.message) from exc
-        except OSError:
-            self._token.check()
-            return True
-
-
-def _ended(view: views.SessionView) -> errors.FpgapoolError:
+def _rejection(view: views.SessionView) -> errors.FpgapoolError:
     message = view.message or f"the session is {view.state}"
     return errors.rejection(view.reason or view.state, message)
-
-
-def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:
-    if exc.code == errors.INVALID_PARAMS:
-        return errors.InvalidParams(exc.message)
-    return errors.SessionFailed(exc.code, exc.message)
 
 
 def acc_run(

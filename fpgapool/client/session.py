@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""A session: one slot with one accelerator, from opening to closing."""
+"""A session: one accelerator for one caller, from opening to closing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
-from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 
 CLOSE_TIMEOUT_S = 30.0
-# Telling the front door that nobody wants a session is a courtesy: the pool
-# finds out by itself.
-_CANCEL_TIMEOUT_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Statistics:
     :ivar input_bytes: input whose output has arrived.
     :ivar output_bytes: output that has arrived.
     :ivar run_s: seconds in :meth:`Session.run` and the like; of a closed
-        session what the worker measured.
+        session that stayed in one slot what the worker measured.
     """
 
     input_bytes: int
@@ -59,43 +54,51 @@ class Session:
     A context manager: leaving it closes the session, after an exception it
     gives the slot back at once. One thread at a time may use it.
 
-    :ivar view: what the front door said when the slot was ready.
+    If the slot is lost, a session of a stateless accelerator goes on in
+    another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and the
+    like then tell of that one. :attr:`pin` stays the same memory.
+
+    :ivar flow: processes the data; for transfers.
     :ivar waited_s: seconds from the request until the slot was ready and
         connected.
+    :ivar fallback_reason: why this machine's CPU does the work: the code of
+        what kept the pool from it. None if a slot does it.
     """
 
     def __init__(
         self,
-        dialer: connections.Dialer,
-        connection: connections.Connection,
+        flow: flows.DataFlow,
         cancel: cancelling.CancelToken,
         waited_s: float,
+        fallback_reason: str | None = None,
     ) -> None:
-        self.view: views.SessionView = dialer.view
+        self.flow = flow
         self.waited_s = waited_s
-        self.flow = flows.Flow(dialer, connection, cancel)
-        self._dialer = dialer
+        self.fallback_reason = fallback_reason
         self._cancel = cancel
-        self._transport = connections.SHM
         self._using = threading.Lock()
         self._closed = False
         self._failure: errors.FpgapoolError | None = None
         self._finished = False
         self._run_s = 0.0
         # The same for the whole session, so that a caller may keep it.
-        self._input = self.flow.piece(0)
+        self._input = flow.piece(0)
         self._pin = self._input.data
-        if connection.shared is None:
-            self._transport = connections.STREAM
-            self._place = memoryview(bytearray(self.flow.chunk_bytes))
+        if flow.shared is None:
+            self._place = memoryview(bytearray(flow.chunk_bytes))
             self._pout = self._place
         else:
             self._place = memoryview(b"")
-            self._pout = connection.shared.output(0)[: self.flow.chunk_bytes]
+            self._pout = flow.shared.output(0)[: flow.chunk_bytes]
+
+    @property
+    def view(self) -> views.SessionView:
+        """What the front door said when the present slot was ready."""
+        return self.flow.view
 
     @property
     def session_id(self) -> str:
-        """The pool's name of the session."""
+        """The pool's name of the session; empty if it has none of it."""
         return self.view.session_id
 
     @property
@@ -120,8 +123,13 @@ class Session:
 
     @property
     def transport(self) -> str:
-        """``shm`` or ``stream``."""
-        return self._transport
+        """``shm``, ``stream``, or ``cpu`` if no slot does the work."""
+        return self.flow.transport
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the session can go on in another slot."""
+        return self.flow.stateless
 
     @property
     def queued_at(self) -> float | None:
@@ -139,6 +147,11 @@ class Session:
         return self.flow.reconnects
 
     @property
+    def reopens(self) -> int:
+        """How often a lost slot was replaced by another one."""
+        return self.flow.reopens
+
+    @property
     def closed(self) -> bool:
         """Whether the session was closed."""
         return self._closed
@@ -147,7 +160,8 @@ class Session:
     def pin(self) -> memoryview:
         """The input buffer, ``chunk_bytes`` long.
 
-        With the transport ``shm`` it is the worker's own buffer.
+        With the transport ``shm`` it is the buffer of the session's first
+        worker; if another one takes over, it costs one copy more.
         """
         return self._pin
 
@@ -165,7 +179,7 @@ class Session:
         """What went through so far."""
         run_s = self._run_s
         reported = (self.flow.closed or {}).get("run_s")
-        if isinstance(reported, int | float):
+        if isinstance(reported, int | float) and not self.reopens:
             run_s = float(reported)
         return Statistics(
             self.flow.acknowledged_bytes, self.flow.received_bytes, run_s
@@ -234,8 +248,7 @@ class Session:
             received = flow.receive(output.place(flow), deadline_s)
             if received is not None:
                 output.add(received)
-        if self._transport == connections.STREAM:
-            self._place = output.buffer
+        self._place = output.buffer
         self._pout = output.whole()
         return self._pout
 
@@ -319,15 +332,12 @@ class Session:
         if self._closed:
             return
         self.flow.stop()
-        cancel_request(
-            self._dialer.front_door.path, session_id=self.session_id
-        )
+        self.flow.abandon()
         self._end()
 
     def _end(self) -> None:
         self._closed = True
         self.flow.hang_up()
-        self._dialer.front_door.close()
         cancelling.release(self._cancel)
 
     def __enter__(self) -> typing.Self:
@@ -353,7 +363,7 @@ class _Collected:
         self._filled_bytes = 0
         self._view: memoryview | None = None
 
-    def place(self, flow: flows.Flow) -> memoryview:
+    def place(self, flow: flows.DataFlow) -> memoryview:
         if flow.shared is None:
             self._make_room(flow.chunk_bytes)
         return self.buffer[self._filled_bytes :]
@@ -390,7 +400,7 @@ class _Collected:
 
 
 @contextlib.contextmanager
-def translated(flow: flows.Flow) -> collections.abc.Iterator[None]:
+def translated(flow: flows.DataFlow) -> collections.abc.Iterator[None]:
     """Turn what a flow raises into the errors of this library.
 
     :param flow: knows how far it came.
@@ -405,27 +415,9 @@ def translated(flow: flows.Flow) -> collections.abc.Iterator[None]:
         raise errors.SessionFailed(
             exc.code, exc.message, flow.acknowledged_bytes
         ) from exc
+    except flows.Stopped as exc:
+        raise errors.SessionClosed("the session was aborted") from exc
     except channel.ChannelClosed as exc:
         raise errors.SessionFailed(
             errors.SESSION_LOST, str(exc), flow.acknowledged_bytes
         ) from exc
-
-
-def cancel_request(path: str, **members: object) -> None:
-    """Tell the front door that a request or session is not wanted.
-
-    Never raises; takes a bounded time.
-
-    :param path: of the front door.
-    :param members: ``session_id`` or ``request_id``.
-    """
-    deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-    with contextlib.suppress(
-        errors.FpgapoolError, frontdoor.ConnectionLost, OSError
-    ):
-        # Its own token: the one of the request may be cancelled already.
-        door = frontdoor.FrontDoor(path, cancelling.CancelToken(), deadline_s)
-        try:
-            door.request("cancel", deadline_s, **members)
-        finally:
-            door.close()

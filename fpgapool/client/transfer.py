@@ -10,7 +10,12 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Whole files, streams and buffers through an accelerator, pipelined."""
+"""Whole files, streams and buffers through an accelerator, pipelined.
+
+A session whose accelerator is stateless moves to another slot by itself when
+it loses its own. With another accelerator everything is started over, where
+the input can be read again and the output taken back.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,7 @@ from fpgapool.client import flow as flows
 from fpgapool.client import opening
 from fpgapool.client import session as sessions
 from fpgapool.common import channel
+from fpgapool.core import codes
 
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
 Path: typing.TypeAlias = str | os.PathLike[str]
@@ -38,16 +44,32 @@ Path: typing.TypeAlias = str | os.PathLike[str]
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
 _JOIN_S = 1.0
 
+_MAX_RESTARTS = 3
+# What another slot helps against.
+_RESTART_CODES = codes.REOPENABLE | {
+    errors.INCOMPATIBLE_SLOT,
+    errors.SESSION_LOST,
+}
+# A request that is made again needs another name of at most 64 characters.
+_NAME_STEM = 60
+
 
 @dataclasses.dataclass(frozen=True)
 class RunReport:
     """What a transfer did, and where.
 
+    What it says of the slot is about the last one.
+
     :ivar waited_s: from the request until the slot was ready.
     :ivar ran_s: from then until the last output was written.
     :ivar bytes_per_s: input per second of ``ran_s``.
     :ivar host: name of the slot's host.
+    :ivar session_id: empty if no slot did the work.
     :ivar reconnects: how often a broken connection was replaced.
+    :ivar reopens: how often a lost slot was replaced by another one.
+    :ivar restarts: how often everything was started over.
+    :ivar fallback_reason: code of what kept the pool from the work, so that
+        this machine's CPU did it; None if a slot did.
     """
 
     waited_s: float
@@ -61,6 +83,9 @@ class RunReport:
     local: bool
     session_id: str
     reconnects: int
+    reopens: int
+    restarts: int
+    fallback_reason: str | None
 
 
 class _Source(typing.Protocol):
@@ -69,12 +94,26 @@ class _Source(typing.Protocol):
 
     def fill(self, piece: flows.Piece, length_bytes: int) -> None: ...
 
+    def rewind(self) -> bool:
+        """Go back to the start; returns whether that is possible."""
+
+
+class _Sink(typing.Protocol):
+    def write(self, data: memoryview) -> object: ...
+
+    def rewind(self) -> bool:
+        """Take everything back; returns whether that is possible."""
+
 
 class _StreamSource:
     in_memory = False
 
     def __init__(self, stream: typing.BinaryIO) -> None:
         self._stream = stream
+        self._start = _position(stream)
+
+    def rewind(self) -> bool:
+        return _seek(self._stream, self._start)
 
     def fill(self, piece: flows.Piece, length_bytes: int) -> None:
         piece.data = piece.data[:length_bytes]
@@ -103,6 +142,10 @@ class _BufferSource:
         self._data = data
         self._position = 0
 
+    def rewind(self) -> bool:
+        self._position = 0
+        return True
+
     def fill(self, piece: flows.Piece, length_bytes: int) -> None:
         start = self._position
         self._position += length_bytes
@@ -114,12 +157,66 @@ class _BufferSource:
         piece.data[:] = data
 
 
+class _StreamSink:
+    def __init__(self, stream: typing.BinaryIO) -> None:
+        self._stream = stream
+        self._start = _position(stream)
+        self._empty = True
+
+    def write(self, data: memoryview) -> None:
+        self._empty = False
+        while data:
+            # Unbuffered files may write less than they are given.
+            data = data[self._stream.write(data) :]
+
+    def rewind(self) -> bool:
+        if self._empty:
+            return True
+        if not _seek(self._stream, self._start):
+            return False
+        try:
+            self._stream.truncate()
+        except (AttributeError, OSError, ValueError):
+            return False
+        self._empty = True
+        return True
+
+
+class _BufferSink:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: memoryview) -> None:
+        self.data += data
+
+    def rewind(self) -> bool:
+        self.data.clear()
+        return True
+
+
+def _position(stream: typing.BinaryIO) -> int | None:
+    try:
+        return stream.tell()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _seek(stream: typing.BinaryIO, position: int | None) -> bool:
+    if position is None:
+        return False
+    try:
+        stream.seek(position)
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
+
+
 class _Feeder(threading.Thread):
     """Reads the source and sends it, ahead of the output by one window."""
 
     def __init__(
         self,
-        flow: flows.Flow,
+        flow: flows.DataFlow,
         source: _Source,
         size_bytes: int,
         deadline_s: float | None,
@@ -157,32 +254,157 @@ class _Feeder(threading.Thread):
             flow.send(piece, end=not left_bytes, deadline_s=self._deadline_s)
 
 
-def _transfer(
-    session: sessions.Session,
-    source: _Source,
-    write: collections.abc.Callable[[memoryview], object],
-    size_bytes: int,
-    progress: Progress | None,
-    deadline_s: float | None,
-) -> None:
-    flow = session.flow
-    place = memoryview(bytearray(flow.chunk_bytes if not flow.shared else 0))
-    feeder = _Feeder(flow, source, size_bytes, deadline_s)
-    with session.using():
-        feeder.start()
-        try:
-            _receive_all(flow, place, write, size_bytes, progress, deadline_s)
-        except flows.Stopped:
-            assert feeder.failure is not None
-            raise feeder.failure from None
-        finally:
-            if not flow.ended:
-                flow.stop()
-            feeder.join(_JOIN_S)
+class _Job:
+    """One call of :func:`run_stream` and the like.
+
+    :param accelerator: its name.
+    :param source: gives the input.
+    :param sink: takes the output.
+    :param size_bytes: length of the input.
+    :param progress: see :func:`run_stream`.
+    :param deadline_s: absolute deadline.
+    :param options: see :func:`run_stream`.
+    """
+
+    def __init__(
+        self,
+        accelerator: str,
+        source: _Source,
+        sink: _Sink,
+        size_bytes: int,
+        progress: Progress | None,
+        deadline_s: float | None,
+        options: dict[str, typing.Any],
+    ) -> None:
+        self._accelerator = accelerator
+        self._source = source
+        self._sink = sink
+        self._size_bytes = size_bytes
+        self._progress = progress
+        self._deadline_s = deadline_s
+        self._options = options
+        self._session: sessions.Session | None = None
+        self._feeder: _Feeder | None = None
+        self._waited_s = 0.0
+        self._ran_s = 0.0
+        self._reconnects = 0
+        self._reopens = 0
+        self._restarts = 0
+
+    def run(self) -> RunReport:
+        """Do it, as often as it takes."""
+        while True:
+            try:
+                session = self._attempt()
+            except errors.SessionFailed as exc:
+                if not self._can_start_over(exc):
+                    raise
+                self._restarts += 1
+            else:
+                return self._report(session)
+
+    def _attempt(self) -> sessions.Session:
+        self._session = None
+        session = opening.acc_open(
+            self._accelerator,
+            self._size_bytes,
+            timeout_s=self._left_s(),
+            **self._request_options(),
+        )
+        self._session = session
+        self._waited_s += session.waited_s
+        started_s = time.monotonic()
+        with session:
+            try:
+                self._transfer(session)
+            finally:
+                self._ran_s += time.monotonic() - started_s
+                self._reconnects += session.reconnects
+                self._reopens += session.reopens
+        return session
+
+    def _left_s(self) -> float | None:
+        left_s = channel.remaining_s(self._deadline_s)
+        if left_s == 0:
+            raise errors.OperationTimeout("time limit passed")
+        return left_s
+
+    def _request_options(self) -> dict[str, typing.Any]:
+        request_id = self._options.get("request_id")
+        if not self._restarts or request_id is None:
+            return self._options
+        name = f"{request_id[:_NAME_STEM]}.{self._restarts}"
+        return {**self._options, "request_id": name}
+
+    def _transfer(self, session: sessions.Session) -> None:
+        flow = session.flow
+        place = memoryview(
+            bytearray(flow.chunk_bytes if not flow.shared else 0)
+        )
+        feeder = _Feeder(
+            flow, self._source, self._size_bytes, self._deadline_s
+        )
+        self._feeder = feeder
+        with session.using():
+            feeder.start()
+            try:
+                _receive_all(
+                    flow,
+                    place,
+                    self._sink.write,
+                    self._size_bytes,
+                    self._progress,
+                    self._deadline_s,
+                )
+            except flows.Stopped:
+                if feeder.failure is None:
+                    # Somebody else ended the session.
+                    raise
+                raise feeder.failure from None
+            finally:
+                if not flow.ended:
+                    flow.stop()
+                feeder.join(_JOIN_S)
+
+    def _can_start_over(self, failure: errors.SessionFailed) -> bool:
+        session = self._session
+        return (
+            session is not None
+            and failure.code in _RESTART_CODES
+            and (
+                not session.stateless
+                or failure.code == errors.INCOMPATIBLE_SLOT
+            )
+            and self._restarts < _MAX_RESTARTS
+            # It may still be reading from where the next attempt would.
+            and self._feeder is not None
+            and not self._feeder.is_alive()
+            and self._source.rewind()
+            and self._sink.rewind()
+        )
+
+    def _report(self, session: sessions.Session) -> RunReport:
+        statistics = session.statistics
+        return RunReport(
+            waited_s=self._waited_s,
+            ran_s=self._ran_s,
+            input_bytes=statistics.input_bytes,
+            output_bytes=statistics.output_bytes,
+            bytes_per_s=statistics.input_bytes / max(self._ran_s, 1e-9),
+            host=session.host_name,
+            device=session.device,
+            slot=session.slot,
+            local=session.local,
+            session_id=session.session_id,
+            reconnects=self._reconnects,
+            reopens=self._reopens,
+            restarts=self._restarts,
+            fallback_reason=session.fallback_reason,
+        )
 
 
 def _receive_all(
-    flow: flows.Flow,
+    flow: flows.DataFlow,
     place: memoryview,
     write: collections.abc.Callable[[memoryview], object],
     size_bytes: int,
@@ -203,34 +425,16 @@ def _receive_all(
 def _run(
     accelerator: str,
     source: _Source,
-    write: collections.abc.Callable[[memoryview], object],
+    sink: _Sink,
     size_bytes: int,
     progress: Progress | None,
     timeout_s: float | None,
     options: dict[str, typing.Any],
 ) -> RunReport:
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    session = opening.acc_open(
-        accelerator, size_bytes, timeout_s=timeout_s, **options
-    )
-    with session:
-        started_s = time.monotonic()
-        _transfer(session, source, write, size_bytes, progress, deadline_s)
-        ran_s = time.monotonic() - started_s
-    statistics = session.statistics
-    return RunReport(
-        waited_s=session.waited_s,
-        ran_s=ran_s,
-        input_bytes=statistics.input_bytes,
-        output_bytes=statistics.output_bytes,
-        bytes_per_s=statistics.input_bytes / max(ran_s, 1e-9),
-        host=session.host_name,
-        device=session.device,
-        slot=session.slot,
-        local=session.local,
-        session_id=session.session_id,
-        reconnects=session.reconnects,
-    )
+    return _Job(
+        accelerator, source, sink, size_bytes, progress, deadline_s, options
+    ).run()
 
 
 def run_stream(
@@ -245,6 +449,11 @@ def run_stream(
 ) -> RunReport:
     """Send a binary stream through an accelerator.
 
+    If the slot is lost, a stateless accelerator goes on in another one. With
+    any other one the stream is started over, at most three times, if the
+    source can seek, and the destination can seek and be truncated or has
+    received nothing yet; ``progress`` then begins anew.
+
     :param accelerator: its name.
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
@@ -252,24 +461,18 @@ def run_stream(
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param options: ``params``, ``front_door``, ``request_id``,
-        ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel`` and
-        ``verify`` of :func:`fpgapool.client.acc_open`.
+        ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel``,
+        ``verify`` and ``fallback`` of :func:`fpgapool.client.acc_open`.
     :returns: what was done.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
         has less than ``size_bytes``.
     :raises: as :func:`fpgapool.client.acc_open` and
         :meth:`fpgapool.client.Session.run`.
     """
-
-    def write(data: memoryview) -> None:
-        while data:
-            # Unbuffered files may write less than they are given.
-            data = data[destination.write(data) :]
-
     return _run(
         accelerator,
         _StreamSource(source),
-        write,
+        _StreamSink(destination),
         size_bytes,
         progress,
         timeout_s,
@@ -296,17 +499,17 @@ def run_buffer(
     :raises: as :func:`run_stream`.
     """
     view = memoryview(data).cast("B")
-    output = bytearray()
+    sink = _BufferSink()
     report = _run(
         accelerator,
         _BufferSource(view),
-        output.extend,
+        sink,
         len(view),
         progress,
         timeout_s,
         options,
     )
-    return output, report
+    return sink.data, report
 
 
 def run_file(

@@ -21,8 +21,9 @@ from fpgapool.protocol import frames
 
 QUEUED = "QUEUED"
 READY = "READY"
+LOST = "LOST"
 TERMINAL = frozenset(
-    {"CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"}
+    {"CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", LOST}
 )
 
 LOCAL_NETWORK = "local"
@@ -48,7 +49,8 @@ class SessionView:
 
     :ivar state: QUEUED, PREPARING, READY, ACTIVE, DETACHED, or one of the
         final states.
-    :ivar reason: code of why it ended or was refused.
+    :ivar reason: code of why it ended or was refused, or why it is done by
+        this machine's CPU.
     :ivar revision: grows with every change.
     :ivar secret: for the first connection to the worker; only in READY.
     :ivar queue_position: 0 is the next to be served.

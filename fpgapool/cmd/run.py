@@ -115,6 +115,12 @@ def _parser() -> argparse.ArgumentParser:
     pool.add_argument(
         "--priority", type=int, default=0, metavar="N", help="default 0"
     )
+    pool.add_argument(
+        "--fallback",
+        choices=["cpu"],
+        help="let this machine's CPU do the work when the pool is away or "
+        "gives no slot within --wait-timeout",
+    )
     pool.add_argument("--request-id", metavar="ID", help="name of the request")
     parser.add_argument(
         "--json", action="store_true", help="print the report as JSON"
@@ -233,6 +239,8 @@ class _Display:
         text = _state_text(view)
         if self._bar is not None:
             self._bar.update(self._task, description=text)
+            if view.reason:
+                self._bar.console.print(f"fpgapool-run: {text}")
         else:
             print(f"fpgapool-run: {text}", file=sys.stderr)
 
@@ -263,6 +271,8 @@ def _make_bar() -> typing.Any:
 
 
 def _state_text(view: client.SessionView) -> str:
+    if view.reason:
+        return f"no slot ({view.reason}): this machine's CPU does the work"
     if view.state != "QUEUED":
         return view.state.lower()
     text = "waiting for a slot"
@@ -287,13 +297,26 @@ def _summary(report: client.RunReport) -> str:
         f"{_human_bytes(report.output_bytes)} out "
         f"in {report.ran_s:.3g} s "
         f"({_human_bytes(report.bytes_per_s)}/s) "
-        f"on {report.host} {report.device} slot {report.slot}, "
-        f"{'local' if report.local else 'remote'}; "
+        f"on {_place_text(report)}; "
         f"waited {report.waited_s:.3g} s"
     )
-    if report.reconnects:
-        text += f"; reconnected {report.reconnects} times"
+    for did, times in (
+        ("reconnected", report.reconnects),
+        ("moved to another slot", report.reopens),
+        ("started over", report.restarts),
+    ):
+        if times:
+            text += f"; {did} {times} times"
     return text
+
+
+def _place_text(report: client.RunReport) -> str:
+    if report.fallback_reason is not None:
+        return f"the CPU of {report.host}, no slot ({report.fallback_reason})"
+    return (
+        f"{report.host} {report.device} slot {report.slot}, "
+        f"{'local' if report.local else 'remote'}"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
@@ -318,6 +341,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             priority=arguments.priority,
             request_id=arguments.request_id,
             front_door=arguments.socket,
+            fallback=arguments.fallback,
         )
         if new_iv is not None:
             keep()

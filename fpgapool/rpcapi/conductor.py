@@ -54,6 +54,30 @@ class ConductorAPI:
         """Ask for a session (cast); a repeat is the same request."""
         self._cast("open_session", request=request.to_primitive())
 
+    def reopen_session(
+        self,
+        project_id: str,
+        *,
+        session_id: str,
+        generation: int,
+        host_uuid: str,
+    ) -> None:
+        """Ask for another slot for a session that lost its slot (cast).
+
+        A repeat is the same request.
+
+        :param generation: of the assignment that is lost; if the session
+            has a later one, the answer is how that stands.
+        :param host_uuid: host of the front door that waits for the answer.
+        """
+        self._cast(
+            "reopen_session",
+            project_id=project_id,
+            session_id=session_id,
+            generation=generation,
+            host_uuid=host_uuid,
+        )
+
     def cancel_session(
         self,
         project_id: str,

@@ -10,9 +10,10 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""A front door and a worker in threads, as small as the protocol allows.
+"""A front door and workers in threads, as small as the protocol allows.
 
-They check what a client sends and break connections where a test wants it.
+They check what a client sends, break connections and lose slots where a test
+wants it.
 """
 
 from __future__ import annotations
@@ -100,18 +101,41 @@ class Core:
             return bytes(byte for byte in data for _ in range(2))
         return copied(data, offset)
 
+    def start_at(self, input_offset: int) -> int:
+        """Position of the output that belongs to a position of the input."""
+        return input_offset * {"copy": 1, "double": 2}[self.name]
+
     def finish(self) -> bytes:
         return self._digest.digest() if self.name == "digest" else b""
 
 
 class Worker:
-    """One session's worker.
+    """One session's worker in one slot.
 
     :param budgets: after how many bytes each connection breaks; the ones
         after the last never do.
+    :param mortal: the worker dies when the last of them breaks, or at once.
+    :param yields_at: the pool takes the slot back at this input offset.
+    :param local: hand out connections and shared memory, else TCP.
+    :param sizes: chunk and window.
     """
 
-    def __init__(self, core: str = "copy", budgets: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        core: str = "copy",
+        budgets: tuple[int, ...] = (),
+        *,
+        mortal: bool = False,
+        yields_at: int | None = None,
+        local: bool = True,
+        sizes: tuple[int, int] = (CHUNK_BYTES, WINDOW_BYTES),
+    ):
+        self.local = local
+        self.dead = mortal and not budgets
+        self._mortal = mortal
+        self._yields_at = yields_at
+        self._chunk_bytes, self._window_bytes = sizes
+        self._buffers = self._window_bytes // self._chunk_bytes
         self.session_id = secrets.token_hex(8)
         self.generation = 1
         self.secret = secrets.token_hex(32)
@@ -145,11 +169,15 @@ class Worker:
         data = Broken(sock, budget)
         try:
             with self._lock:
-                self._serve(data)
+                if not self.dead:
+                    self._serve(data)
         except (channel.ChannelClosed, AssertionError) as exc:
             if isinstance(exc, AssertionError):
                 self.violations.append(str(exc))
         finally:
+            self.dead = self.dead or (
+                self._mortal and budget is not None and not self._budgets
+            )
             data.close()
 
     def _serve(self, data: channel.PlainChannel) -> None:
@@ -164,6 +192,8 @@ class Worker:
             data.send(frames.error_frame(*self.refuse))
             return
         self._shared = hello["transport"] == "shm"
+        if "start_input_offset" in hello:
+            self._start(hello)
         self._pending: collections.deque = collections.deque()
         self._closing = False
         self._received = self._input_offset
@@ -175,13 +205,25 @@ class Worker:
                 self._receive(data)
         self._send_closed(data)
 
+    def _start(self, hello: dict) -> None:
+        start = hello["start_input_offset"]
+        assert "secret" in hello, "started twice"
+        assert hello["start_output_offset"] == self._core.start_at(start)
+        self._input_offset = start
+        self._produced = self._released = hello["start_output_offset"]
+
     def _authorized(self, hello: dict) -> bool:
-        if hello["session_id"] != self.session_id:
+        if (hello["session_id"], hello["generation"]) != (
+            self.session_id,
+            self.generation,
+        ):
             return False
         if "secret" in hello:
-            valid, self.secret = hello["secret"] == self.secret, ""
+            if hello["secret"] != self.secret:
+                return False
+            self.secret = ""
             self.params = hello["params"]
-            return valid
+            return True
         return hello["resume_secret"] in self._resume_secrets[-2:]
 
     def _resume(self, data: channel.PlainChannel, hello: dict) -> None:
@@ -189,18 +231,21 @@ class Worker:
         opened = {
             "features": [],
             "resume_secret": self._resume_secrets[-1],
-            "chunk_bytes": CHUNK_BYTES,
-            "window_bytes": WINDOW_BYTES,
+            "chunk_bytes": self._chunk_bytes,
+            "window_bytes": self._window_bytes,
             "input_offset": self._input_offset,
-            "output_offset": hello.get("output_offset", 0),
-            "stateless": True,
+            "output_offset": hello.get("output_offset", self._produced),
+            "stateless": self._core.name != "digest",
             "accelerator": self._core.name,
             "chunk_multiple_bytes": 1,
             "resume_grace_s": 5,
             "max_streams": 1,
         }
         if self._shared:
-            opened["shm"] = {"buffers": 4, "buffer_bytes": CHUNK_BYTES}
+            opened["shm"] = {
+                "buffers": self._buffers,
+                "buffer_bytes": self._chunk_bytes,
+            }
         frame = frames.encode_frame(frames.FrameHeader(frames.OPENED), opened)
         if self._shared:
             self._make_maps()
@@ -209,8 +254,11 @@ class Worker:
             data.send(frame)
         if self.noise:
             data.send(self.noise)
-        self._acknowledged = hello.get("input_offset", 0)
-        self._send_again(data, hello.get("output_offset", 0))
+        if "secret" in hello:
+            self._acknowledged = self._input_offset
+            return
+        self._acknowledged = hello["input_offset"]
+        self._send_again(data, hello["output_offset"])
 
     def _make_maps(self) -> None:
         # Fresh ones for each connection: the harder case for a client.
@@ -219,9 +267,9 @@ class Worker:
         self._maps = []
         for name in ("in", "out"):
             fd = os.memfd_create(name)
-            os.ftruncate(fd, WINDOW_BYTES)
-            self._maps.append((fd, mmap.mmap(fd, WINDOW_BYTES)))
-        self._free_outputs = collections.deque(range(4))
+            os.ftruncate(fd, self._window_bytes)
+            self._maps.append((fd, mmap.mmap(fd, self._window_bytes)))
+        self._free_outputs = collections.deque(range(self._buffers))
         self._used_outputs: collections.deque = collections.deque()
 
     def _send_again(self, data: channel.PlainChannel, offset: int) -> None:
@@ -250,7 +298,7 @@ class Worker:
     def _receive_input(self, data, header: frames.FrameHeader) -> None:
         length = header.payload_length_bytes
         if header.flags & frames.SHM:
-            start = header.aux * CHUNK_BYTES
+            start = header.aux * self._chunk_bytes
             payload = self._maps[0][1][start : start + length]
         else:
             payload = bytes(channel.recv_payload(data, header))
@@ -260,7 +308,7 @@ class Worker:
         assert header.offset_bytes == self._received, "BAD_OFFSET"
         self._received += length
         in_flight = self._received - self._acknowledged
-        assert in_flight <= WINDOW_BYTES, "CREDIT_EXCEEDED"
+        assert in_flight <= self._window_bytes, "CREDIT_EXCEEDED"
         self._pending.append((header, payload))
 
     def _process(self, data, header: frames.FrameHeader, payload) -> None:
@@ -273,13 +321,21 @@ class Worker:
                 )
             )
             raise channel.ChannelClosed("failed on purpose")
+        if self._yields_at is not None and (
+            header.offset_bytes >= self._yields_at
+        ):
+            self.dead = True
+            data.send(
+                frames.error_frame("YIELDED", "claimed", header.offset_bytes)
+            )
+            raise channel.ChannelClosed("yielded on purpose")
         output = self._core.process(payload, header.offset_bytes)
         end = bool(header.flags & frames.END)
         if end:
             output += self._core.finish()
         pieces = [
-            output[start : start + CHUNK_BYTES]
-            for start in range(0, len(output), CHUNK_BYTES)
+            output[start : start + self._chunk_bytes]
+            for start in range(0, len(output), self._chunk_bytes)
         ]
         if end and not pieces:
             pieces = [b""]
@@ -303,7 +359,7 @@ class Worker:
     def _send_output(
         self, data, start: int, output: bytes, flags: int, task_id: int
     ) -> None:
-        while start + len(output) - self._released > WINDOW_BYTES or (
+        while start + len(output) - self._released > self._window_bytes or (
             self._shared and not self._free_outputs
         ):
             self._receive(data)
@@ -313,7 +369,7 @@ class Worker:
         if self._shared:
             number = self._free_outputs.popleft()
             self._used_outputs.append((start + len(output), number))
-            begin = number * CHUNK_BYTES
+            begin = number * self._chunk_bytes
             self._maps[1][1][begin : begin + len(output)] = output
             header = header._replace(flags=flags | frames.SHM, aux=number)
             data.send(header.pack())
@@ -356,29 +412,50 @@ class Worker:
 
 
 class Pool:
-    """A front door before one worker.
+    """A front door before the slots that one session gets.
 
     :param path: of the front door's socket.
-    :param worker: serves every session.
-    :param local: hand out connections and shared memory, else TCP.
+    :param worker: serves the session first.
+    :param spares: take over, one after the other, when it is reopened; the
+        reopening is refused when there are no more.
     """
 
-    def __init__(self, path, worker: Worker, *, local: bool = True) -> None:
+    def __init__(
+        self, path, worker: Worker, *, spares: tuple[Worker, ...] = ()
+    ) -> None:
         self.path = str(path)
         self.worker = worker
+        self.workers = [worker, *spares]
         self.requests: list[dict] = []
         self.cancelled = threading.Event()
         self.asked = threading.Event()
         self.ready = threading.Event()
         self.ready.set()
         self.drop_while_queued = 0
+        self.drop_while_reopening = 0
         self.rejection: dict | None = None
-        self._local = local
+        self.core = "copy"
+        #: What the session becomes when a lost slot cannot be replaced;
+        #: the front door does not know the operation if it is None.
+        self.last_state: dict | None = None
+        #: Serve the session of a request that is made again.
+        self.again: list[Worker] = []
+        self.reopening = threading.Event()
+        self._spares = collections.deque(spares)
+        self._session_id = worker.session_id
+        self._revision = 2
         self._stack = contextlib.ExitStack()
         self._tcp = self._listen(socket.AF_INET, ("127.0.0.1", 0))
         self._door = self._listen(socket.AF_UNIX, self.path)
         self._accept(self._tcp, self._serve_tcp)
         self._accept(self._door, self._serve_door)
+
+    @property
+    def violations(self) -> list[str]:
+        return [text for one in self.workers for text in one.violations]
+
+    def operations(self) -> list[str]:
+        return [request["op"] for request in self.requests]
 
     def _listen(self, family: int, address) -> socket.socket:
         listener = self._stack.enter_context(socket.socket(family))
@@ -402,7 +479,8 @@ class Pool:
         for listener in (self._tcp, self._door):
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
-        self.worker.hold.set()
+        for worker in self.workers:
+            worker.hold.set()
         self.ready.set()
         self._stack.close()
 
@@ -425,12 +503,19 @@ class Pool:
         if operation == "connect":
             self._connect(sock, number)
             return True
+        if operation == "reopen":
+            return self._reopen(sock, message)
         if operation == "accelerator" and message["name"] == "none":
             reply = messages.error_reply(number, "UNKNOWN_ACCELERATOR", "no")
         elif operation == "accelerator":
-            reply = messages.reply(
-                number, profile={"name": "copy", "params_schema": SCHEMA}
-            )
+            profile = {
+                "name": "copy",
+                "params_schema": SCHEMA,
+                "core": self.core,
+            }
+            reply = messages.reply(number, profile=profile)
+        elif operation == "get":
+            reply = messages.reply(number, session=self._known())
         else:
             reply = messages.reply(number)
         if operation == "cancel":
@@ -438,7 +523,59 @@ class Pool:
         sock.sendall(messages.encode(reply))
         return operation != "open" or self._open(sock)
 
+    def _known(self) -> dict:
+        state = {"state": "ACTIVE"}
+        if self.worker.dead:
+            state = {"state": "FAILED", "reason": "WORKER_DIED"}
+        return {
+            "session_id": self._session_id,
+            "generation": self.worker.generation,
+            "revision": self._revision,
+            **state,
+        }
+
+    def _reopen(self, sock: socket.socket, message: dict) -> bool:
+        number = message["id"]
+        assert message["session_id"] == self._session_id
+        lost = message["generation"] == self.worker.generation
+        if lost and not self._spares and self.last_state is None:
+            reply = messages.error_reply(number, "UNKNOWN_OPERATION", "no")
+            sock.sendall(messages.encode(reply))
+            return True
+        # News of the lost slot that was on its way already.
+        self._push(sock, **{**self._known(), "state": "DETACHED"})
+        sock.sendall(messages.encode(messages.reply(number)))
+        if lost:
+            if not self._spares:
+                self._revision += 1
+                self._push(sock, revision=self._revision, **self.last_state)
+                return True
+            self._advance()
+        self._push(sock, **{**self._known(), "state": "QUEUED"})
+        self.reopening.set()
+        if self.drop_while_reopening:
+            self.drop_while_reopening -= 1
+            return False
+        self.ready.wait()
+        self._push_ready(sock)
+        while self.worker.dead:
+            # The pool finds out by itself before the client does.
+            self._advance()
+            self._push_ready(sock)
+        return True
+
+    def _advance(self) -> None:
+        generation = self.worker.generation + 1
+        self.worker = self._spares.popleft()
+        self.worker.session_id = self._session_id
+        self.worker.generation = generation
+        self._revision += 1
+
     def _connect(self, sock: socket.socket, number: int) -> None:
+        if self.worker.dead:
+            reply = messages.error_reply(number, "SESSION_NOT_FOUND", "no")
+            sock.sendall(messages.encode(reply))
+            return
         ours, theirs = socket.socketpair()
         self._thread(self.worker.serve, ours)
         with theirs:
@@ -449,6 +586,11 @@ class Pool:
             )
 
     def _open(self, sock: socket.socket) -> bool:
+        if self.worker.hellos and self.again:
+            self.worker = self.again.pop(0)
+            self.workers.append(self.worker)
+            self._session_id = self.worker.session_id
+            self._revision = 2
         self._push(sock, state="QUEUED", revision=1, queue_position=0)
         if self.drop_while_queued:
             self.drop_while_queued -= 1
@@ -469,26 +611,28 @@ class Pool:
             self._push_ready(sock)
 
     def _push_ready(self, sock: socket.socket) -> None:
+        self._revision += 1
+        worker = self.worker
         address, port = self._tcp.getsockname()
         endpoints = [{"network": "data", "address": address, "port": port}]
-        if self._local:
+        if worker.local:
             endpoints.append({"network": "local", "address": "", "port": 0})
         self._push(
             sock,
             state="READY",
-            revision=3,
-            generation=self.worker.generation,
-            secret=self.worker.secret,
+            revision=self._revision,
+            generation=worker.generation,
+            secret=worker.secret,
             endpoints=endpoints,
             slot_host_name="host7",
             device="board0",
-            slot=2,
-            local=self._local,
+            slot=1 + worker.generation,
+            local=worker.local,
             queued_at=time.time(),
         )
 
     def _push(self, sock: socket.socket, **members) -> None:
-        view = {"session_id": self.worker.session_id, **members}
+        view = {"session_id": self._session_id, **members}
         sock.sendall(
             messages.encode(messages.notification("session", session=view))
         )

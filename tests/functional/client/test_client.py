@@ -27,25 +27,6 @@ PARAMS = {"key": b"\x12\x34"}
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def pools(tmp_path):
-    """Make pools; they stop with the test, and must have seen no errors."""
-    made = []
-
-    def make(core="copy", budgets=(), **options):
-        worker = fakepool.Worker(core, tuple(budgets))
-        pool = fakepool.Pool(
-            tmp_path / f"door{len(made)}.sock", worker, **options
-        )
-        made.append(pool)
-        return pool
-
-    yield make
-    for pool in made:
-        pool.stop()
-    assert [pool.worker.violations for pool in made] == [[]] * len(made)
-
-
 def _open(pool, size_bytes=1000, **options):
     options = {"params": PARAMS, "timeout_s": TIMEOUT_S, **options}
     return client.acc_open("copy", size_bytes, front_door=pool.path, **options)

@@ -13,6 +13,7 @@
 """The client library and its command with real worker processes."""
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -42,6 +43,24 @@ KEY = bytes(range(32))
 IV = bytes(range(16))
 
 
+class Slot:
+    """One slot's worker.
+
+    :param directory: for its files.
+    :param transport: ``shm``, ``tcp`` or ``tls``.
+    """
+
+    def __init__(self, directory: pathlib.Path, transport: str) -> None:
+        directory.mkdir(exist_ok=True)
+        self.transport = transport
+        self.worker = harness.WorkerProcess(directory, tls=transport == "tls")
+        self.agent = self.worker.connect()
+
+    def stop(self) -> None:
+        self.agent.close()
+        self.worker.kill()
+
+
 class Door:
     """A front door that assigns every session to one worker.
 
@@ -51,11 +70,11 @@ class Door:
 
     def __init__(self, directory: pathlib.Path, transport: str) -> None:
         self.path = str(directory / "door.sock")
-        self.transport = transport
         self.cancelled = threading.Event()
         self.promised_sha256: str | None = None
-        self.worker = harness.WorkerProcess(directory, tls=transport == "tls")
-        self._agent = self.worker.connect()
+        self.slots = [Slot(directory, transport)]
+        #: Take over from the newest slot when a session is reopened.
+        self.spares: list[Slot] = []
         self._generation = 0
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
@@ -66,8 +85,23 @@ class Door:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._agent.close()
-        self.worker.kill()
+        for slot in [*self.slots, *self.spares]:
+            slot.stop()
+
+    @property
+    def slot(self) -> Slot:
+        return self.slots[-1]
+
+    @property
+    def worker(self) -> harness.WorkerProcess:
+        return self.slot.worker
+
+    def take_back(self) -> None:
+        """Take the slot from the session that has it."""
+        self.slot.agent.request(
+            "release", generation=self._generation, reason="YIELDED"
+        )
+        self.slot.agent.wait_result(self._generation)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -86,6 +120,14 @@ class Door:
 
     def _answer(self, sock: socket.socket, message: dict) -> None:
         reply = messages.encode(messages.reply(message["id"], profile={}))
+        if message["op"] == "get":
+            session = {"session_id": message["session_id"]}
+            session |= {"state": "FAILED", "reason": "WORKER_DIED"}
+            if self.worker.process.poll() is None:
+                session["state"] = "ACTIVE"
+            reply = messages.encode(
+                messages.reply(message["id"], session=session)
+            )
         if message["op"] == "connect":
             path = self.worker.settings["data_socket"]
             with channel.connect_unix(path) as connection:
@@ -95,16 +137,22 @@ class Door:
             self.cancelled.set()
         sock.sendall(reply)
         if message["op"] == "open":
-            self._grant(sock, message["accelerator"])
+            if self._generation:
+                self.slot.agent.wait_result(self._generation)
+            self._accelerator = message["accelerator"]
+            self._grant(sock, f"session-{self._generation + 1}")
+        if message["op"] == "reopen":
+            assert message["generation"] == self._generation
+            self.slots.append(self.spares.pop(0))
+            self._grant(sock, message["session_id"])
 
-    def _grant(self, sock: socket.socket, accelerator: str) -> None:
-        if self._generation:
-            self._agent.wait_result(self._generation)
+    def _grant(self, sock: socket.socket, session_id: str) -> None:
         self._generation += 1
-        prepared = self._agent.prepare(
+        prepared = self.slot.agent.prepare(
             self._generation,
-            accelerator=accelerator,
-            bitstream=f"builtin:{accelerator}",
+            session_id=session_id,
+            accelerator=self._accelerator,
+            bitstream=f"builtin:{self._accelerator}",
         )
         local = {"network": "local", "address": "", "port": 0}
         remote = {
@@ -115,10 +163,10 @@ class Door:
         view = {
             "session_id": prepared["session_id"],
             "generation": prepared["generation"],
-            "revision": 1,
+            "revision": self._generation,
             "state": "READY",
             "secret": prepared["secret"],
-            "endpoints": [local if self.transport == "shm" else remote],
+            "endpoints": [local if self.slot.transport == "shm" else remote],
             "certificate_sha256": self.promised_sha256
             or prepared["certificate_sha256"],
         }
@@ -168,7 +216,7 @@ def _encrypted(data: bytes) -> bytes:
 
 
 def test_encrypts_over_breaking_connections(door):
-    chooser = random.Random(door.transport)
+    chooser = random.Random(door.slot.transport)
     data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
     breaker = Breaker()
     breaks = set(chooser.sample(range(40), 6))
@@ -193,7 +241,7 @@ def test_encrypts_over_breaking_connections(door):
 
 
 def test_runs_over_breaking_connections(door):
-    chooser = random.Random(door.transport)
+    chooser = random.Random(door.slot.transport)
     data = chooser.randbytes(30000)
     breaker = Breaker()
     output = b""
@@ -229,14 +277,127 @@ def test_worker_with_another_certificate(directory):
     assert door.cancelled.is_set()
 
 
+TRANSPORTS = ("shm", "tls", "shm", "tcp", "tcp")
+
+
+def _moving_door(directory, chooser) -> Door:
+    first, *others = chooser.sample(TRANSPORTS, 3)
+    door = Door(directory, first)
+    for number, transport in enumerate(others):
+        door.spares.append(Slot(directory / f"spare{number}", transport))
+    return door
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_encrypts_in_one_slot_after_the_other(directory, seed):
+    chooser = random.Random(seed)
+    data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
+    door = _moving_door(directory, chooser)
+    # More than a window apart, and from the end.
+    losses = [chooser.randrange(12), 22 + chooser.randrange(6)]
+
+    def progress(done_bytes, _total_bytes):
+        if losses and done_bytes >= losses[0] * harness.CHUNK_BYTES:
+            losses.pop(0)
+            if chooser.random() < 0.5:
+                door.worker.kill()
+            else:
+                door.take_back()
+
+    try:
+        output, report = client.run_buffer(
+            "aes",
+            data,
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            progress=progress,
+            timeout_s=TIMEOUT_S,
+        )
+    finally:
+        door.stop()
+    assert bytes(output) == _encrypted(data)
+    assert report.reopens == 2
+
+
+def test_runs_in_one_slot_after_the_other(directory):
+    chooser = random.Random(7)
+    data = chooser.randbytes(30000)
+    door = _moving_door(directory, chooser)
+    output = b""
+    try:
+        with client.acc_open(
+            "aes",
+            len(data),
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            timeout_s=TIMEOUT_S,
+        ) as session:
+            for start in range(0, len(data), 1000):
+                session.pin[:1000] = data[start : start + 1000]
+                if start == 5000:
+                    door.worker.kill()
+                if start == 15000:
+                    door.take_back()
+                output += session.run(1000, timeout_s=TIMEOUT_S)
+            output += session.finish(timeout_s=TIMEOUT_S)
+    finally:
+        door.stop()
+    assert output == _encrypted(data)
+    assert session.reopens == 2
+
+
+def test_digest_is_started_over(directory):
+    data = random.Random(8).randbytes(40 * harness.CHUNK_BYTES)
+    door = Door(directory, "shm")
+    lost = []
+
+    def progress(done_bytes, _total_bytes):
+        if done_bytes > 5 * harness.CHUNK_BYTES and not lost:
+            lost.append(done_bytes)
+            door.take_back()
+
+    try:
+        output, report = client.run_buffer(
+            "sha",
+            data,
+            front_door=door.path,
+            progress=progress,
+            timeout_s=TIMEOUT_S,
+        )
+    finally:
+        door.stop()
+    assert bytes(output) == hashlib.sha256(data).digest()
+    assert (report.restarts, report.reopens) == (1, 0)
+
+
+def test_cpu_gives_the_same_as_the_pool(local_door, directory):
+    data = random.Random(9).randbytes(40 * harness.CHUNK_BYTES + 4711)
+    outputs = []
+    for path in (local_door.path, str(directory / "none")):
+        output, report = client.run_buffer(
+            "aes",
+            data,
+            params={"key": KEY, "iv": IV},
+            front_door=path,
+            fallback="cpu",
+            timeout_s=TIMEOUT_S,
+        )
+        outputs.append((bytes(output), report.fallback_reason))
+    assert outputs == [
+        (_encrypted(data), None),
+        (_encrypted(data), "FRONT_DOOR_UNAVAILABLE"),
+    ]
+
+
 def test_killed_worker(local_door):
     with client.acc_open(
-        "copy", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
+        "sha", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
     ) as session:
         session.run(1)
         local_door.worker.kill()
-        with pytest.raises(client.OperationTimeout):
-            session.run(1, timeout_s=0.3)
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(1, timeout_s=TIMEOUT_S)
+    assert (caught.value.code, caught.value.offset_bytes) == ("WORKER_DIED", 1)
     assert local_door.cancelled.is_set()
 
 

@@ -1,0 +1,308 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A session's data processed by this machine's CPU instead of a slot.
+
+The software cores are the ones that the emulator's slots run, so the output
+is the same byte by byte. They are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import socket
+import threading
+import typing
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import connection as connections
+from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import view as views
+from fpgapool.client import waiting
+from fpgapool.common import channel
+from fpgapool.core import codes
+
+if typing.TYPE_CHECKING:
+    from fpgapool.accelerators import base
+
+TRANSPORT = "cpu"
+
+#: What a fallback helps against: the pool cannot do the work, or not now.
+FALLBACK_CODES = frozenset(
+    {
+        codes.CONDUCTOR_UNAVAILABLE,
+        codes.DATABASE_UNAVAILABLE,
+        codes.NO_COMPATIBLE_SLOT,
+        codes.QUEUE_FULL,
+        codes.WAIT_TIMEOUT,
+        errors.FRONT_DOOR_UNAVAILABLE,
+    }
+)
+
+# As in the pool. Reading the next piece overlaps with computing the present
+# one; more buffers would not help.
+_CHUNK_BYTES = 4 * 1024 * 1024
+_BUFFERS = 2
+
+
+class SoftwareFlow:
+    """Data that goes through a software core; see :class:`flows.DataFlow`.
+
+    :param accelerator: its name.
+    :param params: its parameters.
+    :param core_name: what the pool calls the software core; None if it did
+        not say.
+    :param cause: why no slot does the work; raised if this machine does not
+        have the core.
+    :param cancel: cancels the work.
+    :raises errors.InvalidParams: if the parameters are wrong.
+    """
+
+    transport = TRANSPORT
+    shared: connections.SharedBuffers | None = None
+    stateless = False
+    reconnects = 0
+    reopens = 0
+
+    def __init__(
+        self,
+        accelerator: str,
+        params: dict[str, typing.Any],
+        core_name: str | None,
+        cause: errors.FpgapoolError,
+        cancel: cancelling.CancelToken,
+    ) -> None:
+        self._core, profile = _load(accelerator, params, core_name, cause)
+        self.chunk_bytes = _CHUNK_BYTES
+        self.window_bytes = _BUFFERS * _CHUNK_BYTES
+        self.chunk_multiple_bytes = (
+            self._core.chunk_multiple_bytes or profile.chunk_multiple_bytes
+        )
+        if self.chunk_multiple_bytes > self.chunk_bytes:
+            raise errors.InvalidParams(
+                f"these parameters need pieces of {self.chunk_multiple_bytes} "
+                f"bytes; a piece has at most {self.chunk_bytes}"
+            )
+        self.view = _view(cause)
+        self.acknowledged_bytes = 0
+        self.received_bytes = 0
+        self.ended = False
+        self.closed: dict[str, typing.Any] | None = None
+        self._sent_bytes = 0
+        self._changed = threading.Condition()
+        self._tasks: collections.deque[flows.Piece] = collections.deque()
+        self._free = collections.deque(range(_BUFFERS))
+        self._own: list[memoryview | None] = [None] * _BUFFERS
+        self._output = memoryview(b"")
+        self._stopped = False
+        self._cancel = cancel
+        cancel.attach(self)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent is processed."""
+        return not self._tasks
+
+    def piece(self, number: int) -> flows.Piece:
+        """Make a piece of a buffer, as :meth:`flows.Flow.piece`."""
+        buffer = self._own[number]
+        if buffer is None:
+            buffer = memoryview(bytearray(self.chunk_bytes))
+            self._own[number] = buffer
+        return flows.Piece(number, buffer, None)
+
+    def take(self, number: int) -> None:
+        """Take a certain free buffer, as :meth:`flows.Flow.take`."""
+        with self._changed:
+            self._free.remove(number)
+
+    def reserve(
+        self, length_bytes: int, *, filled: bool, deadline_s: float | None
+    ) -> flows.Piece:
+        """Wait for a free buffer, as :meth:`flows.Flow.reserve`."""
+        with self._changed:
+            self._wait_for(lambda: bool(self._free), deadline_s)
+            number = self._free.popleft()
+        if filled:
+            return self.piece(number)
+        return flows.Piece(number, memoryview(b""), None)
+
+    def send(
+        self,
+        piece: flows.Piece,
+        *,
+        end: bool,
+        deadline_s: float | None,
+        release_output: bool = False,
+    ) -> None:
+        """Have a piece processed, as :meth:`flows.Flow.send`."""
+        with self._changed:
+            piece.offset_bytes = self._sent_bytes
+            piece.end = end
+            self._sent_bytes += len(piece.data)
+            self._tasks.append(piece)
+            self._changed.notify_all()
+
+    def receive(
+        self, place: memoryview, deadline_s: float | None
+    ) -> flows.Output:
+        """Process the next piece, as :meth:`flows.Flow.receive`.
+
+        The deadline is looked at between two pieces.
+        """
+        with self._changed:
+            self._wait_for(lambda: bool(self._tasks), deadline_s)
+            piece = self._tasks[0]
+        if channel.remaining_s(deadline_s) == 0:
+            raise channel.DeadlineExceeded("deadline passed")
+        written_bytes = self._process(piece)
+        with self._changed:
+            self._tasks.popleft()
+            self._free.append(piece.number)
+            self._changed.notify_all()
+        self.acknowledged_bytes = piece.end_offset_bytes
+        self.received_bytes += written_bytes
+        self.ended = piece.end
+        return flows.Output(self._output[:written_bytes], True)
+
+    def _wait_for(
+        self,
+        ready: collections.abc.Callable[[], bool],
+        deadline_s: float | None,
+    ) -> None:
+        while not ready() or self._stopped:
+            self._check()
+            if not self._changed.wait(channel.remaining_s(deadline_s)):
+                raise channel.DeadlineExceeded("deadline passed")
+
+    def _check(self) -> None:
+        self._cancel.check()
+        if self._stopped:
+            raise waiting.Stopped
+
+    def _process(self, piece: flows.Piece) -> int:
+        if piece.offset_bytes % self.chunk_multiple_bytes:
+            raise self._failure(
+                codes.BAD_OFFSET,
+                "the piece before was no multiple of "
+                f"{self.chunk_multiple_bytes} bytes",
+            )
+        self._make_room(piece)
+        try:
+            return self._compute(piece)
+        except Exception as exc:
+            # A core that was told to stop fails as it likes.
+            self._check()
+            raise self._core_failure(exc, piece) from None
+
+    def _core_failure(
+        self, exc: Exception, piece: flows.Piece
+    ) -> errors.SessionFailed:
+        from fpgapool.accelerators import base
+
+        if isinstance(exc, base.AcceleratorError):
+            return self._failure(exc.code, exc.message)
+        # Without the exception's text: it may quote keys or data.
+        return self._failure(
+            codes.CORE_FAILED,
+            f"{type(exc).__name__} at input offset {piece.offset_bytes}",
+        )
+
+    def _make_room(self, piece: flows.Piece) -> None:
+        core = self._core
+        needed_bytes = core.max_output_bytes(0) if piece.end else 0
+        if piece.data:
+            needed_bytes += core.max_output_bytes(len(piece.data))
+        if len(self._output) < needed_bytes:
+            self._output = memoryview(bytearray(needed_bytes))
+
+    def _compute(self, piece: flows.Piece) -> int:
+        written_bytes = 0
+        if piece.data:
+            written_bytes = self._core.process(
+                piece.data, self._output, piece.offset_bytes
+            )
+        if piece.end:
+            written_bytes += self._core.finish(self._output[written_bytes:])
+        return written_bytes
+
+    def _failure(self, code: str, message: str) -> errors.SessionFailed:
+        return errors.SessionFailed(code, message, self.acknowledged_bytes)
+
+    def close(self, place: memoryview, deadline_s: float | None) -> None:
+        """End the session in order."""
+        self.closed = {"code": codes.OK}
+
+    def stop(self) -> None:
+        """Make every thread in the flow return soon, for ever."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._core.cancel()
+
+    def shutdown(self) -> None:
+        """Stop, because the token was cancelled."""
+        self.stop()
+
+    def abandon(self) -> None:
+        """Do nothing: the pool does not know the session."""
+
+    def hang_up(self) -> None:
+        """Let go of the token."""
+        self._cancel.detach(self)
+
+
+def _load(
+    accelerator: str,
+    params: dict[str, typing.Any],
+    core_name: str | None,
+    cause: errors.FpgapoolError,
+) -> tuple[base.Core, base.Profile]:
+    from fpgapool.accelerators import base
+
+    try:
+        profile = base.load_profile(accelerator)
+        if core_name not in (None, profile.core):
+            # The pool has another accelerator of the same name.
+            raise cause
+        core_class = base.load_core(profile.core)
+        checks.params_schema(params, profile.params_schema)
+        return core_class(params), profile
+    except base.InvalidParams as exc:
+        raise errors.InvalidParams(exc.message) from exc
+    except base.AcceleratorError:
+        raise cause from None
+
+
+def _view(cause: errors.FpgapoolError) -> views.SessionView:
+    return views.SessionView(
+        session_id="",
+        state=views.READY,
+        reason=cause.code,
+        message=f"this machine's CPU does the work: {cause.message}",
+        generation=0,
+        revision=0,
+        queued_at=None,
+        ready_at=None,
+        host_name=socket.gethostname(),
+        device=None,
+        slot=None,
+        local=True,
+        endpoints=(),
+        secret="",
+        certificate_sha256=None,
+        queue_position=None,
+        pending_reasons=(),
+    )

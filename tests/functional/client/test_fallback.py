@@ -1,0 +1,320 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Work that this machine's CPU does when the pool does not."""
+
+import contextlib
+import hashlib
+import json
+import random
+import socket
+import threading
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from fpgapool.client import opening
+from fpgapool.cmd import run
+
+KEY, IV = bytes(range(32)), bytes(range(16))
+AES = {"key": KEY, "iv": IV}
+TIMEOUT_S = 60
+
+
+def _encrypted(data: bytes) -> bytes:
+    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV))
+    return cipher.encryptor().update(data)
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """Path of a front door that is not there."""
+    return str(tmp_path / "none.sock")
+
+
+def _open(path, accelerator="copy", **options):
+    return client.acc_open(
+        accelerator,
+        1000,
+        front_door=path,
+        fallback="cpu",
+        timeout_s=TIMEOUT_S,
+        **options,
+    )
+
+
+def test_no_front_door_at_all(nowhere):
+    data = random.Random(1).randbytes(9_000_001)
+    done = []
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params=AES,
+        front_door=nowhere,
+        fallback="cpu",
+        progress=lambda *progress: done.append(progress),
+    )
+    assert bytes(output) == _encrypted(data)
+    assert report.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
+    assert report.host == socket.gethostname()
+    assert (report.slot, report.local, report.session_id) == (None, True, "")
+    assert report.input_bytes == report.output_bytes == len(data)
+    assert done == sorted(done)
+    assert done[-1] == (len(data), len(data))
+
+
+def test_session_is_like_any_other(nowhere):
+    data = random.Random(2).randbytes(3000)
+    views = []
+    with _open(nowhere, "aes", params=AES, on_state=views.append) as session:
+        output = b""
+        for start in (0, 1000, 2000):
+            session.pin[:1000] = data[start : start + 1000]
+            output += client.acc_run(session, 1000)
+            assert bytes(session.pout) == output[start:]
+        assert bytes(session.finish()) == b""
+        with pytest.raises(client.SessionClosed):
+            session.run(1)
+    assert output == _encrypted(data)
+    assert (session.transport, session.reopens) == ("cpu", 0)
+    assert session.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
+    assert session.statistics.input_bytes == 3000
+    (view,) = views
+    assert (view.state, view.reason) == ("READY", "FRONT_DOOR_UNAVAILABLE")
+    with pytest.raises(client.SessionClosed):
+        client.acc_close(session)
+
+
+@pytest.mark.parametrize(
+    "n_bytes", [0, -1, True, 1.0, 2**70, 4 * 1024 * 1024 + 1]
+)
+def test_wrong_length_changes_nothing(nowhere, n_bytes):
+    with _open(nowhere) as session:
+        with pytest.raises(client.InvalidRequest) as caught:
+            session.run(n_bytes)
+        assert caught.value.code == "INVALID_SIZE"
+        assert len(session.run(5)) == 5
+
+
+def test_output_at_the_end_only(nowhere):
+    data = random.Random(3).randbytes(9_000_001)
+    output, _ = client.run_buffer(
+        "sha", data, front_door=nowhere, fallback="cpu"
+    )
+    assert bytes(output) == hashlib.sha256(data).digest()
+
+
+FFT = {"frame_samples": 256}
+
+
+def test_pieces_are_multiples_of_what_the_core_asks_for(nowhere):
+    with _open(nowhere, "fft", params=FFT) as session:
+        multiple_bytes = session.flow.chunk_multiple_bytes
+        assert multiple_bytes == 256 * 8
+        session.pin[: 2 * multiple_bytes] = bytes(2 * multiple_bytes)
+        assert len(session.run(multiple_bytes)) == multiple_bytes
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(multiple_bytes - 1)
+    assert caught.value.code == "INVALID_INPUT"
+    assert caught.value.offset_bytes == multiple_bytes
+
+
+def test_only_the_last_piece_may_be_no_multiple(nowhere):
+    with _open(nowhere) as session:
+        session.flow.chunk_multiple_bytes = 16
+        session.run(17)
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(16)
+    assert (caught.value.code, caught.value.offset_bytes) == ("BAD_OFFSET", 17)
+
+
+def test_core_that_fails(nowhere, monkeypatch):
+    def process(*_):
+        raise RuntimeError("secret")
+
+    with _open(nowhere) as session:
+        monkeypatch.setattr(session.flow._core, "process", process)
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(16)
+    assert caught.value.code == "CORE_FAILED"
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("state", ["REJECTED", "FAILED"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "WAIT_TIMEOUT",
+        "QUEUE_FULL",
+        "NO_COMPATIBLE_SLOT",
+        "CONDUCTOR_UNAVAILABLE",
+        "DATABASE_UNAVAILABLE",
+    ],
+)
+def test_refused(pools, code, state):
+    pool = pools()
+    pool.rejection = {"state": state, "reason": code, "message": "m"}
+    with _open(pool.path, verify=False) as session:
+        session.pin[:3] = b"abc"
+        assert bytes(session.run(3)) == b"abc"
+    assert session.fallback_reason == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["REQUEST_ID_REUSED", "QUOTA_EXCEEDED", "CANCELLED_BY_CLIENT"],
+)
+def test_refused_for_other_reasons(pools, code):
+    pool = pools()
+    pool.rejection = {"state": "REJECTED", "reason": code, "message": "m"}
+    with pytest.raises(client.FpgapoolError, match="m"):
+        _open(pool.path, verify=False)
+
+
+def test_wait_timeout_that_the_pool_does_not_keep(pools, monkeypatch):
+    monkeypatch.setattr(opening, "_QUEUE_MARGIN_S", 0.1)
+    pool = pools()
+    pool.ready.clear()
+    with _open(pool.path, verify=False, wait_timeout_s=0.1) as session:
+        assert session.fallback_reason == "WAIT_TIMEOUT"
+    assert pool.cancelled.is_set()
+
+
+def test_front_door_that_goes_away_while_waiting(pools, monkeypatch):
+    monkeypatch.setattr(opening, "_FALLBACK_PATIENCE_S", 0.2)
+    pool = pools()
+    pool.drop_while_queued = 1
+    # Nobody listens when the client comes back.
+    with _open(pool.path, verify=False, on_state=lambda _: pool.stop()) as one:
+        assert one.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
+
+
+def test_time_limit_is_none_for_the_slot(pools):
+    pool = pools()
+    pool.ready.clear()
+    with pytest.raises(client.OperationTimeout):
+        client.acc_open(
+            "copy",
+            1,
+            front_door=pool.path,
+            fallback="cpu",
+            timeout_s=0.2,
+            verify=False,
+        )
+
+
+def test_slot_in_time_is_taken(pools):
+    with _open(pools().path, verify=False) as session:
+        assert session.fallback_reason is None
+        assert session.transport == "shm"
+
+
+def test_accelerator_that_this_machine_does_not_have(nowhere):
+    with pytest.raises(client.FrontDoorUnavailable):
+        _open(nowhere, "tenants-own")
+
+
+def test_accelerator_of_the_same_name_with_another_core(pools):
+    pool = pools()
+    pool.core = "tenants-own"
+    pool.rejection = {"state": "REJECTED", "reason": "WAIT_TIMEOUT"}
+    with pytest.raises(client.WaitTimeout):
+        _open(pool.path, params={"key": "1234"})
+
+
+@pytest.mark.parametrize("params", [{}, {"key": "zz", "iv": "00" * 16}])
+def test_wrong_parameters_stay_wrong(nowhere, params):
+    with pytest.raises(client.InvalidParams) as caught:
+        _open(nowhere, "aes", params=params)
+    assert "zz" not in str(caught.value)
+
+
+def test_wrong_requests_stay_wrong(nowhere):
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.acc_open("copy", 0, front_door=nowhere, fallback="cpu")
+    assert caught.value.code == "INVALID_SIZE"
+    with pytest.raises(client.InvalidRequest):
+        client.acc_open("copy", 1, front_door=nowhere, fallback="gpu")
+
+
+def _run_for_ever(path, **options):
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(open("/dev/zero", "rb", buffering=0))
+        destination = stack.enter_context(open("/dev/null", "wb"))
+        client.run_stream(
+            "copy",
+            source,
+            destination,
+            2**60,
+            front_door=path,
+            fallback="cpu",
+            **options,
+        )
+
+
+@pytest.mark.parametrize("kind", [client.CancelToken, threading.Event])
+def test_cancelled_while_running(nowhere, kind):
+    cancel = kind()
+
+    def progress(done_bytes, _total_bytes):
+        (cancel.cancel if kind is client.CancelToken else cancel.set)()
+
+    with pytest.raises(client.Cancelled):
+        _run_for_ever(nowhere, cancel=cancel, progress=progress)
+
+
+def test_deadline_is_looked_at_between_pieces(nowhere):
+    with pytest.raises(client.OperationTimeout):
+        _run_for_ever(nowhere, timeout_s=0.2)
+
+
+def test_source_that_fails(nowhere, tmp_path):
+    source = tmp_path / "in"
+    source.write_bytes(b"abc")
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.run_file(
+            "copy",
+            source,
+            tmp_path / "out",
+            size_bytes=4,
+            front_door=nowhere,
+            fallback="cpu",
+        )
+    assert caught.value.code == "SIZE_MISMATCH"
+    assert not (tmp_path / "out").exists()
+
+
+def test_command(nowhere, tmp_path, capsys):
+    source, destination = tmp_path / "in", tmp_path / "out"
+    data = random.Random(4).randbytes(300_000)
+    source.write_bytes(data)
+    arguments = [
+        *("copy", "--socket", nowhere),
+        *("--in", str(source), "--out", str(destination)),
+    ]
+    assert run.main(arguments) == 1
+    assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err
+    assert run.main([*arguments, "--fallback", "cpu"]) == 0
+    assert destination.read_bytes() == data
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "fpgapool-run: no slot (FRONT_DOOR_UNAVAILABLE): "
+        "this machine's CPU does the work"
+    ]
+    assert f"on the CPU of {socket.gethostname()}" in said.out
+    assert run.main([*arguments, "--fallback", "cpu", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["fallback_reason"] == "FRONT_DOOR_UNAVAILABLE"
+    assert run.main([*arguments, "--fallback", "gpu"]) == 2
