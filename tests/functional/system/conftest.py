@@ -1,0 +1,77 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Pools of real processes, one for each module of tests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import cloud as clouds
+from tests.services import mariadb as mariadb_service
+from tests.services import process
+from tests.services import rabbitmq as rabbitmq_service
+
+_running: list[clouds.Cloud] = []
+
+
+@pytest.fixture(scope="module")
+def make_cloud(
+    service_workspace: process.Workspace,
+    rabbitmq: rabbitmq_service.RabbitMQ,
+    mariadb: mariadb_service.MariaDB,
+) -> Iterator[Callable[..., clouds.Cloud]]:
+    """Give a function that starts a cloud on an empty bus and database."""
+    rabbitmq.ensure_running()
+    mariadb.ensure_running()
+
+    def start(*hosts: clouds.HostPlan, **arguments: object) -> clouds.Cloud:
+        vhost = rabbitmq.create_vhost()
+        name = mariadb.create_database()
+        cloud = clouds.Cloud(
+            service_workspace,
+            rabbitmq.transport_url(vhost),
+            mariadb.database_url(name),
+            hosts,
+            **arguments,
+        )
+        # Before the start: if that fails, its logs are wanted.
+        _running.append(cloud)
+        cloud.__enter__()
+        return cloud
+
+    yield start
+    while _running:
+        _running.pop().stop()
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Give random numbers that are the same at every run of a test."""
+    return random.Random(request.node.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Iterator[None]:
+    """Show what the pool's processes said when a test failed."""
+    report = yield
+    if report.failed:
+        for cloud in _running:
+            for name, text in cloud.logs():
+                report.sections.append((f"log of {name}", text))
+    return report

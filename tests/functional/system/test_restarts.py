@@ -1,0 +1,213 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What programs do not notice: daemons that die and come back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import cloud as clouds
+from tests.harness import door as doors
+from tests.harness import programs
+
+CHUNK = clouds.CHUNK_BYTES
+MAX_QUEUED = 12
+# One for each of three priority queues, with room between them.
+CLAIMS_BYTES = (1_000, 50_000_000, 5_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def cloud(make_cloud) -> clouds.Cloud:
+    return make_cloud(
+        clouds.HostPlan("board", slots=2),
+        clouds.HostPlan("compute", slots=0),
+        options={"conductor": {"max_queued_sessions": MAX_QUEUED}},
+    )
+
+
+@pytest.fixture
+def board(cloud) -> Iterator[clouds.Host]:
+    """The host with the board; afterwards nothing may be left over."""
+    yield cloud.hosts["board"]
+    cloud.check_consistent()
+
+
+@pytest.fixture
+def start_transfers(
+    cloud, board, rng: random.Random
+) -> Callable[[], list[programs.Transfer]]:
+    """Give a function that starts a local and a remote transfer."""
+
+    def start() -> list[programs.Transfer]:
+        aes = programs.Aes(rng)
+        text = rng.randbytes(20 * CHUNK)
+        started = []
+        for host in cloud.hosts.values():
+            transfer = programs.Transfer(
+                host.socket_path(), text, "aes", params=aes.params
+            )
+            transfer.expected = aes.encrypt(text)
+            transfer.run_to(4 * CHUNK)
+            cloud.wait_session(transfer.session_id, "ACTIVE")
+            started.append(transfer)
+        return started
+
+    return start
+
+
+def finish(transfer: programs.Transfer) -> None:
+    """Let a transfer end; it must not have noticed anything."""
+    report = transfer.finish()
+    assert transfer.output == transfer.expected
+    assert report.reconnects == 0
+
+
+def test_agents_killed_while_sessions_run(
+    cloud, board, start_transfers
+) -> None:
+    """Sessions go on without their agents, and end in order without them."""
+    local, remote = start_transfers()
+    workers = board.workers()
+    for host in cloud.hosts.values():
+        host.agent.kill()
+    for transfer in (local, remote):
+        transfer.run_to(8 * CHUNK)
+    finish(local)
+    for host in cloud.hosts.values():
+        host.agent.start()
+    cloud.wait_ready()
+    assert board.workers() == workers
+    cloud.check_consistent(live=1)
+    finish(remote)
+    for transfer in (local, remote):
+        view = cloud.wait_session(transfer.session_id, "CLOSED")
+        assert (view["reason"], view["input_bytes"]) == ("OK", 20 * CHUNK)
+
+
+def test_agent_killed_while_programs_wait(cloud, board, rng) -> None:
+    """A program that waits keeps its place when its agent is restarted."""
+    text = rng.randbytes(CHUNK)
+    compute = cloud.hosts["compute"]
+    with board.door() as door:
+        held = doors.hold_slots(door, 2)
+        queued = programs.Transfer(compute.socket_path(), text)
+        queued.wait_state("QUEUED")
+        compute.agent.kill()
+        compute.agent.start()
+        compute.wait_served()
+        assert cloud.state(queued.session_id) == "QUEUED"
+        doors.let_go(held)
+    before = queued.session_id
+    queued.finish()
+    assert (queued.session_id, queued.output) == (before, text)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_conductor_restarted_while_sessions_run(
+    cloud, board, start_transfers, how: str
+) -> None:
+    """Sessions go on, and end in order, while there is no conductor."""
+    local, remote = start_transfers()
+    getattr(cloud.conductor, how)()
+    for transfer in (local, remote):
+        transfer.run_to(8 * CHUNK)
+    finish(remote)
+    cloud.conductor.start()
+    cloud.wait_ready()
+    cloud.check_consistent(live=1)
+    finish(local)
+    for transfer in (local, remote):
+        assert cloud.wait_session(transfer.session_id, "CLOSED")["reason"] == (
+            "OK"
+        )
+
+
+def test_conductor_killed_with_a_full_queue(cloud, board, rng) -> None:
+    """No request is lost and none overtakes another by a restart."""
+    claims = [rng.choice(CLAIMS_BYTES) for _ in range(MAX_QUEUED)]
+    with board.door() as door:
+        held = doors.hold_slots(door, 2)
+        requests = []
+        for claim in claims:
+            requests.append(door.open(size_bytes=claim))
+            door.wait_state(requests[-1], "QUEUED")
+        assert door.refusal() == "QUEUE_FULL"
+        sessions = [door.views[one][-1]["session_id"] for one in requests]
+        cloud.conductor.kill()
+        cloud.conductor.start()
+        cloud.wait_ready()
+        assert door.refusal() == "QUEUE_FULL"
+        doors.let_go(held[:1])
+        # One slot for all of them: smaller classes first, then who came
+        # first.
+        for number in sorted(range(MAX_QUEUED), key=lambda n: (claims[n], n)):
+            view = door.wait_state(requests[number], "READY")
+            assert view["session_id"] == sessions[number]
+            doors.let_go([door.attach(view)])
+        served = [name for name, state in door.history if state == "READY"]
+        assert served[2:] == sorted(
+            requests, key=lambda one: (claims[requests.index(one)],)
+        )
+        doors.let_go(held[1:])
+
+
+def test_conductor_killed_while_a_slot_waits(cloud, board) -> None:
+    """A client finds its slot also if the conductor dies in between."""
+    with board.door() as door:
+        view = door.open_ready()
+        request_id = view["request_id"]
+        cloud.conductor.kill()
+        cloud.conductor.start()
+        cloud.wait_ready()
+        # The request is repeated, as a client does that lost the answer.
+        with board.door() as later:
+            later.open(request_id=request_id)
+            again = later.wait_state(request_id, "READY")
+            for name in ("session_id", "generation", "device", "slot"):
+                assert again[name] == view[name]
+            cloud.check_consistent(live=1)
+            doors.let_go([later.attach(again)])
+            later.wait_state(request_id, "CLOSED")
+
+
+def test_repeated_request_after_restart_of_conductor(cloud, board) -> None:
+    """A request that ended is not opened again after a restart either."""
+    request_id = doors.new_request_id()
+    with board.door() as door:
+        view = door.open_ready(request_id=request_id)
+        doors.let_go([door.attach(view)])
+        door.wait_state(request_id, "CLOSED")
+        cloud.wait_session(view["session_id"], "CLOSED")
+        cloud.check_consistent()
+        cloud.conductor.kill()
+        cloud.conductor.start()
+        cloud.wait_ready()
+    with board.door() as door:
+        door.open(request_id=request_id)
+        again = door.wait_state(request_id, "CLOSED")
+        assert again["session_id"] == view["session_id"]
+
+
+def test_request_while_the_conductor_is_away(cloud, board, rng) -> None:
+    """A request made during a short absence of the conductor is served."""
+    text = rng.randbytes(CHUNK)
+    cloud.conductor.kill()
+    transfer = programs.Transfer(board.socket_path(), text, verify=False)
+    cloud.conductor.start()
+    transfer.finish()
+    assert transfer.output == text
+    cloud.wait_ready()

@@ -1,0 +1,183 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool's daemons as processes, and what the system knows of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import sys
+
+from tests.harness import waiting
+from tests.services import process
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+_WORKER_MODULE = b"fpgapool.agent.worker"
+
+
+class Daemon(process.Service):
+    """A command of the pool in a process group of its own.
+
+    :meth:`start` does not wait until it serves, so that several of them
+    come up at the same time.
+
+    :param name: for its directory and for messages.
+    :param workspace: where it lives and who cleans up after it.
+    :param module: what to run.
+    """
+
+    def __init__(
+        self, name: str, workspace: process.Workspace, module: str
+    ) -> None:
+        super().__init__(name, workspace)
+        self._module = module
+        self._log_start = 0
+        self.config_path = self.directory / "fpgapool.conf"
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [
+            sys.executable,
+            "-m",
+            self._module,
+            "--config-file",
+            str(self.config_path),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment."""
+        return {
+            **super().environment(),
+            "HOME": str(self.directory),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def start(self) -> None:
+        """Start it; again is harmless."""
+        if not self.running:
+            self._log_start = len(self.log())
+        super().start()
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that it listens on: none of its own."""
+        return ()
+
+    def is_ready(self) -> bool:
+        """Tell that there is no need to wait here."""
+        return True
+
+    @property
+    def serving(self) -> bool:
+        """Whether it runs and is not paused."""
+        return self.running and not self._paused
+
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        assert self._process is not None
+        return self._process.pid
+
+    def log(self) -> str:
+        """Return all that it has printed, workers' output included."""
+        if not self.log_path.exists():
+            return ""
+        return self.log_path.read_text(errors="replace")
+
+    def present_log(self) -> str:
+        """Return what it has printed since it was started last."""
+        return self.log()[self._log_start :]
+
+    def wait_for_log(self, text: str) -> None:
+        """Wait until it has logged something since its last start.
+
+        :param text: part of a line.
+        """
+        waiting.wait_until(
+            lambda: text in self.present_log(),
+            f"{self.name} logs {text!r}",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """A worker process, found by what its command line says."""
+
+    pid: int
+    device: str
+    slot: int
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def find_workers(state_dir: pathlib.Path) -> list[Worker]:
+    """Find the workers of a host.
+
+    :param state_dir: the host's directory; no other host's workers have it
+        on their command line.
+    """
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            if _WORKER_MODULE not in arguments:
+                continue
+            document = json.loads(arguments[-2])
+            if document["state_dir"] == str(state_dir):
+                found.append(
+                    Worker(
+                        int(entry.name), document["device"], document["slot"]
+                    )
+                )
+    return sorted(found, key=lambda one: (one.device, one.slot, one.pid))
+
+
+def kill_workers(state_dir: pathlib.Path) -> None:
+    """End all workers of a host and wait until they are gone.
+
+    :param state_dir: see :func:`find_workers`.
+    """
+
+    def none_left() -> bool:
+        left = find_workers(state_dir)
+        for worker in left:
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
+        return not left
+
+    waiting.wait_until(none_left, f"the workers of {state_dir} end")
+
+
+def descriptor_count(pid: int) -> int:
+    """Return how many files a process has open.
+
+    :param pid: the process.
+    """
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def thread_count(pid: int) -> int:
+    """Return how many threads a process has.
+
+    :param pid: the process.
+    """
+    return len(os.listdir(f"/proc/{pid}/task"))

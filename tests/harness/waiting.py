@@ -1,0 +1,57 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing
+from collections.abc import Callable
+
+LIMIT_S = 30.0
+
+_POLL_INTERVAL_S = 0.05
+_T = typing.TypeVar("_T")
+
+
+def wait_until(
+    check: Callable[[], _T],
+    what: str | Callable[[], str],
+    limit_s: float = LIMIT_S,
+) -> _T:
+    """Ask until the answer is true; nothing tells when it becomes so.
+
+    :param check: the question; it may raise OSError meanwhile.
+    :param what: what is waited for, or a function that also says how things
+        stand.
+    :param limit_s: how long; generous, since it costs time only where
+        something is wrong.
+    :returns: the first true answer.
+    :raises AssertionError: if there is none in time.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        try:
+            answer = check()
+            problem = ""
+        except OSError as error:
+            answer, problem = None, f" ({error})"
+        if answer:
+            return answer
+        if time.monotonic() > deadline_s:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(
+                f"not within {limit_s:.0f} s: {text}{problem}"
+            )
+        threading.Event().wait(_POLL_INTERVAL_S)
