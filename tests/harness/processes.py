@@ -21,6 +21,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 
 from tests.harness import waiting
 from tests.services import process
@@ -28,6 +29,8 @@ from tests.services import process
 ROOT = pathlib.Path(__file__).parents[2]
 
 _WORKER_MODULE = b"fpgapool.agent.worker"
+_READ_ATTEMPTS = 100
+_READ_INTERVAL_S = 0.01
 
 
 class Daemon(process.Service):
@@ -135,20 +138,30 @@ def find_workers(state_dir: pathlib.Path) -> list[Worker]:
     """
     found = []
     for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
+        if entry.name.isdecimal():
+            worker = _worker_of(entry, state_dir)
+            if worker is not None:
+                found.append(worker)
+    return sorted(found, key=lambda one: (one.device, one.slot, one.pid))
+
+
+def _worker_of(entry: pathlib.Path, state_dir: pathlib.Path) -> Worker | None:
+    for _ in range(_READ_ATTEMPTS):
+        try:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
             if _WORKER_MODULE not in arguments:
-                continue
+                return None
             document = json.loads(arguments[-2])
-            if document["state_dir"] == str(state_dir):
-                found.append(
-                    Worker(
-                        int(entry.name), document["device"], document["slot"]
-                    )
-                )
-    return sorted(found, key=lambda one: (one.device, one.slot, one.pid))
+        except OSError:
+            return None
+        except ValueError:
+            # A process that begins or ends shows half of its command line.
+            threading.Event().wait(_READ_INTERVAL_S)
+            continue
+        if document["state_dir"] != str(state_dir):
+            return None
+        return Worker(int(entry.name), document["device"], document["slot"])
+    return None
 
 
 def kill_workers(state_dir: pathlib.Path) -> None:
