@@ -1,0 +1,114 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits of connected sessions, and what the next session can see."""
+
+import os
+import pathlib
+
+import pytest
+
+from fpgapool.core import codes
+from tests.functional.worker import harness
+
+SECRET = b"the secret of the session before"
+
+
+def test_a_client_that_does_nothing_loses_the_slot(worker, agent):
+    prepared = agent.prepare(idle_timeout_s=0.3)
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"12345")
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("EXPIRED", "IDLE_TIMEOUT")
+    assert result["input_bytes"] == 5
+    with pytest.raises(harness.ErrorFrame) as caught:
+        client.recv()
+    (document,) = caught.value.args
+    assert document["code"] == codes.IDLE_TIMEOUT
+    assert document["offset"] == 5
+    assert agent.status()["state"] == "idle"
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"max_hold_s": 0.3}, "HOLD_TIMEOUT"),
+        (
+            {"min_progress_bytes_per_s": 1e6, "progress_period_s": 0.3},
+            "TOO_SLOW",
+        ),
+    ],
+)
+def test_a_busy_client_may_not_keep_it_for_ever_either(agent, limits, code):
+    prepared = agent.prepare(**limits)
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"x")
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("EXPIRED", code)
+    client.close()
+
+
+def test_the_agent_hears_of_bytes_beyond_the_claim(agent):
+    prepared = agent.prepare(claim_limit_bytes=4)
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"1234")
+    assert agent.status()["beyond_claim"] is False
+    client.run(b"5")
+    while not agent.status()["beyond_claim"]:
+        assert agent.next() is not None
+    client.close_session()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "limit", ["idle_timeout_s", "max_hold_s", "claim_limit_bytes"]
+)
+def test_a_negative_limit_is_refused(agent, limit):
+    reply = agent.assign(**{limit: -1})
+    assert not reply["ok"]
+    assert reply["error"]["code"] == "PROTOCOL_ERROR"
+
+
+def _memory_of(pid: int) -> bytes:
+    """All that a process can write to and that is shared with others."""
+    found = []
+    memory = pathlib.Path(f"/proc/{pid}/fd")
+    for path in memory.iterdir():
+        try:
+            target = os.readlink(path)
+        except FileNotFoundError:
+            continue
+        if "memfd:" in target or "/shm/" in target:
+            found.append(path.read_bytes())
+    return b"".join(found)
+
+
+def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
+    prepared = agent.prepare(1)
+    first = harness.Client.local(worker).hello(prepared, transport="shm")
+    first.run(SECRET)
+    pid = agent.status()["pid"]
+    assert SECRET in _memory_of(pid), "the test would see it"
+    first.close_session()
+    first.close()
+    agent.wait_result(1)
+    assert SECRET not in _memory_of(pid)
+
+    prepared = agent.prepare(2)
+    second = harness.Client.local(worker).hello(prepared, transport="shm")
+    for buffer in second.buffers:
+        assert buffer.find(SECRET) == -1
+        assert not any(buffer[:])
+    assert SECRET not in _memory_of(pid)
+    second.close_session()
+    second.close()
