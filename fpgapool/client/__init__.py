@@ -20,6 +20,7 @@ package loads the standard library only.
 
 from fpgapool.client.cancel import CancelToken
 from fpgapool.client.errors import Cancelled
+from fpgapool.client.errors import ChecksumMismatch
 from fpgapool.client.errors import FpgapoolError
 from fpgapool.client.errors import FrontDoorUnavailable
 from fpgapool.client.errors import InvalidParams
@@ -43,6 +44,7 @@ from fpgapool.client.view import SessionView
 __all__ = [
     "CancelToken",
     "Cancelled",
+    "ChecksumMismatch",
     "FpgapoolError",
     "FrontDoorUnavailable",
     "InvalidParams",

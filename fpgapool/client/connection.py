@@ -28,6 +28,7 @@ from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.core import codes
 from fpgapool.protocol import frames
 
 STREAM = "stream"
@@ -68,6 +69,7 @@ class Opened:
     chunk_multiple_bytes: int
     resume_grace_s: float
     shared_buffers: int
+    features: frozenset[str]
 
     @classmethod
     def from_document(cls, document: dict[str, typing.Any]) -> Opened:
@@ -109,6 +111,7 @@ class Opened:
             if isinstance(grace_s, int | float)
             else _DEFAULT_GRACE_S,
             shared_buffers=_shared_buffers(document, chunk_bytes),
+            features=frames.features(document),
         )
 
 
@@ -205,6 +208,7 @@ class Dialer:
     :param view: the READY view of the session.
     :param front_door: hands out connections to workers of this host.
     :param cancel: shuts down what the dialer makes.
+    :param features: optional features that the worker must have.
     """
 
     def __init__(
@@ -212,10 +216,14 @@ class Dialer:
         view: views.SessionView,
         front_door: frontdoor.FrontDoor,
         cancel: cancelling.CancelToken,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         self.view = view
         self.front_door = front_door
+        self.features = features
         self._cancel = cancel
+        #: Of the first connection: a session keeps to it.
+        self._transport: str | None = None
 
     def open(
         self,
@@ -232,7 +240,8 @@ class Dialer:
             in another slot.
         :param start_output_offset_bytes: the same of the output.
         :returns: the connection.
-        :raises WorkerError: if the worker refuses.
+        :raises WorkerError: if the worker refuses, or with
+            ``CHECKSUM_UNAVAILABLE`` if it lacks the feature.
         :raises channel.ChannelClosed: if it is not reached.
         :raises channel.DeadlineExceeded: if it does not answer in time.
         :raises frames.ProtocolError: if it answers nonsense.
@@ -313,7 +322,7 @@ class Dialer:
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
-            "features": [],
+            "features": sorted(self.features),
             "session_id": self.view.session_id,
             "generation": self.view.generation,
             "transport": transport,
@@ -321,7 +330,14 @@ class Dialer:
         }
         try:
             self._cancel.attach(data)
-            return _shake_hands(data, hello, deadline_s)
+            connection = _shake_hands(data, hello, deadline_s)
+            self._transport = transport
+            if not self.features <= connection.opened.features:
+                raise WorkerError(
+                    codes.CHECKSUM_UNAVAILABLE,
+                    "the slot's board or worker has no checksums",
+                )
+            return connection
         except BaseException:
             self.hang_up(data)
             raise
@@ -339,7 +355,7 @@ class Dialer:
     ) -> tuple[channel.Channel, str]:
         # Shared memory beats every network.
         endpoints = sorted(
-            self.view.endpoints,
+            (one for one in self.view.endpoints if self._may_use(one)),
             key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
         )
         failure: Exception = channel.ChannelClosed(
@@ -360,6 +376,12 @@ class Dialer:
         if isinstance(failure, OSError):
             raise failure
         raise channel.ChannelClosed(str(failure)) from failure
+
+    def _may_use(self, endpoint: views.Endpoint) -> bool:
+        # While the front door is away, the local way is, too, and the
+        # worker would refuse the other one.
+        local = endpoint.network == views.LOCAL_NETWORK
+        return self._transport is None or local == (self._transport == SHM)
 
     def _connect_to(
         self, endpoint: views.Endpoint, deadline_s: float | None

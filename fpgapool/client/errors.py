@@ -23,6 +23,7 @@ from __future__ import annotations
 CANCELLED = "CANCELLED"
 CANCELLED_BY_CLIENT = "CANCELLED_BY_CLIENT"
 CERTIFICATE_MISMATCH = "CERTIFICATE_MISMATCH"
+CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"
 FRONT_DOOR_UNAVAILABLE = "FRONT_DOOR_UNAVAILABLE"
 INCOMPATIBLE_SLOT = "INCOMPATIBLE_SLOT"
 INVALID_PARAMS = "INVALID_PARAMS"
@@ -37,6 +38,10 @@ SESSION_LOST = "SESSION_LOST"
 SIZE_MISMATCH = "SIZE_MISMATCH"
 TIMEOUT = "TIMEOUT"
 WAIT_TIMEOUT = "WAIT_TIMEOUT"
+
+# Directions of data, as the client sees them.
+INPUT = "input"
+OUTPUT = "output"
 
 
 class FpgapoolError(Exception):
@@ -111,6 +116,34 @@ class SessionFailed(FpgapoolError):
     def __init__(self, code: str, message: str, offset_bytes: int = 0) -> None:
         super().__init__(code, message)
         self.offset_bytes = offset_bytes
+
+
+class ChecksumMismatch(SessionFailed):
+    """The accelerator saw other data than the client.
+
+    :ivar direction: ``input`` or ``output``.
+    :ivar start_bytes: position in it up to which all is well.
+    :ivar end_bytes: position up to which it was compared: the difference is
+        between both.
+    """
+
+    def __init__(
+        self,
+        direction: str,
+        start_bytes: int,
+        end_bytes: int,
+        difference: str,
+        offset_bytes: int,
+    ) -> None:
+        super().__init__(
+            CHECKSUM_MISMATCH,
+            f"{direction} bytes {start_bytes} to {end_bytes} were changed "
+            f"between here and the accelerator: {difference}",
+            offset_bytes,
+        )
+        self.direction = direction
+        self.start_bytes = start_bytes
+        self.end_bytes = end_bytes
 
 
 def rejection(code: str, message: str) -> FpgapoolError:

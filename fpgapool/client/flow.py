@@ -26,10 +26,13 @@ one task at a time both are the caller's thread.
 from __future__ import annotations
 
 import collections
+import contextlib
+import itertools
 import threading
 import time
 import typing
 
+from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
@@ -49,6 +52,8 @@ _MAX_IDLE_REOPENS = 5
 # A conductor that is being replaced does not answer for a while.
 _MAX_UNANSWERED_REOPENS = 2
 _UINT32_MAX = 2**32 - 1
+# How long a worker may take to hear that the session is over.
+_FAREWELL_S = 1.0
 
 Stopped = waiting.Stopped
 
@@ -67,9 +72,18 @@ class Piece:
 
     :ivar number: of its buffer.
     :ivar data: the input; the caller may replace it before sending.
+    :ivar input_crc32: see :class:`checksums.Sent`.
     """
 
-    __slots__ = ("data", "end", "number", "offset_bytes", "shared", "task_id")
+    __slots__ = (
+        "data",
+        "end",
+        "input_crc32",
+        "number",
+        "offset_bytes",
+        "shared",
+        "task_id",
+    )
 
     def __init__(
         self,
@@ -83,6 +97,7 @@ class Piece:
         self.end = False
         self.task_id = 0
         self.offset_bytes = 0
+        self.input_crc32 = 0
 
     @property
     def end_offset_bytes(self) -> int:
@@ -139,6 +154,8 @@ class DataFlow(typing.Protocol):
     chunk_multiple_bytes: int
     #: Whether the offset alone says how a piece is processed.
     stateless: bool
+    #: Whether the data is checked end to end.
+    checksum: bool
     #: Input whose output has arrived completely.
     acknowledged_bytes: int
     #: Output that has arrived.
@@ -234,6 +251,16 @@ class Flow:
         self._sending = threading.Lock()
         self._unacknowledged: collections.deque[Piece] = collections.deque()
         self._stopped = False
+        self.checksum = frames.CHECKSUM_FEATURE in dialer.features
+        self._verifier = (
+            checksums.Verifier(self.sent_bytes, self.received_bytes)
+            if self.checksum
+            else None
+        )
+        # The last output has come, and is not checked yet.
+        self._ending = False
+        # There is nothing to give back any more.
+        self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
         count = self._buffer_count(connection)
         self._own: list[memoryview | None] = [None] * count
@@ -353,6 +380,9 @@ class Flow:
             piece.task_id = self._last_task_id
             piece.offset_bytes = self.sent_bytes
             piece.end = end
+            if self._verifier is not None:
+                # Before a worker can reach it.
+                self._verifier.add_input(piece)
             with self._changed:
                 self._unacknowledged.append(piece)
                 self.sent_bytes += len(piece.data)
@@ -400,7 +430,8 @@ class Flow:
         :param deadline_s: absolute deadline.
         :returns: output, or None if the frame brought none.
         :raises errors.SessionFailed: if the session has ended or cannot be
-            resumed.
+            resumed; :class:`errors.ChecksumMismatch` if data was changed on
+            its way.
         :raises errors.Cancelled: if cancelled.
         :raises channel.DeadlineExceeded: if the deadline passes.
         :raises frames.ProtocolError: if the worker breaks the protocol.
@@ -451,7 +482,11 @@ class Flow:
         if kind == frames.OUTPUT:
             return self._take_output(connection, header, place, deadline_s)
         if kind == frames.ACK:
-            self._acknowledged(header)
+            try:
+                self._acknowledged(header)
+            except errors.ChecksumMismatch as failure:
+                self._complain(connection, failure)
+                raise
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
@@ -462,6 +497,8 @@ class Flow:
             self._fail(frames.decode_json(payload))
         elif kind == frames.CLOSED:
             self.closed = frames.decode_json(payload)
+        elif kind == frames.CHECKSUM and self._verifier is not None:
+            self._verifier.take(header, payload)
         elif kind != frames.PONG and not header.optional:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
@@ -495,11 +532,15 @@ class Flow:
         known_bytes = min(
             self.received_bytes - self._position_bytes, length_bytes
         )
+        if self._verifier is not None:
+            self._verifier.add_output(data, known_bytes)
         self._position_bytes += length_bytes
         self.received_bytes = max(self.received_bytes, self._position_bytes)
         last = bool(header.flags & (frames.TASK_END | frames.END))
         if header.flags & frames.END:
-            self._finish()
+            if self._verifier is None:
+                self._finish()
+            self._ending = self._verifier is not None
         fresh = data[known_bytes:]
         if known_bytes and fresh and not header.flags & frames.SHM:
             # Callers find output at the front of the place they gave.
@@ -544,22 +585,67 @@ class Flow:
                     f"input {offset_bytes} acknowledged, of "
                     f"{self.acknowledged_bytes} to {self.sent_bytes}",
                 )
-            while self._unacknowledged and _is_covered(
-                self._unacknowledged[0], header
-            ):
-                piece = self._unacknowledged.popleft()
+            covered = list(
+                itertools.takewhile(
+                    lambda piece: _is_covered(piece, header),
+                    self._unacknowledged,
+                )
+            )
+            if self._verifier is not None:
+                self._verifier.check(
+                    header,
+                    covered[-1] if covered else None,
+                    idle=len(covered) == len(self._unacknowledged),
+                )
+            for piece in covered:
+                self._unacknowledged.popleft()
                 self._free.append(piece.number)
             self.acknowledged_bytes = offset_bytes
             self._settled_output_bytes = self._position_bytes
             self._changed.notify_all()
+            ended = self._ending and not self._unacknowledged
+        if ended:
+            self._finish()
+
+    def _complain(
+        self,
+        connection: connections.Connection,
+        failure: errors.ChecksumMismatch,
+    ) -> None:
+        """Tell the worker why the session ends, for its operator to know.
+
+        Waits until it has heard it: what follows would come first, and the
+        session would count as cancelled.
+        """
+        deadline_s = channel.deadline_after(_FAREWELL_S)
+        data = connection.channel
+        with contextlib.suppress(
+            channel.ChannelClosed,
+            channel.DeadlineExceeded,
+            frames.ProtocolError,
+        ):
+            data.send(
+                frames.error_frame(
+                    failure.code, failure.message, failure.offset_bytes
+                ),
+                deadline_s=deadline_s,
+            )
+            while not self._ended_by_worker:
+                header = channel.recv_header(
+                    data, self._scratch, deadline_s=deadline_s
+                )
+                channel.recv_payload(data, header, deadline_s)
+                self._ended_by_worker = header.type == frames.ERROR
 
     def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
         code = str(document.get("code", errors.PROTOCOL_ERROR))
         message = str(document.get("message", "the worker gave no reason"))
-        if code == errors.INVALID_PARAMS:
-            raise errors.InvalidParams(message)
         if code in codes.REOPENABLE:
             raise _SlotLost(code, message)
+        # A cancellation could overtake what the pool is told of this.
+        self._ended_by_worker = True
+        if code == errors.INVALID_PARAMS:
+            raise errors.InvalidParams(message)
         raise errors.SessionFailed(code, message, self.acknowledged_bytes)
 
     # Resuming and reopening
@@ -712,6 +798,8 @@ class Flow:
         self._connection = connection
         self.reopens += 1
         self._position_bytes = self._settled_output_bytes
+        if self._verifier is not None:
+            self._verifier.move(self.received_bytes, self._unacknowledged)
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
         opened = connection.opened
@@ -740,6 +828,10 @@ class Flow:
             )
         self._released_bytes = self._position_bytes
         self._held_outputs = 0
+        # What the connection before said last comes again.
+        self._ending = False
+        if self._verifier is not None:
+            self._verifier.resume()
         for piece in tuple(self._unacknowledged):
             if _is_missing(piece, opened.input_offset_bytes):
                 self._transmit(self._connection, piece, b"", deadline_s)
@@ -782,6 +874,8 @@ class Flow:
 
     def abandon(self) -> None:
         """Have the pool take the slot back; never raises."""
+        if self._ended_by_worker:
+            return
         frontdoor.cancel_request(
             self._seeker.door.path, session_id=self.view.session_id
         )

@@ -112,6 +112,8 @@ class FrontDoor:
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
         self._last_number = 0
+        #: How often it has been connected.
+        self.connections = 0
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._connect(deadline_s)
 
@@ -124,6 +126,7 @@ class FrontDoor:
         except (channel.ChannelClosed, ValueError) as exc:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
         self._channel = channel.PlainChannel(sock)
+        self.connections += 1
         try:
             self._cancel.attach(self._channel)
         except errors.Cancelled:

@@ -30,6 +30,7 @@ from fpgapool.client import software
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
+from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
 CPU = "cpu"
@@ -54,6 +55,7 @@ def acc_open(
     cancel: threading.Event | cancelling.CancelToken | None = None,
     verify: bool = True,
     fallback: str | None = None,
+    checksum: bool = False,
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
 
@@ -89,6 +91,12 @@ def acc_open(
     :param verify: check the parameters against the accelerator's schema
         before asking for a slot; the worker checks them in any case.
     :param fallback: ``cpu``, or None to raise what went wrong.
+    :param checksum: compare CRC-32 of input and output with what the
+        accelerator's board says of them, before a result is returned. Costs
+        time on both sides. A slot that cannot is refused with the code
+        ``CHECKSUM_UNAVAILABLE``. Nothing is compared, and
+        :attr:`~sessions.Session.checksum` is false, if the CPU does the
+        work.
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong.
     :raises errors.FrontDoorUnavailable: if there is no front door.
@@ -106,6 +114,10 @@ def acc_open(
         raise errors.InvalidRequest(
             errors.INVALID_REQUEST, f"fallback must be None or {CPU!r}"
         )
+    if not isinstance(checksum, bool):
+        raise errors.InvalidRequest(
+            errors.INVALID_REQUEST, "checksum must be True or False"
+        )
     members = {
         "request_id": checks.request_id(
             str(uuid.uuid4()) if request_id is None else request_id
@@ -121,6 +133,7 @@ def acc_open(
         on_state,
         channel.deadline_after(checks.seconds(timeout_s, "timeout_s")),
         cancelling.token_of(cancel),
+        frozenset({frames.CHECKSUM_FEATURE} if checksum else ()),
     )
     return opening.run(front_door, verify, fallback == CPU)
 
@@ -135,7 +148,9 @@ class _Opening:
         on_state: waiting.StateCallback | None,
         deadline_s: float | None,
         token: cancelling.CancelToken,
+        features: frozenset[str],
     ) -> None:
+        self._features = features
         self._members = members
         self._params = params
         self._on_state = on_state
@@ -170,18 +185,20 @@ class _Opening:
         try:
             return self._seek(door, verify, with_cpu)
         except BaseException:
-            door.close()
+            # First, so that the pool hears it as what it is, and not as the
+            # end of a connection.
             if self._asked:
                 frontdoor.cancel_request(
                     path, request_id=self._members["request_id"]
                 )
+            door.close()
             raise
 
     def _seek(
         self, door: frontdoor.FrontDoor, verify: bool, with_cpu: bool
     ) -> sessions.Session:
         seeker = waiting.SlotSeeker(
-            door, self._params, self._token, self._on_state
+            door, self._params, self._token, self._on_state, self._features
         )
 
         def ask(limit_s: float | None) -> None:

@@ -132,6 +132,11 @@ class Session:
         return self.flow.stateless
 
     @property
+    def checksum(self) -> bool:
+        """Whether the data is checked end to end."""
+        return self.flow.checksum
+
+    @property
     def queued_at(self) -> float | None:
         """Wall clock when the pool had the request safe."""
         return self.view.queued_at
@@ -200,6 +205,8 @@ class Session:
         :raises errors.SessionClosed: after :meth:`close` or
             :meth:`finish`.
         :raises errors.SessionFailed: if the session has ended.
+        :raises errors.ChecksumMismatch: with checksums, if input or output
+            were changed on their way.
         :raises errors.OperationTimeout: if the time limit passes.
         :raises errors.Cancelled: if cancelled.
         """

@@ -73,6 +73,8 @@ class SoftwareFlow:
     transport = TRANSPORT
     shared: connections.SharedBuffers | None = None
     stateless = False
+    #: There is no way on which the data could be changed.
+    checksum = False
     reconnects = 0
     reopens = 0
 

@@ -70,6 +70,7 @@ class RunReport:
     :ivar restarts: how often everything was started over.
     :ivar fallback_reason: code of what kept the pool from the work, so that
         this machine's CPU did it; None if a slot did.
+    :ivar checksum: whether input and output were checked end to end.
     """
 
     waited_s: float
@@ -86,6 +87,7 @@ class RunReport:
     reopens: int
     restarts: int
     fallback_reason: str | None
+    checksum: bool = False
 
 
 class _Source(typing.Protocol):
@@ -400,6 +402,7 @@ class _Job:
             reopens=self._reopens,
             restarts=self._restarts,
             fallback_reason=session.fallback_reason,
+            checksum=session.checksum,
         )
 
 
@@ -462,7 +465,9 @@ def run_stream(
     :param timeout_s: time limit of everything together.
     :param options: ``params``, ``front_door``, ``request_id``,
         ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel``,
-        ``verify`` and ``fallback`` of :func:`fpgapool.client.acc_open`.
+        ``verify``, ``fallback`` and ``checksum`` of
+        :func:`fpgapool.client.acc_open`. With a checksum that is wrong the
+        destination has got output that must not be used.
     :returns: what was done.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
         has less than ``size_bytes``.

@@ -60,6 +60,7 @@ class SlotSeeker:
     :param params: of the accelerator; every worker gets them.
     :param token: cancels every wait.
     :param on_state: called with a view whenever there is news.
+    :param features: optional features that every worker must have.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class SlotSeeker:
         params: dict[str, typing.Any],
         token: cancelling.CancelToken,
         on_state: StateCallback | None,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         self.door = door
+        self._features = features
         self.token = token
         self._params = params
         self._on_state = on_state
@@ -213,10 +216,16 @@ class SlotSeeker:
             view = self._next_view(None)
             pause_s = _FIRST_BACKOFF_S
             while view is not None and self._is_ready(view):
-                dialer = connections.Dialer(view, self.door, self.token)
+                dialer = connections.Dialer(
+                    view, self.door, self.token, self._features
+                )
+                before = self.door.connections
                 attempt = self._connect(dialer)
                 if isinstance(attempt, connections.Connection):
                     return dialer, attempt
+                if self.door.connections != before:
+                    # Whoever is there now knows nothing of the request.
+                    raise frontdoor.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
 

@@ -121,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
         help="let this machine's CPU do the work when the pool is away or "
         "gives no slot within --wait-timeout",
     )
+    pool.add_argument(
+        "--checksum",
+        action="store_true",
+        help="check input and output end to end: fail with "
+        "CHECKSUM_MISMATCH if they are changed between here and the board",
+    )
     pool.add_argument("--request-id", metavar="ID", help="name of the request")
     parser.add_argument(
         "--json", action="store_true", help="print the report as JSON"
@@ -307,6 +313,8 @@ def _summary(report: client.RunReport) -> str:
     ):
         if times:
             text += f"; {did} {times} times"
+    if report.checksum:
+        text += "; checksums are right"
     return text
 
 
@@ -342,6 +350,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             request_id=arguments.request_id,
             front_door=arguments.socket,
             fallback=arguments.fallback,
+            checksum=arguments.checksum,
         )
         if new_iv is not None:
             keep()

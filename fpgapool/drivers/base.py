@@ -127,6 +127,54 @@ class Traffic:
     origin_host_uuid: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Checksums:
+    """What went into a core and came out of it, since it was opened.
+
+    A CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; of no
+    bytes it is 0.
+
+    :ivar input_bytes: input that reached the core.
+    :ivar input_crc32: CRC-32 of that input.
+    :ivar output_bytes: output that the core produced.
+    :ivar output_crc32: CRC-32 of that output.
+    """
+
+    input_bytes: int = 0
+    input_crc32: int = 0
+    output_bytes: int = 0
+    output_crc32: int = 0
+
+
+class ChecksummedCore(Core):
+    """A core with a CRC unit beside it, on the board.
+
+    Optional: a driver whose boards have none opens a plain :class:`Core`,
+    and sessions in its slots cannot be checked end to end. The unit has to
+    be at the core, since it is for finding what changes on the way between
+    the core and the client, the driver's own part included. What the driver
+    computes of the buffers that it hands over finds nothing.
+    """
+
+    @abc.abstractmethod
+    def start_checksums(self) -> None:
+        """Begin to sum up. Must not block.
+
+        Called once at most, before the first call of ``process`` or
+        ``finish``, and only for a session that wants it; without it a core
+        should spend nothing on checksums.
+        """
+
+    @abc.abstractmethod
+    def checksums(self) -> Checksums:
+        """Return the sums of all calls of ``process`` and ``finish`` so far.
+
+        Called after each of them, by the same thread, if they were started.
+        Must not block for longer than reading a register takes. May raise
+        what it likes; the session ends then as after a failed ``process``.
+        """
+
+
 class Driver(abc.ABC):
     """The boards of one host.
 
@@ -201,7 +249,8 @@ class Driver(abc.ABC):
         :param slot: number of the slot in it.
         :param params: the session's parameters, as its client sent them.
         :returns: what processes the session's data; it raises what it likes
-            when it cannot go on, such as ``DEVICE_FAILED``.
+            when it cannot go on, such as ``DEVICE_FAILED``. A
+            :class:`ChecksummedCore` if the board has CRC units.
         :raises InvalidParams: if they do not suit the accelerator.
         :raises DriverError: ``NOT_PROGRAMMED``.
         """

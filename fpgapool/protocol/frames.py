@@ -36,6 +36,8 @@ MAX_JSON_BYTES = 64 * 1024
 MAX_DATA_BYTES = 256 * 1024 * 1024
 #: First type number of the frames that a receiver may skip.
 FIRST_OPTIONAL_TYPE = 128
+#: Name of the feature that CHECKSUM frames belong to.
+CHECKSUM_FEATURE = "checksum"
 
 # Flags. Plain integers: they are tested once for every frame.
 END = 0x0001
@@ -48,6 +50,7 @@ PROTOCOL_ERROR = "PROTOCOL_ERROR"
 FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
 
 _HEADER = struct.Struct(">HBBHHIIQII")
+_CHECKSUMS = struct.Struct(">QQII")
 _UINT64_MAX = 2**64 - 1
 
 
@@ -64,6 +67,7 @@ class FrameType(enum.IntEnum):
     ERROR = 8
     PING = 9
     PONG = 10
+    CHECKSUM = 128
 
 
 HELLO = int(FrameType.HELLO)
@@ -76,6 +80,7 @@ CLOSED = int(FrameType.CLOSED)
 ERROR = int(FrameType.ERROR)
 PING = int(FrameType.PING)
 PONG = int(FrameType.PONG)
+CHECKSUM = int(FrameType.CHECKSUM)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset({HELLO, OPENED, CLOSED, ERROR})
@@ -277,6 +282,46 @@ class FrameDecoder:
         return frames
 
 
+class Checksums(typing.NamedTuple):
+    """Payload of a CHECKSUM frame: what went into a core and came out.
+
+    :ivar input_bytes: how much input the core was given in this slot.
+    :ivar output_bytes: how much output it produced there.
+    :ivar input_crc32: CRC-32 of that input.
+    :ivar output_crc32: CRC-32 of that output.
+    """
+
+    input_bytes: int = 0
+    output_bytes: int = 0
+    input_crc32: int = 0
+    output_crc32: int = 0
+
+    def encode(self) -> bytes:
+        """Encode the payload.
+
+        :returns: 24 bytes.
+        :raises ValueError: if a member does not fit its field.
+        """
+        try:
+            return _CHECKSUMS.pack(*self)
+        except struct.error as exc:
+            raise ValueError(f"checksums not encodable: {exc}") from None
+
+    @classmethod
+    def decode(cls, payload: Buffer) -> Checksums:
+        """Decode the payload.
+
+        :param payload: of a CHECKSUM frame.
+        :returns: the checksums.
+        :raises ProtocolError: if it has another length.
+        """
+        if len(payload) != _CHECKSUMS.size:
+            raise ProtocolError(
+                PROTOCOL_ERROR, f"CHECKSUM frame of {len(payload)} bytes"
+            )
+        return cls(*_CHECKSUMS.unpack(payload))
+
+
 def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     """Encode a JSON payload.
 
@@ -401,3 +446,24 @@ def require_offset(
     if not 0 <= value <= _UINT64_MAX:
         raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' out of range")
     return int(value)
+
+
+def features(
+    document: collections.abc.Mapping[str, typing.Any],
+) -> frozenset[str]:
+    """Take the member ``features`` of HELLO or OPENED.
+
+    :param document: decoded JSON.
+    :returns: names of optional features; none if the member is missing.
+    :raises ProtocolError: if it is not a list of texts.
+    """
+    names = document.get("features")
+    if names is None:
+        return frozenset()
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) for name in names
+    ):
+        raise ProtocolError(
+            PROTOCOL_ERROR, "member 'features' is not a list of names"
+        )
+    return frozenset(names)

@@ -205,6 +205,7 @@ class Desk:
                 f"a piece has at most {settings.chunk_bytes}",
             )
         memory = self._make_memory(hello, core)
+        features = _agree(hello, core)
         return sessions.DataSession(
             core,
             profile,
@@ -218,6 +219,7 @@ class Desk:
             _Listener(keyring, self._post),
             hello.start_input_offset,
             hello.start_output_offset,
+            features,
         )
 
     def _open_core(
@@ -305,7 +307,7 @@ class Desk:
     ) -> None:
         settings = self._settings
         document: dict[str, object] = {
-            "features": [],
+            "features": sorted(session.features),
             "resume_secret": keyring.mint_resume(),
             "chunk_bytes": settings.chunk_bytes,
             "window_bytes": settings.window_bytes,
@@ -329,3 +331,18 @@ class Desk:
             channel.send_with_fds(data, fds, deadline_s=deadline_s)
         else:
             channel.send(data, deadline_s=deadline_s)
+
+
+def _agree(hello: hellos.Hello, core: drivers.Core) -> frozenset[str]:
+    """Switch on what the client asks for and the slot has.
+
+    :param hello: what the client said.
+    :param core: of the session.
+    :returns: the features of the session.
+    """
+    if frames.CHECKSUM_FEATURE in hello.features and isinstance(
+        core, drivers.ChecksummedCore
+    ):
+        core.start_checksums()
+        return frozenset({frames.CHECKSUM_FEATURE})
+    return frozenset()

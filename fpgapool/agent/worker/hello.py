@@ -55,6 +55,7 @@ class Hello:
     output_offset: int
     start_input_offset: int
     start_output_offset: int
+    features: frozenset[str] = frozenset()
 
 
 def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
@@ -91,6 +92,7 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     return Hello(
         session_id=frames.require(document, "session_id", str),
         generation=_offset(document, "generation"),
+        features=frames.features(document),
         **members,
     )
 

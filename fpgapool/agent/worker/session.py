@@ -153,6 +153,8 @@ class DataSession:
     :param listener: is told what becomes of the session.
     :param start_input_bytes: offset of the first byte of input to come.
     :param start_output_bytes: offset of the first byte of output.
+    :param features: optional features that the client and the slot have;
+        with checksums the core's are started.
     """
 
     def __init__(
@@ -165,8 +167,16 @@ class DataSession:
         listener: Listener,
         start_input_bytes: int = 0,
         start_output_bytes: int = 0,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         self._core = core
+        self._features = features
+        self._checksummed = (
+            core
+            if frames.CHECKSUM_FEATURE in features
+            and isinstance(core, drivers.ChecksummedCore)
+            else None
+        )
         self._profile = profile
         self._chunk_multiple_bytes = chunk_multiple_bytes(core, profile)
         self._memory = memory
@@ -204,6 +214,13 @@ class DataSession:
         self._ack_due = False
         self._pongs: collections.deque[bytes] = collections.deque()
         self._sent_unproven_bytes = 0
+        # Of everything that was processed; None without checksums.
+        self._checksums: bytes | None = None
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Optional features of the session, the same for all connections."""
+        return self._features
 
     @property
     def profile(self) -> drivers.Profile:
@@ -423,8 +440,11 @@ class DataSession:
             case frames.PONG:
                 pass
             case frames.ERROR:
-                channels.recv_payload(channel, header)
-                raise _Failure(codes.CLIENT_GONE, "the client gave up")
+                raise _given_up(
+                    frames.decode_json(channels.recv_payload(channel, header)),
+                    self._checksummed is not None,
+                    header.offset_bytes,
+                )
             case _:
                 raise frames.ProtocolError(
                     frames.PROTOCOL_ERROR,
@@ -715,6 +735,12 @@ class DataSession:
                 task_id=self._last_task_id,
                 offset_bytes=self._consumed_bytes,
             )
+            if self._checksums is not None:
+                announced = ack._replace(
+                    type=frames.CHECKSUM,
+                    payload_length_bytes=len(self._checksums),
+                )
+                parts.append(announced.pack() + self._checksums)
             parts.append(ack.pack())
             self._ack_due = False
             self._input_acked_bytes = self._consumed_bytes
@@ -769,6 +795,8 @@ class DataSession:
                 )
             if task.end:
                 written_bytes += self._core.finish(room[written_bytes:])
+            if self._checksummed is not None:
+                self._checksums = _encoded(self._checksummed.checksums())
         except Exception as exc:
             raise self._core_failure(exc, task) from None
         if not 0 <= written_bytes <= len(room):
@@ -845,6 +873,31 @@ class DataSession:
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
             self._memory.close()
+
+
+def _encoded(sums: drivers.Checksums) -> bytes:
+    return frames.Checksums(
+        sums.input_bytes,
+        sums.output_bytes,
+        sums.input_crc32,
+        sums.output_crc32,
+    ).encode()
+
+
+def _given_up(
+    document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
+) -> _Failure:
+    """Say why the client ended the session with ERROR.
+
+    Its own words do not get into logs: it could write there what it likes.
+    """
+    if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
+        return _Failure(
+            codes.CHECKSUM_MISMATCH,
+            "the client found another checksum than the board, behind input "
+            f"offset {offset_bytes}",
+        )
+    return _Failure(codes.CLIENT_GONE, "the client gave up")
 
 
 def needed_output_bytes(

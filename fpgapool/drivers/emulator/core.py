@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import zlib
 
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import faults
@@ -27,8 +28,11 @@ class FaultInjected(Exception):
     """A core fails because it is to fail."""
 
 
-class EmulatedCore(base.Core):
+class EmulatedCore(base.ChecksummedCore):
     """A core held to a modelled rate, and broken where faults want it.
+
+    Checksums are those of the true output: a wrong result happens behind
+    them, as if on the way from the board.
 
     :param core: what computes.
     :param pacer: what holds it back.
@@ -45,6 +49,7 @@ class EmulatedCore(base.Core):
         self._pacer = pacer
         self._faults = session_faults
         self._spoil = False
+        self._checksums: base.Checksums | None = None
 
     @property
     def chunk_multiple_bytes(self) -> int | None:
@@ -60,6 +65,7 @@ class EmulatedCore(base.Core):
         # Computing counts as part of the modelled time.
         self._pacer.start(len(chunk_in))
         output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
+        self._sum_up(chunk_in, chunk_out[:output_bytes])
         self._pacer.finish(len(chunk_in))
         self._spoil |= any(each.kind == faults.WRONG_RESULT for each in due)
         return self._spoiled(chunk_out, output_bytes)
@@ -67,7 +73,27 @@ class EmulatedCore(base.Core):
     def finish(self, chunk_out: memoryview) -> int:
         for fault in self._faults.due(0):
             _break(fault)
-        return self._spoiled(chunk_out, self._core.finish(chunk_out))
+        output_bytes = self._core.finish(chunk_out)
+        self._sum_up(b"", chunk_out[:output_bytes])
+        return self._spoiled(chunk_out, output_bytes)
+
+    def start_checksums(self) -> None:
+        self._checksums = base.Checksums()
+
+    def checksums(self) -> base.Checksums:
+        return self._checksums or base.Checksums()
+
+    def _sum_up(
+        self, chunk_in: memoryview | bytes, chunk_out: memoryview
+    ) -> None:
+        before = self._checksums
+        if before is not None:
+            self._checksums = base.Checksums(
+                before.input_bytes + len(chunk_in),
+                zlib.crc32(chunk_in, before.input_crc32),
+                before.output_bytes + len(chunk_out),
+                zlib.crc32(chunk_out, before.output_crc32),
+            )
 
     def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:
         # An accelerator may have no output before the end of its input.

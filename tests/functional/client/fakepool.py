@@ -27,6 +27,7 @@ import secrets
 import socket
 import threading
 import time
+import zlib
 
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -82,6 +83,14 @@ def copied(data: bytes, offset: int) -> bytes:
     )
 
 
+def _spoiled(data: bytes, offset: int, at: int | None) -> bytes:
+    if at is None or not offset <= at < offset + len(data):
+        return data
+    spoiled = bytearray(data)
+    spoiled[at - offset] ^= 0xFF
+    return bytes(spoiled)
+
+
 class Core:
     """What the fake slot computes.
 
@@ -118,6 +127,8 @@ class Worker:
     :param yields_at: the pool takes the slot back at this input offset.
     :param local: hand out connections and shared memory, else TCP.
     :param sizes: chunk and window.
+    :param features: optional features that OPENED tells; None for those that
+        HELLO asks for.
     """
 
     def __init__(
@@ -129,6 +140,7 @@ class Worker:
         yields_at: int | None = None,
         local: bool = True,
         sizes: tuple[int, int] = (CHUNK_BYTES, WINDOW_BYTES),
+        features: object = None,
     ):
         self.local = local
         self.dead = mortal and not budgets
@@ -149,6 +161,15 @@ class Worker:
         self.hold.set()
         self.reached = threading.Event()
         self.noise = b""
+        #: Changes one byte at this offset, behind the core and before it.
+        self.spoils_output_at: int | None = None
+        self.spoils_input_at: int | None = None
+        #: Makes of the right CHECKSUM frame what is sent instead.
+        self.lie = lambda frame: frame
+        #: Code of the client's ERROR.
+        self.complaint: str | None = None
+        self._features = features
+        self._sums = frames.Checksums()
         self._core = Core(core)
         self._budgets = collections.deque(budgets)
         self._resume_secrets: list[str] = []
@@ -229,7 +250,9 @@ class Worker:
     def _resume(self, data: channel.PlainChannel, hello: dict) -> None:
         self._resume_secrets.append(secrets.token_hex(32))
         opened = {
-            "features": [],
+            "features": hello["features"]
+            if self._features is None
+            else self._features,
             "resume_secret": self._resume_secrets[-1],
             "chunk_bytes": self._chunk_bytes,
             "window_bytes": self._window_bytes,
@@ -292,6 +315,10 @@ class Worker:
             self._receive_input(data, header)
         elif header.type == frames.CLOSE:
             self._closing = True
+        elif header.type == frames.ERROR:
+            payload = channel.recv_payload(data, header)
+            self.complaint = frames.decode_json(payload)["code"]
+            raise channel.ChannelClosed("the client gave up")
         else:
             assert header.type == frames.PONG, f"frame {header.type}"
 
@@ -329,10 +356,19 @@ class Worker:
                 frames.error_frame("YIELDED", "claimed", header.offset_bytes)
             )
             raise channel.ChannelClosed("yielded on purpose")
+        payload = _spoiled(payload, header.offset_bytes, self.spoils_input_at)
         output = self._core.process(payload, header.offset_bytes)
         end = bool(header.flags & frames.END)
         if end:
             output += self._core.finish()
+        sums = self._sums
+        self._sums = frames.Checksums(
+            sums.input_bytes + len(payload),
+            sums.output_bytes + len(output),
+            zlib.crc32(payload, sums.input_crc32),
+            zlib.crc32(output, sums.output_crc32),
+        )
+        output = _spoiled(output, self._produced, self.spoils_output_at)
         pieces = [
             output[start : start + self._chunk_bytes]
             for start in range(0, len(output), self._chunk_bytes)
@@ -388,13 +424,18 @@ class Worker:
 
     def _send_ack(self, data: channel.PlainChannel) -> None:
         self._acknowledged = self._input_offset
-        data.send(
-            frames.FrameHeader(
-                frames.ACK,
-                task_id=self._last_task,
-                offset_bytes=self._input_offset,
-            ).pack()
+        header = frames.FrameHeader(
+            frames.ACK,
+            task_id=self._last_task,
+            offset_bytes=self._input_offset,
         )
+        if frames.CHECKSUM_FEATURE in self.hellos[0]["features"]:
+            sums = self._sums.encode()
+            announced = header._replace(
+                type=frames.CHECKSUM, payload_length_bytes=len(sums)
+            )
+            data.send(self.lie(announced.pack() + sums))
+        data.send(header.pack())
 
     def _send_closed(self, data: channel.PlainChannel) -> None:
         self.closed.set()
@@ -433,6 +474,10 @@ class Pool:
         self.ready.set()
         self.drop_while_queued = 0
         self.drop_while_reopening = 0
+        #: Requests for a connection that are refused, and those by which
+        #: the front door is restarted and the slot is lost.
+        self.refuse_connections = 0
+        self.drop_at_connections = 0
         self.rejection: dict | None = None
         self.core = "copy"
         #: What the session becomes when a lost slot cannot be replaced;
@@ -501,6 +546,10 @@ class Pool:
         number = message["id"]
         operation = message["op"]
         if operation == "connect":
+            if self.drop_at_connections:
+                self.drop_at_connections -= 1
+                self.worker.dead = True
+                return False
             self._connect(sock, number)
             return True
         if operation == "reopen":
@@ -572,7 +621,8 @@ class Pool:
         self._revision += 1
 
     def _connect(self, sock: socket.socket, number: int) -> None:
-        if self.worker.dead:
+        if self.worker.dead or self.refuse_connections:
+            self.refuse_connections = max(0, self.refuse_connections - 1)
             reply = messages.error_reply(number, "SESSION_NOT_FOUND", "no")
             sock.sendall(messages.encode(reply))
             return
@@ -591,6 +641,8 @@ class Pool:
             self.workers.append(self.worker)
             self._session_id = self.worker.session_id
             self._revision = 2
+        if self.worker.dead and self._spares:
+            self._advance()
         self._push(sock, state="QUEUED", revision=1, queue_position=0)
         if self.drop_while_queued:
             self.drop_while_queued -= 1

@@ -208,6 +208,8 @@ def test_failed_core_names_the_offset(pools):
         "CORE_FAILED",
         600,
     )
+    # The pool hears it from the worker, as what it is.
+    assert not pool.cancelled.is_set()
 
 
 def test_worker_refuses_parameters(pools):
@@ -259,6 +261,31 @@ def test_asks_again_when_the_front_door_is_restarted(pools):
     assert len(asked) == 3
     assert len({request["request_id"] for request in asked}) == 1
     assert states == ["QUEUED"] * 3 + ["READY"]
+
+
+def test_asks_again_when_the_slot_moved_while_the_front_door_was_away(pools):
+    spare = fakepool.Worker("copy", (), local=True)
+    pool = pools(local=True, spares=[spare])
+    pool.drop_at_connections = 1
+    with _open(pool, timeout_s=20) as session:
+        assert session.view.generation == spare.generation
+    asked = [r for r in pool.requests if r["op"] == "open"]
+    assert len(asked) == 2
+
+
+def test_a_session_keeps_its_transport_while_the_front_door_is_away(pools):
+    data = _data(10 * fakepool.CHUNK_BYTES)
+    pool = pools(budgets=(2000,), local=True)
+    with _open(pool) as session:
+        pool.refuse_connections = 2
+        for start in range(0, len(data), 1000):
+            piece = data[start : start + 1000]
+            session.pin[: len(piece)] = piece
+            output = bytes(session.run(len(piece)))
+            assert output == fakepool.copied(piece, start)
+    assert pool.refuse_connections == 0
+    hellos = pool.worker.hellos
+    assert [hello["transport"] for hello in hellos] == ["shm"] * 2
 
 
 def test_timeout_while_queued_cancels_the_request(pools):

@@ -13,6 +13,7 @@
 """Drivers and their loader."""
 
 import pathlib
+import zlib
 
 import pytest
 import yaml
@@ -432,3 +433,57 @@ class TestFreePacer:
         clock.cancelled = True
         with pytest.raises(pacing.Cancelled):
             pacer.finish(1000)
+
+
+class TestChecksums:
+    @pytest.fixture
+    def open_core(self, make_driver):
+        def open_named(accelerator, **board):
+            driver = make_driver(**board)
+            driver.program("board0", 0, f"builtin:{accelerator}")
+            return driver.open("board0", 0, {})
+
+        return open_named
+
+    def test_sum_up_all_calls(self, open_core):
+        core = open_core("copy")
+        core.start_checksums()
+        assert core.checksums() == base.Checksums()
+        room = memoryview(bytearray(100))
+        for start, end in ((0, 10), (10, 11), (11, 60)):
+            piece = memoryview(bytes(range(start, end)))
+            core.process(piece, room, start)
+        crc32 = zlib.crc32(bytes(range(60)))
+        assert core.checksums() == base.Checksums(60, crc32, 60, crc32)
+
+    def test_the_end_counts(self, open_core):
+        core = open_core("sha")
+        core.start_checksums()
+        room = memoryview(bytearray(100))
+        core.process(memoryview(b"abc"), room, 0)
+        assert core.checksums() == base.Checksums(3, zlib.crc32(b"abc"))
+        assert core.finish(room) == 32
+        assert core.checksums() == base.Checksums(
+            3, zlib.crc32(b"abc"), 32, zlib.crc32(room[:32])
+        )
+
+    @pytest.mark.parametrize("accelerator", ["copy", "sha"])
+    def test_a_wrong_result_comes_behind_them(self, open_core, accelerator):
+        sums, outputs = [], []
+        for faults in ({}, {"wrong_result": [0]}):
+            core = open_core(accelerator, faults=faults)
+            core.start_checksums()
+            room = memoryview(bytearray(100))
+            written = core.process(memoryview(b"abc"), room, 0)
+            written += core.finish(room[written:])
+            sums.append(core.checksums())
+            outputs.append(bytes(room[:written]))
+        assert sums[0] == sums[1]
+        assert outputs[0] != outputs[1]
+        assert sums[1].output_crc32 == zlib.crc32(outputs[0])
+
+    def test_nothing_is_summed_up_unless_started(self, open_core, monkeypatch):
+        core = open_core("copy")
+        monkeypatch.delattr(zlib, "crc32")
+        core.process(memoryview(b"abc"), memoryview(bytearray(3)), 0)
+        assert core.checksums() == base.Checksums()

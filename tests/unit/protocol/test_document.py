@@ -15,6 +15,7 @@
 import json
 import pathlib
 import re
+import zlib
 
 import pytest
 
@@ -51,6 +52,7 @@ def test_every_example_is_checked():
     assert set(EXAMPLES) == {
         *("HELLO", "OPENED", "INPUT", "OUTPUT", "ACK_W", "ACK_C"),
         *("CLOSE", "CLOSED", "ERROR", "SHM", "REQUEST", "REPLY"),
+        "CHECKSUM",
     }
 
 
@@ -100,6 +102,17 @@ def test_frames_with_json(name, kind, members):
     frame = _frame(name)
     assert frame.header.type == kind
     assert list(json.loads(frame.payload)) == members.split()
+
+
+def test_checksums():
+    frame = _frame("CHECKSUM")
+    assert frame.header == frames.FrameHeader(
+        frames.CHECKSUM, 0, 0, 1, 5, len(frame.payload)
+    )
+    # Of the examples of INPUT and OUTPUT, and what the text says of CRC-32.
+    crc32 = zlib.crc32(_frame("INPUT").payload)
+    assert frames.Checksums.decode(frame.payload) == (5, 5, crc32, crc32)
+    assert f"``0x{zlib.crc32(b'123456789'):08x}``" in PAGE.read_text()
 
 
 def test_messages():

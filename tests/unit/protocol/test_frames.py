@@ -256,3 +256,51 @@ def test_offset_member(value):
     with pytest.raises(frames.ProtocolError):
         frames.require_offset({"a": value}, "a")
     assert frames.require_offset({"a": 2**64 - 1}, "a") == 2**64 - 1
+
+
+@hypothesis.given(
+    st.tuples(
+        st.integers(0, 2**64 - 1),
+        st.integers(0, 2**64 - 1),
+        st.integers(0, 2**32 - 1),
+        st.integers(0, 2**32 - 1),
+    )
+)
+def test_checksums_come_back(values):
+    sums = frames.Checksums(*values)
+    assert frames.Checksums.decode(sums.encode()) == sums
+
+
+@pytest.mark.parametrize("member", range(4))
+@pytest.mark.parametrize("value", [-1, 2**64, "1", None])
+def test_checksums_that_do_not_fit(member, value):
+    sums = frames.Checksums(*(value if i == member else 0 for i in range(4)))
+    with pytest.raises(ValueError, match="not encodable"):
+        sums.encode()
+
+
+@pytest.mark.parametrize("length_bytes", [0, 23, 25])
+def test_checksums_of_another_length(length_bytes):
+    with pytest.raises(frames.ProtocolError) as caught:
+        frames.Checksums.decode(bytes(length_bytes))
+    assert caught.value.code == "PROTOCOL_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ({}, set()),
+        ({"features": None}, set()),
+        ({"features": []}, set()),
+        ({"features": ["checksum", "later"]}, {"checksum", "later"}),
+    ],
+)
+def test_features(document, names):
+    assert frames.features(document) == names
+
+
+@pytest.mark.parametrize("value", ["checksum", {"a": 1}, [None], 7, [["a"]]])
+def test_features_that_are_no_names(value):
+    with pytest.raises(frames.ProtocolError) as caught:
+        frames.features({"features": value})
+    assert caught.value.code == "PROTOCOL_ERROR"

@@ -185,11 +185,20 @@ class TestKeyring:
         {"secret": "a", "start_input_offset": 2**64},
         {"secret": "a", "session_id": None},
         {"secret": "a", "generation": "7"},
+        {"secret": "a", "features": "checksum"},
+        {"secret": "a", "features": [1]},
     ],
 )
 def test_hello_that_is_wrong(members):
     with pytest.raises(frames.ProtocolError):
         parse_hello(**members)
+
+
+def test_hello_that_wants_features():
+    assert parse_hello(secret="a").features == set()
+    assert parse_hello(secret="a", features=None).features == set()
+    wanted = parse_hello(secret="a", features=["checksum", "x", "x"])
+    assert wanted.features == {"checksum", "x"}
 
 
 def test_hello_hides_what_is_secret():
