@@ -141,6 +141,11 @@ class LinkState:
     bytes_per_s: int = 0
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def message(self) -> str | None:
+        """The problems for a person, None if there are none."""
+        return "; ".join(map(str, self.problems)) or None
+
 
 class Kernel(typing.Protocol):
     """Who knows the links and may change them; may raise anything."""
@@ -359,7 +364,7 @@ class LinkProtection:
             LOG.warning(
                 "Data plane on %s not capped, %s",
                 state.device or "this host",
-                "; ".join(map(str, state.problems)),
+                state.message,
             )
         if len(state.problems) < len(DIRECTIONS):
             LOG.info(

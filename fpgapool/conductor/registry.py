@@ -77,8 +77,12 @@ class HostEntry:
     nic_bytes_per_s: float = 0.0
     up: bool = False
     heard_at: float = 0.0
+    #: When it was last asked whether it is still there.
+    asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
+    #: Why its network card is not capped though it should, if so.
+    link_message: str | None = None
     old_boots: list[str] = dataclasses.field(default_factory=list)
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
@@ -217,6 +221,8 @@ class Registry:
                     name=report.host_name,
                 )
             )
+        # Not in the database: the next report says it again.
+        host.link_message = report.link_message
         changed = _assign(
             host,
             name=report.host_name,

@@ -37,6 +37,7 @@ def _host(host: registry.HostEntry, holds: Holds) -> dict[str, Any]:
         "uuid": host.uuid,
         "name": host.name,
         "up": host.up,
+        "link_message": host.link_message,
         "devices": [
             {
                 "name": device.name,

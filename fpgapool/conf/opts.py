@@ -12,11 +12,30 @@
 
 """What oslo-config-generator shows of fpgapool's options."""
 
+import copy
+
 from oslo_config import cfg
 
 from fpgapool.conf import GROUPS
 
+#: Of the process that may change links; oslo.privsep registers its options
+#: there when it is needed.
+PRIVSEP_GROUP = "fpgapool_privsep"
 
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options of all groups, by group."""
+
+def list_own_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options that fpgapool defines, by group."""
     return [entry for group in GROUPS for entry in group.list_opts().items()]
+
+
+def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of all groups, those of oslo.privsep too."""
+    # Takes a while, and nobody but the generator needs it.
+    from oslo_privsep import priv_context
+
+    privsep_opts = [copy.copy(option) for option in priv_context.OPTS]
+    for option in privsep_opts:
+        if option.dest == "capabilities":
+            # What the process gets unless it is configured.
+            option.default = ["CAP_NET_ADMIN"]
+    return [*list_own_opts(), (PRIVSEP_GROUP, privsep_opts)]

@@ -24,6 +24,7 @@ from typing import Self
 NAME_KEY = "fpgapool_object"
 VERSION_KEY = "version"
 DATA_KEY = "data"
+_SINCE_KEY = "fpgapool_since_minor"
 
 
 class Payload:
@@ -33,7 +34,8 @@ class Payload:
     payloads inside a payload have the same form. The minor version grows
     when a member is added, the major one when a reader of the old version
     would misunderstand. Unknown members are ignored, so that an older
-    reader understands a newer minor version.
+    reader understands a newer minor version. A newer reader understands an
+    older one if the new members are :func:`added`.
     """
 
     VERSION: typing.ClassVar[str] = "1.0"
@@ -57,10 +59,13 @@ class Payload:
         :raises: ValueError that names the payload and the member, if one is
             missing or has the wrong type.
         """
-        data = _envelope_data(cls, primitive)
+        data, minor = _envelope_data(cls, primitive)
+        later = _added_members(cls)
         values = {}
         for name, type_ in members(cls).items():
             if name not in data:
+                if minor < later.get(name, 0):
+                    continue
                 raise ValueError(f"{cls.__name__}: {name} is missing")
             values[name] = _from_primitive(
                 type_, data[name], f"{cls.__name__}.{name}"
@@ -81,9 +86,30 @@ def _class_members(cls: type[Payload]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields}
 
 
+def added(minor: int, default: Any) -> Any:
+    """Declare a member that the first version did not have.
+
+    :param minor: minor version that it came with.
+    :param default: its value in a payload of an older one.
+    :returns: the dataclass field.
+    """
+    return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
+
+
+@functools.cache
+def _added_members(cls: type[Payload]) -> dict[str, int]:
+    fields: tuple[Any, ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return {
+        field.name: field.metadata[_SINCE_KEY]
+        for field in fields
+        if _SINCE_KEY in field.metadata
+    }
+
+
 def _envelope_data(
     cls: type[Payload], primitive: object
-) -> collections.abc.Mapping[str, Any]:
+) -> tuple[collections.abc.Mapping[str, Any], float]:
+    """Return the members, and the minor version that they have."""
     if not isinstance(primitive, dict):
         raise ValueError(f"{cls.__name__}: not an object: {_kind(primitive)}")
     name = primitive.get(NAME_KEY)
@@ -99,7 +125,9 @@ def _envelope_data(
     data = primitive.get(DATA_KEY)
     if not isinstance(data, dict):
         raise ValueError(f"{cls.__name__}: {DATA_KEY} is not an object")
-    return data
+    minor = version.partition(".")[2]
+    # Nothing may be missing in a version that is no number.
+    return data, int(minor) if minor.isdecimal() else math.inf
 
 
 def _to_primitive(value: Any) -> Any:

@@ -13,6 +13,7 @@
 """Payloads of an agent's report: its whole slot table."""
 
 import dataclasses
+import typing
 
 from fpgapool.objects import base
 from fpgapool.objects import session
@@ -62,7 +63,11 @@ class AgentReport(base.Payload):
     :param agent_boot_id: ``"<time_ns>-<pid>"`` of the agent process.
     :param sequence: grows by one with every report of an agent process.
     :param leader_epoch: the highest epoch seen.
+    :param link_message: why the data plane's share of the network card is
+        not capped as it should; None if it is, or needs no cap.
     """
+
+    VERSION: typing.ClassVar[str] = "1.1"
 
     host_uuid: str
     host_name: str
@@ -74,3 +79,4 @@ class AgentReport(base.Payload):
     nic_tx_bytes: int = 0
     devices: tuple[DeviceReport, ...] = ()
     driver: str
+    link_message: str | None = base.added(1, default=None)

@@ -36,7 +36,7 @@ PAYLOADS = [
 # then its new fingerprint here.
 FINGERPRINTS = {
     "AcceleratorProfile": "1.0-6d865ea877447a53",
-    "AgentReport": "1.0-22d576ef81e37cf3",
+    "AgentReport": "1.1-146fe8c290f82caf",
     "AssignRequest": "1.1-1bfcfd9b2797ab35",
     "DeviceReport": "1.0-fee79a468627b861",
     "Endpoint": "1.0-b7a0141d0fb5fad9",
@@ -167,6 +167,27 @@ def test_unknown_members_are_ignored(cls):
     primitive["version"] = "1.7"
     primitive["data"]["future"] = {"a": 1}
     assert cls.from_primitive(primitive) == payload
+
+
+def test_older_reports_are_read():
+    report = dataclasses.replace(_example(objects.AgentReport), sequence=7)
+    primitive = report.to_primitive()
+    primitive["version"] = "1.0"
+    del primitive["data"]["link_message"]
+    assert objects.AgentReport.from_primitive(primitive) == report
+    # What the older version had must be there.
+    del primitive["data"]["sequence"]
+    with pytest.raises(ValueError, match="AgentReport: sequence is missing"):
+        objects.AgentReport.from_primitive(primitive)
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2", "1", "1.", "1.x", "1.-1"])
+def test_only_older_reports_may_lack_what_is_new(version):
+    primitive = _example(objects.AgentReport).to_primitive()
+    primitive["version"] = version
+    del primitive["data"]["link_message"]
+    with pytest.raises(ValueError, match="link_message is missing"):
+        objects.AgentReport.from_primitive(primitive)
 
 
 @pytest.mark.parametrize(
