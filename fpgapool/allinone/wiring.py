@@ -17,13 +17,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
 
+import yaml
 from oslo_config import cfg
 
 from fpgapool.agent import service as agent_service
@@ -32,13 +32,14 @@ from fpgapool.allinone import directories as allinone_directories
 from fpgapool.cmd import manage
 from fpgapool.common import config
 from fpgapool.common import exception
+from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import conductor as conductor_api
 
 PROGRAM = "fpgapool-allinone"
 PROJECT_ID = "default"
-TRANSPORT_URL = "fake://"
+TRANSPORT_URL = f"{memory.SCHEME}://"
 DATA_ADDRESS = "127.0.0.1"
 
 NIC_BYTES_PER_S = 1.25e9
@@ -236,8 +237,7 @@ def _driver(
     driver_settings = {}
     if boards:
         path = where.config_dir() / f"{host_name}-boards.yaml"
-        # JSON is YAML.
-        path.write_text(json.dumps(_boards(cluster, boards), indent=2))
+        path.write_text(yaml.safe_dump(_boards(cluster, boards)))
         driver_settings["boards_file"] = str(path)
         # The hosts share one network, so their boards share its model.
         driver_settings["cluster_dir"] = str(where.state_dir / "cluster")

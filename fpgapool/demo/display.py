@@ -42,6 +42,15 @@ def make_console() -> rich.console.Console:
     return console
 
 
+def say(console: rich.console.Console, text: str) -> None:
+    """Write a line of text, as it is.
+
+    :param console: where to write.
+    :param text: may hold what rich would take for markup.
+    """
+    console.print(rich.markup.escape(text), soft_wrap=True)
+
+
 class LiveDisplay:
     """Bars on a terminal: one for all jobs and one for each that runs."""
 
@@ -50,6 +59,7 @@ class LiveDisplay:
     ) -> None:
         self._jobs = jobs
         self._lock = threading.Lock()
+        self._submitted = 0
         self._done = 0
         self._tasks: dict[int, rich.progress.TaskID] = {}
         self._done_bytes = {job.number: 0 for job in jobs}
@@ -76,6 +86,12 @@ class LiveDisplay:
         _traceback: types.TracebackType | None,
     ) -> None:
         self._bars.stop()
+
+    def submitted(self, job: workload.Job) -> None:
+        """Count it."""
+        with self._lock:
+            self._submitted += 1
+            self._update_all()
 
     def progress(self, job: workload.Job, done_bytes: int) -> None:
         """Move the bars."""
@@ -107,17 +123,28 @@ class LiveDisplay:
 
     def _description(self) -> str:
         running = len(self._tasks)
-        waiting = len(self._jobs) - self._done - running
-        return f"{waiting} waiting, {running} running, {self._done} done"
+        waiting = self._submitted - self._done - running
+        text = f"{waiting} waiting, {running} running, {self._done} done"
+        to_come = len(self._jobs) - self._submitted
+        return f"{to_come} to come, {text}" if to_come else text
 
 
 class PlainDisplay:
-    """A line for each job that is done, for pipes and log files."""
+    """Lines about jobs that are done, for pipes and log files.
+
+    :param console: where to write them.
+    :param jobs: all that there are.
+    :param each: after how many jobs there is a line.
+    """
 
     def __init__(
-        self, console: rich.console.Console, jobs: Sequence[workload.Job]
+        self,
+        console: rich.console.Console,
+        jobs: Sequence[workload.Job],
+        each: int,
     ) -> None:
         self._console = console
+        self._each = each
         self._total = len(jobs)
         self._lock = threading.Lock()
         self._done = 0
@@ -128,13 +155,18 @@ class PlainDisplay:
     def __exit__(self, *_error: object) -> None:
         return None
 
+    def submitted(self, job: workload.Job) -> None:
+        """Show nothing."""
+
     def progress(self, job: workload.Job, done_bytes: int) -> None:
         """Show nothing: a line for every chunk would be too much."""
 
     def finished(self, job: workload.Job, report: client.RunReport) -> None:
-        """Write the line."""
+        """Write a line, if it is time for one."""
         with self._lock:
             self._done += 1
+            if self._done % self._each and self._done < self._total:
+                return
             self._console.print(
                 f"  {self._done:3}/{self._total} done: job {job.number},"
                 f" {job.host} → {_slot_text(report)},"
@@ -144,16 +176,19 @@ class PlainDisplay:
 
 
 def make_display(
-    console: rich.console.Console, jobs: Sequence[workload.Job]
+    console: rich.console.Console,
+    jobs: Sequence[workload.Job],
+    each: int = 1,
 ) -> LiveDisplay | PlainDisplay:
     """Return the display that suits the console.
 
     :param console: where to show it.
     :param jobs: the jobs.
+    :param each: after how many jobs a pipe or log file gets a line.
     """
     if console.is_terminal:
         return LiveDisplay(console, jobs)
-    return PlainDisplay(console, jobs)
+    return PlainDisplay(console, jobs, each)
 
 
 def _slot_text(report: client.RunReport) -> str:
@@ -211,6 +246,16 @@ def _row(outcome: execution.Outcome) -> tuple[str, ...]:
     )
 
 
+#: Name, meaning, and how a value of it is written.
+_METRICS = {
+    "act_s": ("ACT", "average completion time", "{:.2f} s"),
+    "tct95_s": ("TCT(95)", "its 95th percentile", "{:.2f} s"),
+    "sar": ("SAR", "share of that time with a slot", "{:.2f}"),
+    "dlr": ("DLR", "share of bytes that stayed local", "{:.2f}"),
+    "makespan_s": ("makespan", "until all were done", "{:.2f} s"),
+}
+
+
 def show_metrics(
     console: rich.console.Console, measured: metrics.Metrics
 ) -> None:
@@ -223,14 +268,44 @@ def show_metrics(
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("meaning")
-    for name, value, meaning in (
-        ("ACT", f"{measured.act_s:.2f} s", "average completion time"),
-        ("TCT(95)", f"{measured.tct95_s:.2f} s", "its 95th percentile"),
-        ("SAR", f"{measured.sar:.2f}", "share of that time with a slot"),
-        ("DLR", f"{measured.dlr:.2f}", "share of bytes that stayed local"),
-        ("makespan", f"{measured.makespan_s:.2f} s", "until all were done"),
-    ):
-        table.add_row(name, value, meaning)
+    for field, (name, meaning, pattern) in _METRICS.items():
+        table.add_row(name, pattern.format(getattr(measured, field)), meaning)
+    console.print(table)
+
+
+def show_comparison(
+    console: rich.console.Console,
+    before: tuple[str, metrics.Metrics],
+    after: tuple[str, metrics.Metrics],
+) -> None:
+    """Write what two schedules of the same jobs did, side by side.
+
+    :param console: where to write.
+    :param before: name and metrics of the one to be improved on.
+    :param after: of the one that may be better.
+    """
+    columns = (before, after)
+    factors = metrics.improvement(before[1], after[1])
+    table = rich.table.Table(
+        title="Side by side",
+        title_justify="left",
+        caption=f"Where it is above 1, {after[0]} is better.",
+        caption_justify="left",
+        box=None,
+    )
+    table.add_column("metric")
+    for name, _measured in columns:
+        table.add_column(name, justify="right")
+    table.add_column("improvement", justify="right")
+    table.add_column("meaning")
+    for field, (name, meaning, pattern) in _METRICS.items():
+        factor = getattr(factors, field.removesuffix("_s"))
+        table.add_row(
+            name,
+            *(pattern.format(getattr(each, field)) for _name, each in columns),
+            f"{factor:.2f} ×",
+            meaning,
+        )
     console.print(table)
 
 

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""All jobs at once, each through the front door of its host."""
+"""All jobs, each in its time and through the front door of its host."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from fpgapool.demo import errors
 from fpgapool.demo import workload
 from fpgapool.sim import metrics
 
-ACCELERATOR = "aes"
-
 
 class Display(typing.Protocol):
     """Who is told how the jobs get on; called in many threads."""
+
+    def submitted(self, job: workload.Job) -> None:
+        """A job has arrived."""
 
     def progress(self, job: workload.Job, done_bytes: int) -> None:
         """Some of a job's input has been processed."""
@@ -56,6 +57,7 @@ class Outcome:
         start_s = self.arrival_s + report.waited_s
         return metrics.JobResult(
             job_id=str(self.job.number),
+            kind=self.job.accelerator,
             origin=self.job.host,
             size_bytes=report.input_bytes,
             arrival_s=self.arrival_s,
@@ -73,7 +75,7 @@ def run_jobs(
     front_doors: Mapping[str, str],
     display: Display,
 ) -> list[Outcome]:
-    """Run all jobs at once, and none on when one fails.
+    """Run all jobs, each from its arrival on, and none on when one fails.
 
     :param jobs: the jobs.
     :param front_doors: socket of each host's front door.
@@ -85,12 +87,14 @@ def run_jobs(
     started_s = time.monotonic()
 
     def run(job: workload.Job) -> Outcome:
+        cancel.wait(max(0.0, started_s + job.arrival_s - time.monotonic()))
         arrival_s = time.monotonic() - started_s
+        display.submitted(job)
         report = client.run_file(
-            ACCELERATOR,
+            job.accelerator,
             job.source,
             job.output,
-            params={"key": job.key, "iv": job.iv},
+            params=job.params,
             front_door=front_doors[job.host],
             progress=lambda done_bytes, _all: display.progress(
                 job, done_bytes
@@ -101,8 +105,9 @@ def run_jobs(
         return Outcome(job, report, arrival_s)
 
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as executor:
-        futures = [executor.submit(run, job) for job in jobs]
         try:
+            # An interrupt while they are submitted cancels them, too.
+            futures = [executor.submit(run, job) for job in jobs]
             concurrent.futures.wait(
                 futures, return_when=concurrent.futures.FIRST_EXCEPTION
             )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import select
@@ -27,6 +28,7 @@ import typing
 from collections.abc import Iterator
 
 from fpgapool.demo import errors
+from fpgapool.sim import plots
 
 START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0
@@ -36,7 +38,12 @@ HOSTS = 5
 BOARDS = 3
 SLOTS = 4
 
+#: What the boards' DMA pipes carry together before rates are scaled.
+BYTES_PER_S = BOARDS * 2.1e9
+
 _MODULE = "fpgapool.cmd.allinone"
+#: The default thresholds are made for a mean of 400 MB and begin at 20 MB.
+_FIRST_THRESHOLD_SHARE = 20 / 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +64,15 @@ class Pool:
         """The names of the hosts."""
         return list(self.front_doors)
 
+    def slots(self) -> list[plots.SlotName]:
+        """Return the rows of its pictures."""
+        return [
+            plots.SlotName(host, f"board{board}", number)
+            for host, boards in self.boards.items()
+            for board in range(boards)
+            for number in range(self.slots_per_board)
+        ]
+
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
@@ -64,12 +80,17 @@ class Tuning:
 
     :ivar rate_scale: factor of all modelled rates.
     :ivar strategy: name of the scheduler's strategy.
-    :ivar first_threshold_bytes: jobs up to that size go first.
+    :ivar mean_bytes: of the jobs; the scheduler's thresholds follow it.
     """
 
     rate_scale: float
     strategy: str
-    first_threshold_bytes: int
+    mean_bytes: float
+
+    @property
+    def first_threshold_bytes(self) -> int:
+        """Jobs up to this size go first."""
+        return math.ceil(self.mean_bytes * _FIRST_THRESHOLD_SHARE)
 
 
 @contextlib.contextmanager
@@ -100,6 +121,7 @@ def _start(
     write_fd: int,
     log_path: pathlib.Path,
 ) -> subprocess.Popen[bytes]:
+    directory.mkdir(exist_ok=True)
     config_path = directory / "pool.conf"
     config_path.write_text(
         "[scheduler]\n"

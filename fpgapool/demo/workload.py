@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The jobs: files of many sizes, from every host."""
+"""The jobs: files, of many sizes or the user's own, from every host."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ import dataclasses
 import os
 import pathlib
 import shutil
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 
 from fpgapool.demo import errors
 
+AES = "aes"
 KEY_BYTES = 32
 IV_BYTES = 16
 
@@ -38,23 +40,25 @@ _SPARE_BYTES = 100 * 1000 * 1000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One file to encrypt.
+    """One file to send through an accelerator.
 
     :ivar number: counts from 1.
     :ivar host: name of the host that it comes from.
+    :ivar accelerator: its name.
+    :ivar params: what it is told; may hold a key.
     :ivar source: the file.
-    :ivar output: where the encrypted file goes.
-    :ivar key: of AES-256.
-    :ivar iv: the first counter block.
+    :ivar output: where the result goes.
+    :ivar arrival_s: when it is asked for, counted from the start of all.
     """
 
     number: int
     host: str
+    accelerator: str
+    params: Mapping[str, object] = dataclasses.field(repr=False)
     source: pathlib.Path
     output: pathlib.Path
     size_bytes: int
-    key: bytes = dataclasses.field(repr=False)
-    iv: bytes = dataclasses.field(repr=False)
+    arrival_s: float = 0.0
 
 
 def check_files(paths: Sequence[pathlib.Path]) -> int:
@@ -81,17 +85,14 @@ def check_files(paths: Sequence[pathlib.Path]) -> int:
     return total_bytes
 
 
-def check_space(
-    directory: pathlib.Path, generated_bytes: int, user_bytes: int
-) -> None:
+def check_space(directory: pathlib.Path, files_bytes: int) -> None:
     """Make sure that inputs and outputs fit.
 
     :param directory: where they go.
-    :param generated_bytes: of files that are made, and encrypted.
-    :param user_bytes: of files that are only encrypted.
+    :param files_bytes: of all of them.
     :raises DemoError: if they do not.
     """
-    needed_bytes = 2 * generated_bytes + user_bytes + _SPARE_BYTES
+    needed_bytes = files_bytes + _SPARE_BYTES
     free_bytes = shutil.disk_usage(directory).free
     if free_bytes < needed_bytes:
         raise errors.DemoError(
@@ -105,16 +106,26 @@ def check_space(
 def draw_sizes_bytes(
     count: int, total_bytes: int, rng: np.random.Generator
 ) -> list[int]:
-    """Choose sizes that differ as those of real jobs do.
+    """Choose sizes that differ as those of real jobs do, exponentially.
+
+    One is drawn from each of as many equally likely parts of the
+    distribution, so that a few jobs show its shape, whatever the seed.
 
     :param count: how many.
     :param total_bytes: what they sum up to, but for rounding.
     :param rng: source of chance.
+    :returns: the sizes, in any order.
     """
-    shares = rng.exponential(size=count) + _SMALLEST_SHARE
+    quantiles = (rng.permutation(count) + rng.random(count)) / count
+    shares = -np.log1p(-quantiles) + _SMALLEST_SHARE
     shares = np.minimum(shares, _LARGEST_SHARE)
     sizes = shares / shares.sum() * total_bytes
     return [max(1, int(size)) for size in sizes]
+
+
+def aes_params(rng: np.random.Generator) -> dict[str, object]:
+    """Return a key and a first counter block that nobody else has."""
+    return {"key": rng.bytes(KEY_BYTES), "iv": rng.bytes(IV_BYTES)}
 
 
 def make_jobs(
@@ -141,11 +152,11 @@ def make_jobs(
         Job(
             number=number,
             host=hosts[(number - 1) % len(hosts)],
+            accelerator=AES,
+            params=aes_params(rng),
             source=source,
             output=directory / f"output{number}",
             size_bytes=source.stat().st_size,
-            key=rng.bytes(KEY_BYTES),
-            iv=rng.bytes(IV_BYTES),
         )
         for number, source in enumerate(sources, 1)
     ]

@@ -36,6 +36,8 @@ class JobResult:
     :ivar device: name of the slot's device.
     :ivar slot: number of the slot in its device.
     :ivar local: whether its data stayed on the host that it came from.
+    :ivar kind: what it asked for, for example the accelerator's name; None
+        where there is only one.
     """
 
     job_id: str
@@ -48,6 +50,7 @@ class JobResult:
     device: str
     slot: int
     local: bool
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.size_bytes) and self.size_bytes > 0):
@@ -117,6 +120,48 @@ def measure(results: Sequence[JobResult]) -> Metrics:
         dlr=float(sizes_bytes[is_local].sum() / sizes_bytes.sum()),
         makespan_s=float(finishes_s.max()),
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Improvement:
+    """How many times better a schedule is than another one of the same jobs.
+
+    Each is above 1 where it is better: times are shorter, shares are larger.
+
+    :ivar act: of the average completion time.
+    :ivar tct95: of the tail completion time.
+    :ivar sar: of the slot access ratio.
+    :ivar dlr: of the data locality ratio; infinite if the other one's is 0.
+    :ivar makespan: of the makespan.
+    """
+
+    act: float
+    tct95: float
+    sar: float
+    dlr: float
+    makespan: float
+
+
+def improvement(before: Metrics, after: Metrics) -> Improvement:
+    """Compare two schedules of the same jobs.
+
+    :param before: the one to be improved on.
+    :param after: the one that may be better.
+    :returns: how many times better it is.
+    """
+    return Improvement(
+        act=before.act_s / after.act_s,
+        tct95=before.tct95_s / after.tct95_s,
+        sar=after.sar / before.sar,
+        dlr=_ratio(after.dlr, before.dlr),
+        makespan=before.makespan_s / after.makespan_s,
+    )
+
+
+def _ratio(share: float, other: float) -> float:
+    if other:
+        return share / other
+    return math.inf if share else 1.0
 
 
 def _column(values: list[float]) -> npt.NDArray[np.float64]:

@@ -123,6 +123,31 @@ def test_makespan_counts_from_zero() -> None:
     assert metrics.measure([later, JOB]).makespan_s == 52
 
 
+def test_improvement_is_above_one_where_it_is_better() -> None:
+    before = metrics.measure(make(20, 40))
+    after = metrics.measure(make(10, 10))
+    found = metrics.improvement(before, after)
+    assert found.act == pytest.approx(3)
+    assert found.tct95 == pytest.approx(3.9)
+    assert found.makespan == pytest.approx(4)
+    assert found.sar == found.dlr == pytest.approx(1)
+    assert metrics.improvement(after, before).act == pytest.approx(1 / 3)
+
+
+def test_improvement_of_shares() -> None:
+    before = dataclasses.replace(metrics.measure([JOB]), sar=0.2, dlr=0.1)
+    after = dataclasses.replace(before, sar=0.1, dlr=0.4)
+    found = metrics.improvement(before, after)
+    assert (found.sar, found.dlr) == (pytest.approx(0.5), pytest.approx(4))
+
+
+def test_improvement_on_no_locality_at_all() -> None:
+    some = metrics.measure([JOB])
+    none = dataclasses.replace(some, dlr=0.0)
+    assert metrics.improvement(none, some).dlr == float("inf")
+    assert metrics.improvement(none, none).dlr == 1
+
+
 def test_nothing_cannot_be_measured() -> None:
     with pytest.raises(ValueError, match="no jobs"):
         metrics.measure([])

@@ -1,0 +1,211 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Act two: the same mixed load under fifo and under wra, side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import rich.console
+
+from fpgapool.demo import display
+from fpgapool.demo import execution
+from fpgapool.demo import mixture
+from fpgapool.demo import pool
+from fpgapool.demo import verification
+from fpgapool.demo import workload
+from fpgapool.sim import metrics
+from fpgapool.sim import plots
+
+PICTURE_NAME = "fifo-wra.png"
+STRATEGIES = ("fifo", "wra")
+
+#: Enough small and large ones of every host and accelerator.
+JOBS = 125
+#: So slow that two processor cores are not what jobs wait for. All boards
+#: together then process 32 MB/s. The software cores take 0.1 (AES) to 6 ns
+#: (DTW) for a byte, so a twentieth of a processor core; opening the sessions
+#: and keeping to the modelled rates takes nearly a whole one.
+RATE_SCALE = 0.005
+#: How long the boards would work if nothing but their DMA pipes held them up.
+WORK_S = 6.5
+#: Bytes that arrive in a second, of those that the DMA pipes could carry. A
+#: queue builds up above 1.
+LOAD = 1.5
+#: wra's DLR is to be that many times fifo's, as in the paper.
+DLR_FACTOR = 2.0
+
+_LINE_AFTER_JOBS = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user wants.
+
+    :ivar out: directory for the picture; it exists.
+    :ivar seed: of the whole load.
+    """
+
+    out: pathlib.Path
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What came out under a strategy."""
+
+    strategy: str
+    results: list[metrics.JobResult]
+    slots: list[plots.SlotName]
+
+    def measure(self) -> metrics.Metrics:
+        return metrics.measure(self.results)
+
+
+def perform(settings: Settings, console: rich.console.Console) -> None:
+    """Run the load under both strategies, check and compare.
+
+    :param settings: what the user wants.
+    :param console: for all that is said.
+    :raises DemoError: if something goes wrong.
+    :raises OSError: if a file cannot be read or written.
+    """
+    _Comparison(settings, console).run()
+
+
+def verdict(before: metrics.Metrics, after: metrics.Metrics) -> str:
+    """Say whether the paper's direction shows.
+
+    :param before: what fifo did.
+    :param after: what wra did with the same jobs.
+    """
+    found = metrics.improvement(before, after)
+    shows = found.act > 1 and found.tct95 > 1 and found.dlr >= DLR_FACTOR
+    start = (
+        "The paper's direction shows"
+        if shows
+        else ("The paper's direction does NOT show in this run")
+    )
+    return (
+        f"{start}: with wra jobs are done {found.act:.2f} times as fast on"
+        f" average and {found.tct95:.2f} times at the 95th percentile (above"
+        f" 1 expected), and {found.dlr:.2f} times as many bytes stay local"
+        f" (at least {DLR_FACTOR:g} expected)."
+    )
+
+
+class _Comparison:
+    """The act."""
+
+    def __init__(
+        self, settings: Settings, console: rich.console.Console
+    ) -> None:
+        self._settings = settings
+        self._console = console
+        self._total_bytes = int(pool.BYTES_PER_S * RATE_SCALE * WORK_S)
+        self._jobs: list[workload.Job] = []
+
+    def run(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
+            directory = pathlib.Path(name)
+            # Erasure coding returns more than it gets, the others do not.
+            workload.check_space(directory, 4 * self._total_bytes)
+            before, after = (
+                self._run(directory, strategy) for strategy in STRATEGIES
+            )
+        self._show(before, after)
+
+    def _run(self, directory: pathlib.Path, strategy: str) -> _Run:
+        self._say(
+            f"{strategy}: starting a fresh pool, all modelled rates scaled by"
+            f" {RATE_SCALE:g}"
+        )
+        own = directory / strategy
+        tuning = pool.Tuning(RATE_SCALE, strategy, self._total_bytes / JOBS)
+        with pool.running(own, tuning) as testbed:
+            if not self._jobs:
+                self._jobs = self._generate(directory, testbed.hosts)
+            jobs = [
+                dataclasses.replace(job, output=own / job.output.name)
+                for job in self._jobs
+            ]
+            self._say(f"{strategy}: running them as they arrive")
+            with display.make_display(
+                self._console, jobs, _LINE_AFTER_JOBS
+            ) as shown:
+                outcomes = execution.run_jobs(jobs, testbed.front_doors, shown)
+        self._verify(strategy, jobs)
+        results = [outcome.result() for outcome in outcomes]
+        return _Run(strategy, results, testbed.slots())
+
+    def _generate(
+        self, directory: pathlib.Path, hosts: Sequence[str]
+    ) -> list[workload.Job]:
+        arriving_s = WORK_S / LOAD
+        names = ", ".join(kind.accelerator for kind in mixture.KINDS)
+        self._say(
+            f"generating {JOBS} jobs for {names} from {len(hosts)} hosts,"
+            f" {self._total_bytes / 1e6:.0f} MB together, arriving within"
+            f" {arriving_s:.1f} s, seed {self._settings.seed}"
+        )
+        rng = np.random.default_rng(self._settings.seed)
+        requests = mixture.draw_requests(
+            hosts, JOBS, self._total_bytes, arriving_s, rng
+        )
+        return mixture.make_jobs(directory, requests, rng)
+
+    def _verify(self, strategy: str, jobs: Sequence[workload.Job]) -> None:
+        with display.counting(
+            self._console, f"{strategy}: checking outputs", len(jobs)
+        ) as on_checked:
+            verification.check_outputs(jobs, on_checked)
+        found = ", ".join(
+            f"{name}: {who}"
+            for name, (_check, who) in verification.CHECKS.items()
+        )
+        self._say(f"{strategy}: verified all {len(jobs)} outputs ({found})")
+
+    def _show(self, before: _Run, after: _Run) -> None:
+        self._console.print()
+        display.show_comparison(
+            self._console,
+            (before.strategy, before.measure()),
+            (after.strategy, after.measure()),
+        )
+        self._console.print()
+        self._say(verdict(before.measure(), after.measure()))
+        path = self._settings.out / PICTURE_NAME
+        plots.draw_comparison(
+            {run.strategy: run.results for run in (before, after)},
+            path,
+            slots=before.slots,
+            title=f"The same {JOBS} jobs from {pool.HOSTS} hosts on"
+            f" {len(before.slots)} slots",
+            subtitle=f"all modelled rates × {RATE_SCALE:g} ·"
+            f" {self._total_bytes / 1e6:.0f} MB · load {LOAD:g} · seed"
+            f" {self._settings.seed}",
+        )
+        self._say(f"both timelines: {path.resolve()}")
+        self._say(
+            f"all modelled rates, of slots, boards and network cards, were"
+            f" scaled by {RATE_SCALE:g}, so that this machine's processors are"
+            " not the bottleneck; wra's size thresholds and waiting limits"
+            " were scaled to the jobs' sizes and these rates"
+        )
+
+    def _say(self, text: str) -> None:
+        display.say(self._console, text)

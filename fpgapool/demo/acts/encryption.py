@@ -1,0 +1,195 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Act one: files from every host are encrypted, also the user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import rich.console
+
+from fpgapool.demo import display
+from fpgapool.demo import execution
+from fpgapool.demo import pool
+from fpgapool.demo import verification
+from fpgapool.demo import workload
+from fpgapool.demo.verification import decryption
+from fpgapool.sim import metrics
+from fpgapool.sim import plots
+
+PICTURE_NAME = "timeline.png"
+
+#: How long the boards shall have to work, so that there is something to see.
+WORK_S = 4.0
+#: More than this is more than two processor cores can compute.
+_HIGHEST_SCALE = 0.03
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user wants.
+
+    :ivar files: the user's own, encrypted too.
+    :ivar out: directory for the picture; it exists.
+    :ivar jobs: how many files are generated.
+    :ivar total_bytes: of these.
+    :ivar seed: of sizes, contents and keys.
+    :ivar rate_scale: factor of all modelled rates, None for one that suits
+        the files.
+    :ivar strategy: how the jobs are scheduled.
+    """
+
+    files: Sequence[pathlib.Path]
+    out: pathlib.Path
+    jobs: int
+    total_bytes: int
+    seed: int
+    rate_scale: float | None
+    strategy: str
+
+
+def perform(settings: Settings, console: rich.console.Console) -> None:
+    """Encrypt and check all files, show the jobs and draw the picture.
+
+    :param settings: what the user wants.
+    :param console: for all that is said.
+    :raises DemoError: if something goes wrong.
+    :raises OSError: if a file cannot be read or written.
+    """
+    _Encryption(settings, console).run()
+
+
+class _Encryption:
+    """The act."""
+
+    def __init__(
+        self, settings: Settings, console: rich.console.Console
+    ) -> None:
+        self._settings = settings
+        self._console = console
+        self._rng = np.random.default_rng(settings.seed)
+        self._user_bytes = workload.check_files(settings.files)
+        scale = settings.rate_scale
+        if scale is None:
+            scale = _scale(settings.total_bytes + self._user_bytes)
+        self._scale = scale
+
+    def run(self) -> None:
+        settings = self._settings
+        with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
+            directory = pathlib.Path(name)
+            workload.check_space(
+                directory, 2 * settings.total_bytes + self._user_bytes
+            )
+            self._say(
+                f"starting a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
+                f" emulated boards with {pool.SLOTS} slots each, all modelled"
+                f" rates scaled by {self._scale:g}"
+            )
+            tuning = pool.Tuning(
+                self._scale,
+                settings.strategy,
+                settings.total_bytes / settings.jobs,
+            )
+            with pool.running(directory, tuning) as testbed:
+                outcomes = self._encrypt(directory, testbed)
+            self._verify([outcome.job for outcome in outcomes])
+        self._show(outcomes, testbed)
+
+    def _encrypt(
+        self, directory: pathlib.Path, testbed: pool.Pool
+    ) -> list[execution.Outcome]:
+        settings = self._settings
+        self._say(
+            f"generating {settings.jobs} files,"
+            f" {settings.total_bytes / 1e6:.0f} MB together,"
+            f" seed {settings.seed}"
+        )
+        sizes_bytes = workload.draw_sizes_bytes(
+            settings.jobs, settings.total_bytes, self._rng
+        )
+        jobs = workload.make_jobs(
+            directory, testbed.hosts, sizes_bytes, settings.files, self._rng
+        )
+        self._say(
+            f"encrypting {len(jobs)} files by AES-256-CTR, from"
+            f" {len(testbed.hosts)} hosts at once"
+        )
+        with display.make_display(self._console, jobs) as shown:
+            return execution.run_jobs(jobs, testbed.front_doors, shown)
+
+    def _verify(self, jobs: Sequence[workload.Job]) -> None:
+        tool = decryption.TOOL
+        with display.counting(
+            self._console, f"decrypting with {tool}", len(jobs)
+        ) as on_checked:
+            verification.check_outputs(jobs, on_checked)
+        self._say(
+            f"verified: {tool} decrypts all {len(jobs)} outputs to their"
+            " inputs"
+        )
+
+    def _show(
+        self, outcomes: Sequence[execution.Outcome], testbed: pool.Pool
+    ) -> None:
+        results = [outcome.result() for outcome in outcomes]
+        self._console.print()
+        display.show_jobs(self._console, outcomes)
+        self._console.print()
+        display.show_metrics(self._console, metrics.measure(results))
+        self._console.print()
+        path = self._settings.out / PICTURE_NAME
+        self._draw(path, results, testbed)
+        self._say(f"who had which slot when: {path.resolve()}")
+        self._say(
+            f"all modelled rates were scaled by {self._scale:g}: times and"
+            " MB/s are those of boards that much slower; the scheduler's size"
+            " thresholds and waiting limits were scaled to the files' sizes"
+            " and these rates"
+        )
+
+    def _draw(
+        self,
+        path: pathlib.Path,
+        results: Sequence[metrics.JobResult],
+        testbed: pool.Pool,
+    ) -> None:
+        slots = testbed.slots()
+        measured = metrics.measure(results)
+        plots.draw_timeline(
+            results,
+            path,
+            slots=slots,
+            title=f"{len(results)} jobs from {len(testbed.hosts)} hosts on"
+            f" {len(slots)} slots",
+            subtitle=f"strategy {self._settings.strategy} · rates ×"
+            f" {self._scale:g} · ACT {measured.act_s:.2f} s"
+            f" · TCT(95) {measured.tct95_s:.2f} s · SAR {measured.sar:.2f}"
+            f" · DLR {measured.dlr:.2f}"
+            f" · makespan {measured.makespan_s:.2f} s",
+        )
+
+    def _say(self, text: str) -> None:
+        display.say(self._console, text)
+
+
+def _scale(total_bytes: int) -> float:
+    """Return a factor of two digits for so much work."""
+    scale = total_bytes / pool.BYTES_PER_S / WORK_S
+    digits = 1 - math.floor(math.log10(scale))
+    return min(_HIGHEST_SCALE, round(scale, digits))

@@ -1,0 +1,72 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Checking outputs by computations that fpgapool has no part in."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from fpgapool.demo import errors
+from fpgapool.demo import workload
+from fpgapool.demo.verification import decryption
+from fpgapool.demo.verification import distances
+from fpgapool.demo.verification import erasures
+from fpgapool.demo.verification import spectra
+from fpgapool.demo.verification import sums
+
+Check = Callable[[workload.Job], bool]
+
+#: Accelerator -> tells whether a job's output is right, and who says so.
+CHECKS: dict[str, tuple[Check, str]] = {
+    "aes": (decryption.is_right, f"{decryption.TOOL} decrypts it"),
+    "dtw": (distances.is_right, "numpy fills the matrices"),
+    "ec": (erasures.is_right, "its data is solved for from what is left"),
+    "fft": (spectra.is_right, "numpy transforms its frames"),
+    "sha": (sums.is_right, "hashlib has the same digest"),
+}
+
+
+def check_outputs(
+    jobs: Sequence[workload.Job], on_checked: Callable[[], object]
+) -> None:
+    """Check every output against its input.
+
+    :param jobs: the jobs, done.
+    :param on_checked: called after each output, in any thread.
+    :raises DemoError: if an output is wrong or missing.
+    """
+
+    def check(job: workload.Job) -> None:
+        _check(job)
+        on_checked()
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as executor:
+        try:
+            futures = [executor.submit(check, job) for job in jobs]
+            for future in futures:
+                future.result()
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+def _check(job: workload.Job) -> None:
+    is_right, _who = CHECKS[job.accelerator]
+    if not job.output.exists() or not is_right(job):
+        raise errors.DemoError(
+            errors.WRONG_OUTPUT,
+            f"job {job.number}, {job.accelerator} from {job.host}: the"
+            " output is not that of the input",
+        )

@@ -1,0 +1,222 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A schedule on its axes: who has which slot when, and how many wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+from fpgapool.sim import metrics
+from fpgapool.sim.plots import style
+
+if typing.TYPE_CHECKING:
+    from matplotlib import axes as mpl_axes
+
+_BAR_ROWS = 0.78
+#: Left of the axes, as a share of their width.
+_HOST_X = -0.085
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlotName:
+    """A row of the timeline.
+
+    :ivar host: name of the host.
+    :ivar device: name of the device.
+    :ivar number: of the slot in its device.
+    """
+
+    host: str
+    device: str
+    number: int
+
+
+ColourOf = Callable[[metrics.JobResult], str]
+
+
+def rows_of(
+    results: Iterable[metrics.JobResult], slots: Iterable[SlotName]
+) -> list[SlotName]:
+    """Return the slots that get a row, in their order.
+
+    :param results: jobs, each of which had one.
+    :param slots: more of them, for the idle ones.
+    """
+    return sorted({_slot_of(job) for job in results} | set(slots), key=_order)
+
+
+def _slot_of(job: metrics.JobResult) -> SlotName:
+    return SlotName(job.host, job.device, job.slot)
+
+
+def _order(slot: SlotName) -> tuple[list[str], list[str], int]:
+    return natural(slot.host), natural(slot.device), slot.number
+
+
+def natural(name: str) -> list[str]:
+    """Return a key that sorts node2 before node10.
+
+    :param name: what is sorted.
+    """
+    return [
+        part.zfill(20) if part.isdecimal() else part
+        for part in re.split(r"(\d+)", name)
+    ]
+
+
+def draw_rows(axes: mpl_axes.Axes, rows: Sequence[SlotName]) -> None:
+    """Label the slots and set hosts apart.
+
+    :param axes: where to draw; the first row is at the top.
+    :param rows: the slots.
+    """
+    axes.set_yticks(
+        range(len(rows)), [f"{row.device} · {row.number}" for row in rows]
+    )
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelbottom=False)
+    position = 0
+    hosts = itertools.groupby(rows, key=lambda row: row.host)
+    for index, (host, slots) in enumerate(hosts):
+        first, position = position, position + len(list(slots))
+        if index % 2 == 0:
+            axes.axhspan(
+                first - 0.5, position - 0.5, color=style.BAND, zorder=0
+            )
+        axes.text(
+            _HOST_X,
+            (first + position - 1) / 2,
+            host,
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            fontsize=10.5,
+            fontweight="bold",
+            color=style.INK,
+        )
+
+
+def draw_bars(
+    axes: mpl_axes.Axes,
+    results: Sequence[metrics.JobResult],
+    rows: Sequence[SlotName],
+    colour_of: ColourOf,
+) -> None:
+    """Draw a bar for each job.
+
+    :param axes: where to draw.
+    :param results: the jobs.
+    :param rows: all their slots, at least.
+    :param colour_of: gives a job's colour.
+    """
+    positions = {row: position for position, row in enumerate(rows)}
+    for job in results:
+        axes.barh(
+            positions[_slot_of(job)],
+            job.finish_s - job.start_s,
+            left=job.start_s,
+            height=_BAR_ROWS,
+            color=colour_of(job),
+            hatch=None if job.local else style.REMOTE_HATCH,
+            edgecolor="white",
+            linewidth=0.8,
+            zorder=2,
+        )
+
+
+def write_in_bars(
+    axes: mpl_axes.Axes,
+    results: Sequence[metrics.JobResult],
+    rows: Sequence[SlotName],
+    character_s: float,
+) -> None:
+    """Write the name of each job into its bar, where there is room.
+
+    :param axes: where the bars are.
+    :param results: the jobs.
+    :param rows: all their slots, at least.
+    :param character_s: the length of a bar that holds a character.
+    """
+    positions = {row: position for position, row in enumerate(rows)}
+    for job in results:
+        if job.finish_s - job.start_s <= len(job.job_id) * character_s:
+            continue
+        # Digits alone cannot be read on the hatch.
+        axes.text(
+            (job.start_s + job.finish_s) / 2,
+            positions[_slot_of(job)],
+            job.job_id,
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color=style.INK,
+            zorder=3,
+            bbox={
+                "boxstyle": "round,pad=0.12",
+                "facecolor": "white",
+                "edgecolor": "none",
+                "alpha": 0.75,
+            },
+        )
+
+
+def draw_queue(
+    axes: mpl_axes.Axes, results: Sequence[metrics.JobResult], end_s: float
+) -> int:
+    """Draw how many jobs wait.
+
+    :param axes: where to draw.
+    :param results: the jobs.
+    :param end_s: where the axis of time ends.
+    :returns: how many wait at most.
+    """
+    times_s, counts = _waiting_over_time(results, end_s)
+    axes.fill_between(
+        times_s, counts, step="post", color="#B0B7BF", linewidth=0, zorder=2
+    )
+    axes.set_xlim(0, end_s * 1.005)
+    axes.set_ylim(0, max(1, *counts) * 1.12)
+    axes.locator_params(axis="y", integer=True, nbins=4)
+    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    axes.set_ylabel("jobs\nwaiting", fontsize=9, color=style.INK)
+    return max(counts)
+
+
+def label_time(axes: mpl_axes.Axes) -> None:
+    """Say what the axis of time counts.
+
+    :param axes: the lowest ones.
+    """
+    axes.tick_params(axis="x", labelbottom=True)
+    axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
+
+
+def _waiting_over_time(
+    results: Sequence[metrics.JobResult], end_s: float
+) -> tuple[list[float], list[int]]:
+    """Return when the number of waiting jobs changes, and to what."""
+    changes = sorted(
+        [(job.arrival_s, 1) for job in results]
+        + [(job.start_s, -1) for job in results]
+    )
+    times_s, counts = [0.0], [0]
+    for time_s, change in changes:
+        times_s.append(time_s)
+        counts.append(counts[-1] + change)
+    return [*times_s, end_s], [*counts, 0]
