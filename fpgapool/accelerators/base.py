@@ -21,6 +21,7 @@ from __future__ import annotations
 import abc
 import collections.abc
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -244,6 +245,22 @@ def read_profile(path: pathlib.Path) -> Profile:
     return profile_from_document(document, str(path))
 
 
+@functools.lru_cache(maxsize=256)
+def _read_version(
+    path: pathlib.Path, version: tuple[int, ...] | None
+) -> Profile:
+    # A slot is programmed for every session, and a profile rarely changes.
+    return read_profile(path)
+
+
+def _version_of(path: pathlib.Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def load_profile(name: str) -> Profile:
     """Read the profile of an accelerator of this host.
 
@@ -258,7 +275,7 @@ def load_profile(name: str) -> Profile:
             codes.UNKNOWN_ACCELERATOR,
             f"no accelerator {name!r}; there are: {', '.join(sorted(paths))}",
         )
-    profile = read_profile(paths[name])
+    profile = _read_version(paths[name], _version_of(paths[name]))
     if profile.name != name:
         raise AcceleratorError(
             codes.INVALID_PROFILE,
@@ -294,6 +311,7 @@ def _profile_paths() -> dict[str, pathlib.Path]:
     }
 
 
+@functools.cache
 def load_core(name: str) -> type[Core]:
     """Find the class of a software core.
 
@@ -306,7 +324,8 @@ def load_core(name: str) -> type[Core]:
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
         there are, or ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
-    # Scanning the installed packages takes a while, and so does this import.
+    # Scanning the installed packages takes a while, and so does this import;
+    # what was found is remembered, what was not is looked for again.
     import importlib.metadata
 
     group = importlib.metadata.entry_points(group=CORE_NAMESPACE)

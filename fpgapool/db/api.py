@@ -18,7 +18,10 @@ DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
 
 import contextlib
 import dataclasses
+import functools
+import math
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -83,6 +86,10 @@ _IDS_PER_STATEMENT = 500
 
 _ROWS_PER_FETCH = 2000
 
+# A question for one row is answered in milliseconds, even while large
+# changes are being written.
+_SLOW_ANSWER_S = 2.0
+
 _ANY_SESSION = SessionFilter()
 
 # In an order in which no row is written before those that it refers to.
@@ -118,8 +125,9 @@ class Database:
             if isinstance(self._engine.pool, sa_pool.StaticPool)
             else contextlib.nullcontext()
         )
-        self._anchor: sa.Connection | None = None
-        self._anchor_lock = threading.Lock()
+        self._unavailable = False
+        self._asked_at_s: dict[object, float] = {}
+        self._asked_lock = threading.Lock()
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, **options: Any) -> Self:
@@ -134,12 +142,20 @@ class Database:
         """The engine, for migrations."""
         return self._engine
 
+    @property
+    def failing(self) -> bool:
+        """Whether the server seems to be away, known without asking it.
+
+        Either the transaction that ended last has failed for that, or a
+        question is waiting for its answer for longer than it ever should: a
+        server that is frozen refuses nothing.
+        """
+        with self._asked_lock:
+            first_s = min(self._asked_at_s.values(), default=math.inf)
+        return self._unavailable or time.monotonic() - first_s > _SLOW_ANSWER_S
+
     def close(self) -> None:
         """Close all connections that are not in use."""
-        with self._anchor_lock:
-            if self._anchor is not None:
-                self._anchor.close()
-                self._anchor = None
         self._engine.dispose()
 
     # Leadership.
@@ -350,9 +366,20 @@ class Database:
     def _one_session(
         self, condition: sa.ColumnElement[bool]
     ) -> SessionRecord | None:
-        with self._transaction() as connection:
+        with self._question(), self._transaction() as connection:
             found = _all(connection, models.sessions, SessionRecord, condition)
         return found[0] if found else None
+
+    @contextlib.contextmanager
+    def _question(self) -> Iterator[None]:
+        question = object()
+        with self._asked_lock:
+            self._asked_at_s[question] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._asked_lock:
+                del self._asked_at_s[question]
 
     # The library.
 
@@ -373,24 +400,18 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
         try:
-            with self._turn:
-                self._hold_anchor()
-                with self._engine.begin() as connection:
-                    yield connection
+            with self._turn, self._engine.begin() as connection:
+                yield connection
         except (
             oslo_exception.DBError,
             sa_exc.SQLAlchemyError,
         ) as error:
-            raise db_engine.translate(error) from error
-
-    def _hold_anchor(self) -> None:
-        # Closing the last connection to an SQLite file folds its log into
-        # the file, which costs more than most transactions: keep one open.
-        if not isinstance(self._engine.pool, sa_pool.NullPool):
-            return
-        with self._anchor_lock:
-            if self._anchor is None:
-                self._anchor = self._engine.connect()
+            translated = db_engine.translate(error)
+            self._unavailable = isinstance(
+                translated, exception.DatabaseUnavailable
+            )
+            raise translated from error
+        self._unavailable = False
 
 
 def _lease_is() -> sa.ColumnElement[bool]:
@@ -429,17 +450,29 @@ def _upsert(
 ) -> None:
     if not records:
         return
-    statement = _UPSERTS[connection.dialect.name](table)
+    statement = _upsert_statement(connection.dialect.name, table)
     connection.execute(statement, _rows(table, records))
 
 
-def _rows(table: sa.Table, records: Iterable[Record]) -> list[dict[str, Any]]:
-    names = table.columns.keys()
+@functools.cache
+def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
+    # To build one takes longer than to execute it.
+    return _UPSERTS[dialect_name](table)
+
+
+@functools.cache
+def _column_names(table: sa.Table) -> tuple[list[str], list[str]]:
+    """:returns: of all columns, and of those that take long texts."""
     texts = [
         column.name
         for column in table.columns
         if isinstance(column.type, sa.Text)
     ]
+    return table.columns.keys(), texts
+
+
+def _rows(table: sa.Table, records: Iterable[Record]) -> list[dict[str, Any]]:
+    names, texts = _column_names(table)
     rows = []
     for record in records:
         row = {name: getattr(record, name) for name in names}

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as oslo_exception
 from oslo_db.sqlalchemy import engines
+from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import exc as sa_exc
 
 from fpgapool.common import exception
@@ -56,6 +57,7 @@ def create(
     *,
     read_timeout_s: int | None = 10,
     lock_wait_s: int = 5,
+    idle_limit_s: int = 15,
     **options: Any,
 ) -> sa.Engine:
     """Create an engine; nothing is connected yet.
@@ -65,6 +67,10 @@ def create(
         as gone; None waits for ever, for changes of large tables.
     :param lock_wait_s: how long a statement may wait for the locks of other
         transactions.
+    :param idle_limit_s: how long a connection may say nothing before the
+        server closes it: a process that is frozen inside of a transaction
+        must not keep its locks. Connections that were closed in the pool are
+        replaced when they are needed.
     :param options: of ``oslo_db.sqlalchemy.engines.create_engine``.
     :raises: ConfigurationError for an unusable URL.
     """
@@ -72,11 +78,15 @@ def create(
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() in ("mysql", "mariadb"):
-            parsed = _with_mysql_defaults(parsed, read_timeout_s, lock_wait_s)
+            parsed = _with_mysql_defaults(
+                parsed, read_timeout_s, lock_wait_s, idle_limit_s
+            )
+        if _is_sqlite_file(parsed):
+            return _create_for_file(parsed, lock_wait_s)
         if parsed.get_backend_name() != "sqlite":
-            # SQLite's connections are not pooled.
+            # A database in memory has one connection, and nobody waits for it.
             options["pool_timeout"] = _CONNECT_WAIT_S
-        engine = engines.create_engine(
+        return engines.create_engine(
             parsed,
             sqlite_fk=True,
             # Not at start-up: whoever uses the engine retries anyway.
@@ -87,18 +97,21 @@ def create(
         raise exception.ConfigurationError(
             reason=f"[database] connection: {error}"
         ) from error
-    if engine.dialect.name == "sqlite":
-        _prepare_sqlite(engine, lock_wait_s)
-    return engine
 
 
 def _with_mysql_defaults(
-    url: sa.URL, read_timeout_s: int | None, lock_wait_s: int
+    url: sa.URL,
+    read_timeout_s: int | None,
+    lock_wait_s: int,
+    idle_limit_s: int,
 ) -> sa.URL:
     defaults = {
         "charset": "utf8mb4",
         "connect_timeout": str(_CONNECT_WAIT_S),
-        "init_command": f"SET innodb_lock_wait_timeout = {lock_wait_s}",
+        "init_command": (
+            f"SET innodb_lock_wait_timeout = {lock_wait_s},"
+            f" wait_timeout = {idle_limit_s}"
+        ),
     }
     if read_timeout_s is not None:
         defaults["read_timeout"] = str(read_timeout_s)
@@ -108,20 +121,48 @@ def _with_mysql_defaults(
     return url.set(drivername=driver, query={**defaults, **url.query})
 
 
-def _prepare_sqlite(engine: sa.Engine, lock_wait_s: int) -> None:
+def _is_sqlite_file(url: sa.URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.database not in (
+        None,
+        "",
+        ":memory:",
+    )
+
+
+def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
+    """Create an engine that keeps its connections, as oslo.db's do not.
+
+    To open the file and prepare the connection takes longer than most
+    transactions.
+    """
+    engine = sa.create_engine(
+        url,
+        poolclass=sa.QueuePool,
+        pool_timeout=_CONNECT_WAIT_S,
+        connect_args={"check_same_thread": False},
+    )
     # A transaction that has ended must survive a power failure: with a
     # write-ahead log, that takes FULL.
     pragmas = (
         f"busy_timeout = {lock_wait_s * 1000}",
+        "foreign_keys = ON",
         "journal_mode = WAL",
         "synchronous = FULL",
     )
 
     def prepare(dbapi_connection: Any, _record: Any) -> None:
+        # Python's module begins transactions late, and not for questions.
+        dbapi_connection.isolation_level = None
         for pragma in pragmas:
             dbapi_connection.execute(f"PRAGMA {pragma}").close()
 
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
     sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "begin", begin)
+    exc_filters.register_engine(engine)
+    return engine
 
 
 # Errors by which MariaDB and MySQL say that a table or column is missing.
