@@ -151,7 +151,10 @@ class FrontDoor:
         self._caller = caller
         self._slots = slots
         self._profiles = profiles.ProfileCache(
-            loop, caller, conductor.list_accelerators
+            loop,
+            caller,
+            conductor.list_accelerators,
+            limit_s=settings.open_timeout_s,
         )
         self._opens = opens.Opens(
             open_timeout_s=settings.open_timeout_s,
@@ -641,7 +644,9 @@ class FrontDoor:
             LOG.warning("The conductor did not answer: %s", error)
             self._unavailable(client, number)
 
-        self._caller.submit(call, on_result, failed)
+        self._caller.submit(
+            call, on_result, failed, limit_s=self._settings.open_timeout_s
+        )
 
     # Sessions.
 
@@ -663,8 +668,16 @@ class FrontDoor:
 
     def _tick(self) -> None:
         self._ticking = False
-        if self._listeners:
-            self._apply(self._opens.tick(self._loop.now()))
+        if not self._listeners:
+            return
+        effects = self._opens.tick(self._loop.now())
+        if any(
+            isinstance(effect, opens.CastOpen | opens.CastReopen)
+            for effect in effects
+        ):
+            # What is asked for again was not answered.
+            self._conductor.forget_leader()
+        self._apply(effects)
 
     def _execute(self, effect: opens.Effect) -> None:
         conductor = self._conductor

@@ -527,17 +527,13 @@ def _is_answer(entry: _Open, view: objects.SessionView) -> bool:
 
 
 def _may_be_in_use(entry: _Open) -> bool:
-    """Whether a slot of another host may have been used all along.
+    """Whether the slot may have been used all along.
 
-    Word of its client's connection, or of its end in order, comes by way of
-    the conductor: it must not be overtaken by a cancellation.
+    Word of its client's connection, or of its end in order, comes from the
+    worker by way of its agent and the conductor: it must not be overtaken by
+    a cancellation, also not where the slot is on this host.
     """
-    view = entry.view
-    return (
-        view is not None
-        and view.state == states.READY
-        and view.slot_host_uuid != entry.host_uuid
-    )
+    return entry.view is not None and entry.view.state == states.READY
 
 
 def _is_news(

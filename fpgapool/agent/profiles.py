@@ -39,6 +39,7 @@ class ProfileCache:
     :param loop: the thread that uses the cache.
     :param caller: makes the calls.
     :param fetch: returns all profiles; may block and raise.
+    :param limit_s: how long it may take.
     """
 
     def __init__(
@@ -46,10 +47,13 @@ class ProfileCache:
         loop: agent_loop.Loop,
         caller: sender.Caller,
         fetch: Callable[[], list[objects.AcceleratorProfile]],
+        *,
+        limit_s: float,
     ) -> None:
         self._loop = loop
         self._caller = caller
         self._fetch = fetch
+        self._limit_s = limit_s
         self._profiles: dict[str, objects.AcceleratorProfile] | None = None
         self._fetched_at_s = 0.0
         self._fetching = False
@@ -80,7 +84,9 @@ class ProfileCache:
         if self._fetching:
             return
         self._fetching = True
-        self._caller.submit(self._fetch, self._fetched, self._failed)
+        self._caller.submit(
+            self._fetch, self._fetched, self._failed, limit_s=self._limit_s
+        )
 
     def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
         self._profiles = {profile.name: profile for profile in profiles}

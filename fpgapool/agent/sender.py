@@ -168,6 +168,8 @@ class Caller:
         call: Callable[[], T],
         on_result: Callable[[T], None],
         on_error: Callable[[Exception], None],
+        *,
+        limit_s: float | None = None,
     ) -> None:
         """Make a call; its outcome is handled in the loop's thread.
 
@@ -175,7 +177,13 @@ class Caller:
         :param on_result: gets what it returns.
         :param on_error: gets what it raises, queue.Full if too many calls
             wait already.
+        :param limit_s: after that time the outcome is a TimeoutError, and
+            what comes later is dropped: a broker that is frozen blocks
+            whoever calls. None waits for ever. With a limit, only the loop's
+            thread may submit.
         """
+        if limit_s is not None:
+            on_result, on_error = self._limited(on_result, on_error, limit_s)
 
         def work() -> None:
             try:
@@ -191,6 +199,31 @@ class Caller:
         except queue.Full as error:
             full = error
             self._loop.call(lambda: on_error(full))
+
+    def _limited(
+        self,
+        on_result: Callable[[T], None],
+        on_error: Callable[[Exception], None],
+        limit_s: float,
+    ) -> tuple[Callable[[T], None], Callable[[Exception], None]]:
+        """Return two callbacks of which one is called, once and in time."""
+        over = False
+
+        def once(
+            callback: Callable[[typing.Any], None], value: object
+        ) -> None:
+            nonlocal over
+            if not over:
+                over = True
+                timer.cancel()
+                callback(value)
+
+        late = TimeoutError(f"no answer within {limit_s:g} s")
+        timer = self._loop.call_later(limit_s, lambda: once(on_error, late))
+        return (
+            lambda result: once(on_result, result),
+            lambda error: once(on_error, error),
+        )
 
     def _run(self) -> None:
         while True:

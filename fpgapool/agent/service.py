@@ -391,6 +391,8 @@ class Agent:
                 LOG.warning(
                     "Refused: %s, epoch %d (%s)", what, leader_epoch, reason
                 )
+            if leader_epoch == self.table.leader_epoch:
+                self._conductor.note_leader(leader_epoch)
             self._apply(effects)
 
         self.loop.call(execute)
@@ -535,6 +537,7 @@ class Agent:
             nic_tx_bytes=reading.tx_bytes,
             devices=self.table.device_reports(),
             driver=settings.driver_name,
+            link_message=self._link.state.message,
         )
         self._casts.put(
             "report", lambda: self._conductor.report(report), first=True
@@ -556,10 +559,8 @@ class Agent:
             return
         self.loop.call_later(TICK_S, self._tick)
         self._apply(self.table.tick(self._clock.now()))
-        for key in self.table.slot_keys():
-            # Workers tell of changes by themselves, but not of every byte.
-            if self.table.holder(key) is not None:
-                self.workers.send(table.ToWorker(key, "status", 0, {}))
+        # Workers tell of changes by themselves, but not of every byte.
+        self.workers.tick()
         self._check_health()
 
     def _check_health(self) -> None:

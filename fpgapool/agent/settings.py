@@ -68,6 +68,7 @@ class AgentSettings:
     window_chunks: int = 8
     hello_timeout_s: float = 5.0
     worker_orphan_s: float = 600.0
+    worker_timeout_s: float = 10.0
     log_dir: str | None = None
     log_level: str = "INFO"
 
@@ -128,6 +129,7 @@ def worker_settings(settings: AgentSettings) -> workers.WorkerSettings:
         window_chunks=settings.window_chunks,
         hello_timeout_s=settings.hello_timeout_s,
         orphan_s=settings.worker_orphan_s,
+        timeout_s=settings.worker_timeout_s,
         outlive_agent=settings.workers_outlive_agent,
         log_dir=settings.log_dir,
         log_level=settings.log_level,

@@ -773,12 +773,12 @@ def _death_result(
 ) -> objects.SessionResult:
     """What became of the holder of a worker that died.
 
-    A release that was asked for is thereby done. A session that was not yet
-    prepared has lost nothing and can go to another slot.
+    A release that was asked for is thereby done. A session whose client has
+    not come yet has lost nothing and can go to another slot.
     """
     if slot.release_reason is not None:
         state, code = states.CANCELLED, slot.release_reason
-    elif holder.state == states.SLOT_PREPARING:
+    elif holder.state in (states.SLOT_PREPARING, states.SLOT_READY):
         state, code = states.PREPARE_FAILED, codes.WORKER_DIED
     else:
         state, code = states.FAILED, codes.WORKER_DIED

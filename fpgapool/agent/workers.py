@@ -63,6 +63,9 @@ HEALTHY_AFTER_S = 10.0
 #: Deaths in a row, each soon after the start, that make a slot faulty.
 FAULTY_AFTER_FAILURES = 4
 
+#: Most that one tick adds to the silence of a worker.
+LONGEST_TICK_S = 2.0
+
 RECEIVE_BYTES = 65536
 
 #: How a worker ends that finds another one in its slot.
@@ -77,6 +80,7 @@ class WorkerSettings:
 
     :param state_dir: the host's directory; ``workers`` below it has sockets.
     :param driver_path: ``module:Class``.
+    :param timeout_s: how long one may take to answer a request.
     :param outlive_agent: leave workers running when the agent stops.
     :param log_dir: where each worker gets a log file; None: standard error.
     :param log_level: name of the lowest level that workers log.
@@ -92,6 +96,7 @@ class WorkerSettings:
     window_chunks: int = 8
     hello_timeout_s: float = 5.0
     orphan_s: float = 600.0
+    timeout_s: float = 10.0
     outlive_agent: bool = True
     log_dir: str | None = None
     log_level: str = "INFO"
@@ -160,6 +165,8 @@ class _Worker:
         default_factory=dict
     )
     last_number: int = 0
+    #: How long it has owed answers and not said anything.
+    silent_s: float = 0.0
     started_at_s: float = 0.0
     failures: int = 0
     #: A status came over the present connection.
@@ -189,6 +196,7 @@ class Supervisor:
         self._loop = loop
         self._handler = handler
         self._workers: dict[table.Key, _Worker] = {}
+        self._ticked_at_s = loop.now()
         self._closing = False
 
     def start(self, keys: Iterable[table.Key]) -> None:
@@ -238,6 +246,32 @@ class Supervisor:
             )
         )
         self._flush(worker)
+
+    def tick(self) -> None:
+        """Ask every worker how it is, and end those that do not answer.
+
+        Called at regular intervals. A worker that is frozen, or whose main
+        thread hangs, is of no use, whether it has a session or not.
+        """
+        now, last_s = self._loop.now(), self._ticked_at_s
+        self._ticked_at_s = now
+        # Of what passed while the agent itself stood still, little counts.
+        passed_s = min(now - last_s, LONGEST_TICK_S)
+        for worker in self._workers.values():
+            if worker.requests:
+                worker.silent_s += passed_s
+            if self._is_silent(worker):
+                self.end(worker.key, "does not answer")
+            self.send(table.ToWorker(worker.key, "status", 0, {}))
+
+    def _is_silent(self, worker: _Worker) -> bool:
+        # One that has never spoken has a limit of its own.
+        return (
+            worker.sock is not None
+            and worker.heard
+            and worker.ended_for is None
+            and worker.silent_s >= self._settings.timeout_s
+        )
 
     def end(self, key: table.Key, reason: str) -> None:
         """Kill a worker that does not do what it is told.
@@ -311,6 +345,7 @@ class Supervisor:
         # Its number may have passed to another process just before the line
         # that opened the descriptor; what it says afterwards proves it.
         worker.proved = False
+        worker.ended_for = None
         worker.started_at_s = self._loop.now()
         self._watch_process(worker)
         self._connected(worker, sock)
@@ -449,6 +484,7 @@ class Supervisor:
         worker.decoder = messages.MessageDecoder()
         worker.unsent.clear()
         worker.requests.clear()
+        worker.silent_s = 0.0
         worker.heard = False
         worker.timer = self._loop.call_later(
             START_TIMEOUT_S, functools.partial(self._check_heard, worker, sock)
@@ -527,6 +563,7 @@ class Supervisor:
             )
 
     def _handle(self, worker: _Worker, message: messages.Message) -> None:
+        worker.silent_s = 0.0
         event = message.get("event")
         if event == "prepared":
             self._handler.worker_prepared(worker.key, message)

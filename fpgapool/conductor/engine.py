@@ -19,6 +19,7 @@ rows and messages.  It does no I/O and has no thread: the pump calls it.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -47,9 +48,13 @@ from fpgapool.objects import states
 LOG = logging.getLogger(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
+_UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
 _BUS_IS_ILL = 0.5
+
+# Refusals that are repeated if the request comes again.
+_MAX_REFUSALS = 10_000
 
 _PHASE_STATES = {
     model.Phase.PREPARING: states.PREPARING,
@@ -88,8 +93,12 @@ class Engine:
         self._last_job_id = snapshot.max_ids.session
         self._events: list[events.Event] = []
         self._dirty: dict[int, sessions.Session] = {}
+        self._refusals: dict[tuple[str, str, float], tuple[str, str]] = {}
         self._lost_since: dict[str, float] = {}
         self._bus_is_ill = False
+        self._ticked_at: float | None = None
+        # Until then nothing could be heard, so that silence proves nothing.
+        self._deaf_until = -math.inf
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._at_once: list[effects.Message] = []
@@ -160,6 +169,14 @@ class Engine:
 
     def tick(self, now: float) -> effects.Effects:
         """Look for what did not happen: silent hosts, stuck preparations."""
+        limits = self.settings
+        if (
+            self._ticked_at is not None
+            and now - self._ticked_at > limits.report_timeout_s / 2
+        ):
+            # This conductor stood still; what agents said waits to be read.
+            self._deaf_until = now
+        self._ticked_at = now
         self._find_silent_hosts(now)
         for hold in list(self.holds.values()):
             self._check_hold(hold, now)
@@ -290,14 +307,19 @@ class Engine:
         )
         if known is None and item.ended is not None:
             known = sessions.Session.from_record(item.ended, None)
+        refusal = self._refusals.get(_attempt(request))
         try:
-            if item.database_failing or self.database_failing:
+            if known is not None:
+                self._repeat(known, request)
+            elif refusal is not None:
+                # Casts are doubled and overtake each other: nobody waits
+                # for what has been refused once.
+                raise admission.Rejected(*refusal)
+            elif item.database_failing or self.database_failing:
                 raise admission.Rejected(
                     codes.DATABASE_UNAVAILABLE,
                     "requests cannot be recorded at the moment, try again",
                 )
-            if known is not None:
-                self._repeat(known, request)
             else:
                 self._admit(request, now)
         except admission.Rejected as error:
@@ -367,13 +389,16 @@ class Engine:
         error: admission.Rejected,
         now: float,
     ) -> None:
-        """A refused request leaves no trace but its answer."""
+        """A refused request leaves no trace but its answer, to be repeated."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
             request.project_id,
             error.code,
         )
+        self._refusals[_attempt(request)] = (error.code, str(error))
+        while len(self._refusals) > _MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
         if not request.host_uuid:
             return
         view = admission.refusal(request, error, now)
@@ -517,6 +542,35 @@ class Engine:
         for hold, finding, line in findings:
             if hold is not None:
                 self._act(hold, finding, line, now)
+            self._note_late_end(line.last_result, now)
+
+    def _note_late_end(
+        self, result: objects.SessionResult | None, now: float
+    ) -> None:
+        """A client has used and closed the slot that it was to lose.
+
+        Its host was silent meanwhile, so that the session has, or waits
+        for, another slot that nobody needs.
+        """
+        if result is None or result.state != states.CLOSED:
+            return
+        session = self._book.by_id.get(result.session_id)
+        if session is None or session.state not in _UNCONNECTED:
+            return
+        if session.state != states.QUEUED:
+            hold = self.holds[_slot_id(session)]
+            if hold.generation <= result.generation:
+                return
+            # What its worker says of the end is not the session's.
+            hold.abandoned = True
+        self._events.append(
+            events.JobCancelled(session.job_id, codes.SUPERSEDED)
+        )
+        session.input_bytes = result.input_bytes
+        session.output_bytes = result.output_bytes
+        session.started_at = result.started_at
+        self._end(session, result.state, result.code, result.message, now)
+        self._step(now)
 
     def _host_up(
         self, host: registry.HostEntry, rows: list[db_api.Record]
@@ -560,6 +614,7 @@ class Engine:
             case reconcile.Finding.NOT_RELEASED:
                 self._tell_again(hold, now)
             case reconcile.Finding.READY:
+                hold.prepared = True
                 if not session.secret:
                     self._ask_secret(hold, now)
             case reconcile.Finding.ATTACHED:
@@ -753,9 +808,26 @@ class Engine:
                     len(present),
                 )
             self._bus_is_ill = True
+            self._deaf_until = now
             return
         self._bus_is_ill = False
         for host in silent:
+            # Not all agents find back to the bus at the same time.
+            since = max(host.heard_at, self._deaf_until)
+            if now - since > self.settings.report_timeout_s:
+                self._doubt(host, since, now)
+
+    def _doubt(
+        self, host: registry.HostEntry, silent_since: float, now: float
+    ) -> None:
+        """Ask a silent host, and give it up if it does not answer.
+
+        Its reports may have gone to a former leader.
+        """
+        if host.asked_at <= silent_since:
+            host.asked_at = now
+            self._at_once.append(effects.AskReport(host.uuid))
+        elif now - host.asked_at >= self.settings.resend_interval_s:
             self._lose_host(host, now)
 
     def _lose_host(self, host: registry.HostEntry, now: float) -> None:
@@ -773,14 +845,19 @@ class Engine:
 
     def _check_hold(self, hold: reconcile.Hold, now: float) -> None:
         limits = self.settings
-        lost_at = self._lost_since.get(hold.slot.host.uuid)
+        host = hold.slot.host
+        lost_at = self._lost_since.get(host.uuid)
         if lost_at is not None:
-            if now - lost_at > limits.lost_session_timeout_s:
+            missed_s = now - max(lost_at, self._deaf_until)
+            if missed_s > limits.lost_session_timeout_s:
                 self._give_up(hold, now)
         elif (
             hold.phase is model.Phase.PREPARING
             and not hold.revoked
-            and now - hold.assigned_at > limits.prepare_timeout_s
+            and not hold.prepared
+            # By the host's own word: while it cannot be heard, its slot may
+            # have become ready long ago.
+            and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
             self._prepare_timed_out(hold, now)
 
@@ -990,6 +1067,14 @@ def _lines(
     for device in report.devices:
         for line in device.slots:
             yield host.devices[device.name].slots[line.slot], line
+
+
+def _attempt(request: objects.OpenRequest) -> tuple[str, str, float]:
+    """Return what repeated casts of a request have in common.
+
+    A client that tries again later, under the same name, has another time.
+    """
+    return request.project_id, request.request_id, request.expires_at
 
 
 def _limited(wanted: float | None, limit: float) -> float:

@@ -50,6 +50,7 @@ class ConductorManager:
 
     :param pumping: takes inputs and questions.
     :param database: for what has left the engine's memory.
+    :param epoch: in which this conductor leads.
     """
 
     target = messaging.Target(version=conductor_rpcapi.VERSION)
@@ -58,16 +59,20 @@ class ConductorManager:
         self,
         pumping: pump.Pump,
         database: db_api.Database,
+        epoch: int,
     ) -> None:
         self._pump = pumping
         self._database = database
+        self._epoch = epoch
 
     # -- casts -------------------------------------------------------------
 
     def report(self, ctxt: Any, report: Any) -> None:
         """Take an agent's state."""
         parsed = _parsed(objects.AgentReport.from_primitive, report)
-        if parsed is not None:
+        if parsed is not None and not conductor_rpcapi.is_outdated(
+            parsed.leader_epoch, self._epoch
+        ):
             self._pump.put(inputs.Report(parsed))
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
@@ -83,6 +88,10 @@ class ConductorManager:
             return
         # The engine remembers what is alive and what ended lately. A name
         # that was used before that must not be used again either.
+        if self._database.failing:
+            # Waiting for it would keep the other handlers from their work.
+            self._pump.put(inputs.Open(parsed, database_failing=True))
+            return
         try:
             record = self._database.find_session(
                 parsed.project_id, parsed.request_id

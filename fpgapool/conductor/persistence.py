@@ -70,8 +70,8 @@ class GroupCommitter:
 
     @property
     def failing(self) -> bool:
-        """Whether the last transaction failed: the database is away."""
-        return self._failing.is_set()
+        """Whether the database is away or does not answer."""
+        return self._failing.is_set() or self._database.failing
 
     def start(self) -> None:
         """Start the thread."""

@@ -36,6 +36,8 @@ class Hold:
     :ivar revoked: why the slot is being taken back, empty while it is not.
     :ivar told_at: when the agent was last told to prepare or release it.
     :ivar abandoned: the session waits for, or has, another slot already.
+    :ivar prepared: the agent's report shows the slot ready; the secret may
+        still be on its way.
     """
 
     session: sessions.Session
@@ -46,6 +48,7 @@ class Hold:
     revoked: str = ""
     told_at: float = 0.0
     abandoned: bool = False
+    prepared: bool = False
 
     @property
     def wanted(self) -> bool:

@@ -178,8 +178,8 @@ class _Term:
         )
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
-            conf.conductor.name,
-            [manager.ConductorManager(self._pump, database)],
+            conductor_rpcapi.server_name(epoch),
+            [manager.ConductorManager(self._pump, database, epoch)],
         )
 
     def start(self) -> None:

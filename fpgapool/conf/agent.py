@@ -248,6 +248,19 @@ Seconds after which a worker that has neither an agent nor a session ends by
 itself.
 """,
     ),
+    cfg.FloatOpt(
+        "worker_timeout_s",
+        default=10,
+        # Workers are asked every second.
+        min=2,
+        max=3600,
+        help="""
+Seconds within which a worker must answer its agent. One that does not, for
+example because it is frozen, is killed and replaced: a session whose client
+has not come yet gets another slot, a connected one ends with ``WORKER_DIED``,
+and a stateless one is reopened by its client in another slot.
+""",
+    ),
 ]
 
 

@@ -12,6 +12,9 @@
 
 """Client side of the conductor's RPC interface."""
 
+import math
+import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,9 +28,44 @@ TOPIC = "fpgapool-conductor"
 # Grows with every change; the conductor's endpoint has the same version.
 VERSION = "1.0"
 
+# Names of leaders come round again, so that the broker does not keep a queue
+# for each one that ever was.
+_LEADER_NAMES = 16
+
+# How long the word of a leader counts. Longer than the broker needs to find
+# out that a consumer is frozen, which is twice the heartbeat.
+LEADER_MEMORY_S = 60.0
+
+# Who was heard that lately is not silent: what it did not answer was sent to
+# the leader before it.
+_JUST_HEARD_S = 1.5
+
+
+def server_name(leader_epoch: int) -> str:
+    """Return the name by which the leader of an epoch can be addressed.
+
+    The topic alone reaches any process that listens to it: also a former
+    leader that is frozen and answers nothing.
+
+    :param leader_epoch: its epoch.
+    """
+    return f"leader-{leader_epoch % _LEADER_NAMES}"
+
+
+def is_outdated(told_epoch: int, leader_epoch: int) -> bool:
+    """Whether a report was meant for an earlier leader of the same name.
+
+    :param told_epoch: the highest epoch its sender had seen, 0 for none.
+    :param leader_epoch: of the leader that got it.
+    """
+    return 0 < told_epoch <= leader_epoch - _LEADER_NAMES
+
 
 class ConductorAPI:
     """Casts and calls to the conductor that leads.
+
+    They go to the leader that was heard last, or, if it is not known or does
+    not answer, to whichever conductor listens to the topic.
 
     Every method raises oslo_messaging.MessagingException if the broker
     cannot be reached, or, where it waits for an answer, if none comes in
@@ -41,6 +79,35 @@ class ConductorAPI:
             messaging.Target(topic=TOPIC, version=VERSION),
             timeout_s=call_timeout_s,
         )
+        self._lock = threading.Lock()
+        self._leader_epoch = 0
+        self._leader_heard_s = -math.inf
+
+    def note_leader(self, leader_epoch: int) -> None:
+        """Address the leader that has just been heard.
+
+        :param leader_epoch: its epoch; one lower than before is ignored.
+        """
+        with self._lock:
+            if leader_epoch >= self._leader_epoch:
+                self._leader_epoch = leader_epoch
+                self._leader_heard_s = time.monotonic()
+
+    def forget_leader(self) -> None:
+        """Address any conductor until a leader is heard again.
+
+        One that was heard just now is kept.
+        """
+        with self._lock:
+            if time.monotonic() - self._leader_heard_s > _JUST_HEARD_S:
+                self._leader_heard_s = -math.inf
+
+    def _leader(self) -> str | None:
+        with self._lock:
+            silent_s = time.monotonic() - self._leader_heard_s
+            if silent_s < LEADER_MEMORY_S:
+                return server_name(self._leader_epoch)
+        return None
 
     def report(self, report: objects.AgentReport) -> None:
         """Tell the whole state of a host (cast)."""
@@ -133,7 +200,11 @@ class ConductorAPI:
         return self._call("pool_summary")
 
     def _cast(self, method: str, **kwargs: Any) -> None:
-        self._client.cast(method, **kwargs)
+        self._client.cast(method, server=self._leader(), **kwargs)
 
     def _call(self, method: str, **kwargs: Any) -> Any:
-        return self._client.call(method, **kwargs)
+        try:
+            return self._client.call(method, server=self._leader(), **kwargs)
+        except messaging.MessagingTimeout:
+            self.forget_leader()
+            raise

@@ -32,7 +32,8 @@ if typing.TYPE_CHECKING:
     from tests.harness import cloud as clouds
 
 _EXCHANGE = "fpgapool"
-_TOPIC = "fpgapool-conductor"
+# Messages go to the leader by its name or to any conductor.
+_TOPICS = "fpgapool-conductor.#"
 _REPORT_LIMIT_S = 2.0
 _LIVE = ("QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED")
 _IDLE = "idle"
@@ -229,7 +230,7 @@ def _fresh_reports(
     url = cloud.transport_url.replace("rabbit://", "amqp://", 1)
     with kombu.Connection(url) as connection, connection.channel() as channel:
         name = channel.queue_declare(exclusive=True).queue
-        channel.queue_bind(name, exchange=_EXCHANGE, routing_key=_TOPIC)
+        channel.queue_bind(name, exchange=_EXCHANGE, routing_key=_TOPICS)
         queue = kombu.Queue(name, channel=channel, no_declare=True)
         deadline_s = time.monotonic() + _REPORT_LIMIT_S
         with (

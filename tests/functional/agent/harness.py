@@ -47,6 +47,10 @@ class FakeConductor:
         self.sessions: dict[str, objects.SessionView] = {}
         self.profiles = [profile("copy"), profile("aes")]
         self.unavailable = False
+        self.leader_epoch: int | None = None
+        #: Cleared: whoever asks is left waiting, as by a frozen broker.
+        self.answers = threading.Event()
+        self.answers.set()
 
     def _record(self, name: str, value: typing.Any) -> None:
         with self._condition:
@@ -83,6 +87,13 @@ class FakeConductor:
             "cancel_session", (project_id, session_id or request_id, reason)
         )
 
+    def note_leader(self, leader_epoch: int) -> None:
+        # Nothing is sent, so the broker may be away.
+        self.leader_epoch = leader_epoch
+
+    def forget_leader(self) -> None:
+        self.leader_epoch = None
+
     def renew_secret(self, session_id: str) -> None:
         self._record("renew_secret", session_id)
 
@@ -94,10 +105,12 @@ class FakeConductor:
 
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         self._record("list_accelerators", None)
+        self.answers.wait(TIMEOUT_S)
         return self.profiles
 
     def pool_summary(self) -> dict[str, typing.Any]:
         self._record("pool_summary", None)
+        self.answers.wait(TIMEOUT_S)
         return {"hosts": 1}
 
     def named(self, name: str) -> list[typing.Any]:

@@ -135,7 +135,10 @@ def transport(directory):
 def test_agents_of_several_hosts_live_in_one_process(directory, transport):
     record = harness.FakeConductor()
     server = rpc.get_server(
-        conductor_api.TOPIC, "conductor", [Conductor(record)]
+        conductor_api.TOPIC,
+        # That of the epoch in which the agents are told something.
+        conductor_api.server_name(1),
+        [Conductor(record)],
     )
     server.start()
     conductor = conductor_api.ConductorAPI()

@@ -20,6 +20,7 @@ import random
 import socket
 import stat
 import struct
+import time
 
 import pytest
 
@@ -28,6 +29,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from tests.functional.agent import harness
 from tests.functional.agent.harness import Client
+from tests.harness import waiting
 
 
 @pytest.fixture
@@ -103,6 +105,33 @@ def test_questions_fail_clearly_while_the_conductor_is_away(client, conductor):
     ):
         reply = client.request(operation, **members)
         assert code_of(reply) == "CONDUCTOR_UNAVAILABLE"
+
+
+def test_questions_that_hang_are_answered_in_time(client, conductor):
+    """The threads that ask are all stuck; nobody waits for them."""
+    conductor.answers.clear()
+    asked_s = time.monotonic()
+    for _ in range(3):
+        assert code_of(client.request("pool")) == "CONDUCTOR_UNAVAILABLE"
+    reply = client.request("accelerator", name="aes")
+    assert code_of(reply) == "CONDUCTOR_UNAVAILABLE"
+    assert time.monotonic() - asked_s < harness.TIMEOUT_S / 2
+    conductor.answers.set()
+    assert client.request("pool")["ok"]
+    assert client.request("accelerator", name="aes")["ok"]
+
+
+def test_the_leader_that_was_heard_is_addressed(client, conductor, agent):
+    for epoch in (5, 4, 6, 4):
+        agent.report_now(epoch)
+    waiting.wait_until(
+        lambda: conductor.leader_epoch == 6, "the newest leader is known"
+    )
+    # What has to be repeated shows that it does not listen.
+    client.open("r1")
+    waiting.wait_until(
+        lambda: conductor.leader_epoch is None, "it is forgotten"
+    )
 
 
 def test_open_goes_to_the_conductor_and_events_come_back(

@@ -728,6 +728,28 @@ def test_an_agent_caps_its_link(pair, here, directory, remove):
         assert agent.link_state == shaping.LinkState(
             pair.near.device, CAP_BYTES_PER_S
         )
+        host.conductor.wait_for("report", lambda one: not one.link_message)
         agent.stop()
         with tc.TrafficControl() as control:
             assert cap.Cap(control).is_on(pair.near.device) is not remove
+
+
+def test_an_agent_reports_why_its_link_has_no_cap(pair, here, directory):
+    # Somebody shapes what leaves already; what comes in gets its cap.
+    index = index_of(pair.near)
+    with pair.near.entered(), tc.TrafficControl() as control:
+        control.add_htb(index, 0x10000, 0, 1000)
+    with (
+        pair.near.entered(),
+        harness.running_host(
+            directory,
+            data_address=pair.near.ipv4,
+            data_ports=f"{PORTS.start}-{PORTS.stop - 1}",
+            data_rate_bytes_per_s=float(CAP_BYTES_PER_S),
+        ) as host,
+    ):
+        agent = host.start()
+        report = host.conductor.wait_for("report", lambda one: True)
+        assert report.link_message == agent.link_state.message
+        assert report.link_message.startswith("outgoing: ")
+        assert report.link_message.endswith(f"({cap.FOREIGN_QDISC})")

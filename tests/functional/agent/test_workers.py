@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -197,7 +198,7 @@ def test_a_killed_worker_costs_its_session_and_is_replaced(host):
         0, lambda one: one.state == "idle" and one.last_result
     )
     assert (slot.last_result.state, slot.last_result.code) == (
-        "FAILED",
+        "PREPARE_FAILED",
         "WORKER_DIED",
     )
     assert (slot.session_id, slot.seen_generation) == (None, 7)
@@ -392,3 +393,44 @@ def test_only_a_worker_is_killed_for_being_mute(
         host.conductor.wait_for_slot(0, idle)
         assert pid_of(agent) != process.pid
         assert (process.poll() is not None) == killed
+
+
+def test_a_worker_that_freezes_is_replaced_whether_it_has_a_session_or_not(
+    host,
+):
+    host.settings = dataclasses.replace(host.settings, worker_timeout_s=2.0)
+    agent = start_idle(host)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    before = [pid_of(agent, slot) for slot in (0, 1)]
+    pidfds = [os.pidfd_open(pid) for pid in before]
+    for pid in before:
+        os.kill(pid, signal.SIGSTOP)
+    for pidfd in pidfds:
+        assert select.select([pidfd], [], [], harness.TIMEOUT_S)[0]
+        os.close(pidfd)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle" and one.last_result
+    )
+    assert slot.last_result.code == "WORKER_DIED"
+    host.conductor.wait_for_slot(1, idle)
+    harness.assign(agent, 8)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    assert not set(before) & {pid_of(agent, slot) for slot in (0, 1)}
+
+
+def test_workers_are_not_blamed_for_the_agents_own_absence(host):
+    """An agent that was frozen for an hour gives them time to answer."""
+    host.settings = dataclasses.replace(host.settings, worker_timeout_s=10.0)
+    agent = start_idle(host)
+    before = pid_of(agent)
+
+    def wake_up() -> None:
+        agent.workers.tick()
+        agent.workers._ticked_at_s -= 3600
+        agent.workers.tick()
+
+    agent.loop.run_and_wait(wake_up, harness.TIMEOUT_S)
+    harness.assign(agent, 7)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    assert pid_of(agent) == before

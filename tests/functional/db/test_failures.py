@@ -11,6 +11,7 @@
 #    under the License.
 
 import threading
+from collections.abc import Callable
 
 import pymysql
 import pytest
@@ -20,6 +21,7 @@ from fpgapool.db import api
 from fpgapool.db import engine as db_engine
 from fpgapool.db import migration
 from tests.functional.db import factory
+from tests.harness import waiting
 
 
 @pytest.fixture
@@ -164,3 +166,52 @@ def test_writers_take_turns(database, epoch):
     assert errors == []
     assert len(database.load().live_sessions) == 60
     assert database.read_lease().renewals == 60
+
+
+def test_a_frozen_server_is_noticed_before_it_times_out(
+    mariadb, maria, database_url
+):
+    patient = api.Database(database_url, read_timeout_s=60)
+    assert patient.find_session("p", "r") is None
+    assert not patient.failing
+    mariadb.pause()
+    asked = threading.Thread(target=patient.find_session, args=("p", "r"))
+    asked.start()
+    waiting.wait_until(lambda: patient.failing, "it is noticed")
+    assert asked.is_alive()
+    mariadb.resume()
+    asked.join()
+    assert not patient.failing
+    patient.close()
+
+
+def test_a_process_frozen_in_a_transaction_does_not_keep_the_lease(
+    maria, database_url
+):
+    """A leader that is frozen while it writes can be replaced."""
+    lease = maria.take_lease("c1", None)
+    frozen = api.Database(database_url, idle_limit_s=1)
+    with pytest.raises(exception.DatabaseUnavailable):
+        _write_slowly(
+            frozen,
+            lambda: waiting.wait_until(
+                lambda: _takes_lease(maria, lease), "another one is elected"
+            ),
+        )
+    frozen.close()
+    assert maria.read_lease().holder == "c2"
+
+
+def _write_slowly(
+    database: api.Database, in_between: Callable[[], object]
+) -> None:
+    with database._transaction() as connection:
+        connection.exec_driver_sql("UPDATE leader_lease SET renewals = 9")
+        in_between()
+
+
+def _takes_lease(database: api.Database, lease: api.Lease) -> bool:
+    try:
+        return database.take_lease("c2", lease).epoch > lease.epoch
+    except exception.DatabaseUnavailable:
+        return False

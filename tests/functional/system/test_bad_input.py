@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import random
 import socket
@@ -30,7 +29,7 @@ from fpgapool.protocol import frames
 from tests.functional.worker import harness as wire
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
-from tests.harness import processes
+from tests.harness import footprint
 from tests.harness import programs
 from tests.harness import waiting
 
@@ -39,19 +38,15 @@ SLOTS = 2
 AES_PARAMS = {"key": "00" * 16, "iv": "00" * 16}
 
 
-# Connections of agents to the broker come and go, within limits.
-AGENT_SLACK = 8
-
-
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> Iterator[clouds.Cloud]:
     started = make_cloud(
         clouds.HostPlan("plain", slots=SLOTS, tls=False),
         clouds.HostPlan("secure", slots=SLOTS, tls=True),
     )
-    before = used_footprint(started)
+    before = footprint.used(started)
     yield started
-    check_no_trace(started, before)
+    footprint.check_no_trace(started, before)
 
 
 @pytest.fixture(params=["plain", "secure"])
@@ -65,70 +60,9 @@ def _no_trace(cloud) -> Iterator[None]:
 
     At the end of the module that is checked for all tests.
     """
-    before = used_footprint(cloud)
+    before = footprint.used(cloud)
     yield
-    check_no_trace(cloud, before)
-
-
-@dataclasses.dataclass(frozen=True)
-class Footprint:
-    """What the processes use while no session is alive.
-
-    :ivar agent_files: open files of each agent.
-    :ivar worker_files: most open files of a worker.
-    :ivar worker_threads: most threads of a worker.
-    """
-
-    agent_files: tuple[int, ...]
-    worker_files: int
-    worker_threads: int
-
-    @classmethod
-    def of(cls, cloud: clouds.Cloud) -> Footprint:
-        """Look at the processes."""
-        hosts = list(cloud.hosts.values())
-        workers = [worker.pid for host in hosts for worker in host.workers()]
-        return cls(
-            tuple(
-                processes.descriptor_count(host.agent.pid) for host in hosts
-            ),
-            max(processes.descriptor_count(pid) for pid in workers),
-            max(processes.thread_count(pid) for pid in workers),
-        )
-
-    def exceeds(self, other: Footprint) -> bool:
-        """Tell whether it is more than another one."""
-        return (
-            self.worker_files > other.worker_files
-            or self.worker_threads > other.worker_threads
-            or any(
-                mine > others + AGENT_SLACK
-                for mine, others in zip(
-                    self.agent_files, other.agent_files, strict=True
-                )
-            )
-        )
-
-
-def used_footprint(cloud: clouds.Cloud) -> Footprint:
-    """Return the footprint after a session in every slot."""
-    for host in cloud.hosts.values():
-        with host.door() as door:
-            held = doors.hold_slots(door, SLOTS)
-            for one in held:
-                assert one.run(b"some data") == b"some data"
-            doors.let_go(held)
-    cloud.check_consistent()
-    return Footprint.of(cloud)
-
-
-def check_no_trace(cloud: clouds.Cloud, before: Footprint) -> None:
-    """Check that the pool is as it was and does its work."""
-    used_footprint(cloud)
-    waiting.wait_until(
-        lambda: not Footprint.of(cloud).exceeds(before),
-        lambda: f"{Footprint.of(cloud)} is not more than {before}",
-    )
+    footprint.check_no_trace(cloud, before)
 
 
 # The client library.

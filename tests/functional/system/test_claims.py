@@ -68,4 +68,5 @@ def test_a_stateful_session_beyond_its_claim_ends_with_the_offset(
     assert error.value.offset_bytes == 1000
     view = cloud.wait_session(liar.session_id, "FAILED")
     assert view["reason"] == "CLAIM_EXCEEDED"
+    liar.close()
     cloud.check_consistent()

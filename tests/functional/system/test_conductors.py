@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.harness import cloud as clouds
@@ -24,6 +26,7 @@ from tests.harness import waiting
 
 CHUNK = clouds.CHUNK_BYTES
 QUEUED = 4
+QUESTIONS = 10
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +85,29 @@ def test_standby_takes_over(cloud, how: str, rng) -> None:
     cloud.check_consistent()
     # Who led before came back to stand by.
     assert cloud.lease_holder() == standby.name
+
+
+def test_frozen_leader_takes_nothing_away(cloud) -> None:
+    """What is meant for the new leader does not reach the old one."""
+    leader, standby = leader_and_standby(cloud)
+    before = len(standby.log())
+    leader.pause()
+    waiting.wait_until(
+        lambda: all(
+            f"Host {host.name} ({host.uuid}) is up" in standby.log()[before:]
+            for host in cloud.hosts.values()
+        ),
+        "the stand-by leads all hosts",
+    )
+    asked_s = time.monotonic()
+    for _ in range(QUESTIONS):
+        for host in cloud.hosts.values():
+            with host.door() as door:
+                door.request("pool")
+                assert door.refusal(accelerator="none") == (
+                    "UNKNOWN_ACCELERATOR"
+                )
+    # One that is lost is repeated only after a second, a question is not.
+    assert time.monotonic() - asked_s < QUESTIONS
+    leader.resume()
+    cloud.check_consistent()

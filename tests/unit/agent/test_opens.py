@@ -113,9 +113,9 @@ def test_one_absence_between_news_is_forgiven():
     assert tracked.absent(["session-of-r1"], 12.0) == []
 
 
-@pytest.mark.parametrize("state", ["QUEUED", "PREPARING", "READY"])
+@pytest.mark.parametrize("state", ["QUEUED", "PREPARING"])
 def test_a_client_that_goes_takes_its_waiting_session_along(state):
-    tracked = heard(state=state, secret="ab", slot_host_uuid=factories.HOST)
+    tracked = heard(state=state, slot_host_uuid=factories.HOST)
     cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert tracked.client_gone(CLIENT, 1.0) == [cancel]
     # Casts may be lost, so it is repeated until it had its effect.
@@ -125,15 +125,17 @@ def test_a_client_that_goes_takes_its_waiting_session_along(state):
     assert len(tracked) == 0
 
 
-def test_a_client_that_closed_in_order_elsewhere_is_not_cancelled():
-    tracked = heard(state="READY", secret="ab", slot_host_uuid="elsewhere")
+@pytest.mark.parametrize("host_uuid", [factories.HOST, "elsewhere"])
+def test_a_client_that_closed_in_order_is_not_cancelled(host_uuid):
+    tracked = heard(state="READY", secret="ab", slot_host_uuid=host_uuid)
     assert tracked.client_gone(CLIENT, 1.0) == []
     assert tracked.heard(factories.view(state="CLOSED", revision=9), 1.5) == []
     assert len(tracked) == 0
 
 
-def test_a_client_that_died_before_it_used_a_slot_elsewhere_is_cancelled():
-    tracked = heard(state="READY", secret="ab", slot_host_uuid="elsewhere")
+@pytest.mark.parametrize("host_uuid", [factories.HOST, "elsewhere"])
+def test_a_client_that_died_before_it_used_its_slot_is_cancelled(host_uuid):
+    tracked = heard(state="READY", secret="ab", slot_host_uuid=host_uuid)
     assert tracked.client_gone(CLIENT, 1.0) == []
     cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert cancel in tracked.tick(2.0)
@@ -264,7 +266,8 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     )
     assert tracked.heard(whole, 22.0) == [opens.Push(CLIENT, whole)]
     cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
-    assert tracked.client_gone(CLIENT, 23.0) == [cancel]
+    assert tracked.client_gone(CLIENT, 23.0) == []
+    assert tracked.tick(24.0) == [cancel]
     tracked.heard(factories.view(state="CANCELLED", revision=9), 24.0)
     assert len(tracked) == 0
 

@@ -203,6 +203,18 @@ def test_a_cap_that_lets_nothing_through_is_refused():
     assert problem_codes(guard) == both(shaping.RATE_TOO_LOW)
 
 
+def test_problems_are_put_into_words():
+    problems = (
+        shaping.Problem("outgoing", "FOREIGN_QDISC", "somebody's"),
+        shaping.Problem("incoming", "KERNEL_REFUSED", "no"),
+    )
+    assert shaping.LinkState("eth0", 0, problems).message == (
+        "outgoing: somebody's (FOREIGN_QDISC); incoming: no (KERNEL_REFUSED)"
+    )
+    assert shaping.LinkState("eth0", 1000).message is None
+    assert shaping.LinkState().message is None
+
+
 def test_half_a_cap_is_told_of_once(caplog):
     foreign = {"code": "FOREIGN_QDISC", "message": "eth0 has htb 1:"}
     kernel = Kernel()

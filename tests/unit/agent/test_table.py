@@ -267,7 +267,7 @@ def test_repeating_a_release_does_not_put_off_its_deadline():
     assert len(tab.tick(110.0)) == 1
 
 
-@pytest.mark.parametrize("state", ["ready", "active", "detached"])
+@pytest.mark.parametrize("state", ["active", "detached"])
 def test_the_death_of_a_worker_ends_its_session(state):
     tab = ready()
     tab.worker_status(
@@ -291,8 +291,11 @@ def test_the_death_of_a_worker_ends_its_session(state):
     assert report(tab).last_result == last
 
 
-def test_the_death_of_a_preparing_worker_lets_the_job_go_elsewhere():
-    tab = assigned()
+@pytest.mark.parametrize("make", [assigned, ready])
+def test_a_worker_that_dies_before_the_client_comes_lets_the_job_go_elsewhere(
+    make,
+):
+    tab = make()
     tab.worker_died(KEY, 9.0)
     last = report(tab).last_result
     assert (last.state, last.code) == ("PREPARE_FAILED", "WORKER_DIED")

@@ -253,6 +253,35 @@ def test_requests_are_refused_while_they_cannot_be_recorded(single):
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
 
 
+def test_what_was_refused_stays_refused(single):
+    """A cast that comes late must not open what nobody waits for."""
+    single.engine.database_failing = True
+    request_id = single.open()
+    single.engine.database_failing = False
+    single.wire.clear()
+    single.open(request_id=request_id)
+    assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
+    assert not single.rows["sessions"]
+    # The client tries again, with the same name.
+    single.now += 1
+    single.open(request_id=request_id)
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_a_repeated_request_is_not_refused_in_an_outage(single):
+    held = single.open()
+    request_id = single.open()
+    before = single.view(request_id)
+    single.engine.database_failing = True
+    single.wire.clear()
+    single.open(request_id=request_id)
+    (answer,) = single.wire
+    assert answer.view.state == states.QUEUED
+    single.engine.database_failing = False
+    assert single.view(request_id) == before
+    single.cancel(held)
+
+
 def test_limits_of_the_queue_and_of_a_project():
     pool = world.World(
         [world.FakeAgent("a", 1)],
@@ -404,13 +433,52 @@ def test_a_lost_host_requeues_what_has_not_started():
     pool.agents[kept].slots[0].state = states.SLOT_ACTIVE
     assert len(slots) == 2
     before = pool.view(ready).generation
-    for _ in range(4):
+    for _ in range(5):
         pool.feed(*(a.report() for u, a in pool.agents.items() if u != lost))
         pool.tick(5.0)
     view = pool.view(ready)
     assert view.slot_host_uuid not in (lost, kept)
     assert view.generation > before
     assert pool.view(active).state == states.ACTIVE
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_a_session_that_a_lost_host_served_to_its_end_has_ended(free):
+    """Its client had come just before the host fell silent."""
+    pool = three_hosts()
+    request_id = open_until_ready(pool)
+    lost = pool.view(request_id).slot_host_uuid
+    alive = [a for u, a in pool.agents.items() if u != lost]
+    if not free:
+        for _ in range(2):
+            open_until_ready(pool)
+        for agent in alive:
+            agent.slots[0].state = states.SLOT_ACTIVE
+    for _ in range(5):
+        pool.feed(*(agent.report() for agent in alive))
+        pool.tick(5.0)
+    # Nothing reaches the silent one.
+    pool.wire = [
+        one for one in pool.wire if getattr(one, "host_uuid", "") != lost
+    ]
+    pool.deliver_all()
+    for agent in alive:
+        answer = agent.prepared(0)
+        if answer is not None:
+            pool.feed(answer)
+    state = states.READY if free else states.QUEUED
+    assert pool.view(request_id).state == state
+    agent = pool.agents[lost]
+    agent.end(0, states.CLOSED, codes.OK, pool.now)
+    for _ in range(2):
+        pool.feed(agent.report())
+    view = pool.view(request_id)
+    assert (view.state, view.reason) == (states.CLOSED, codes.OK)
+    pool.settle()
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.view(request_id).state == states.CLOSED
+    assert pool.engine.holds == {} if free else len(pool.engine.holds) == 2
+    assert len(pool.state.assignments()) == len(pool.engine.holds)
 
 
 def test_a_lost_host_keeps_its_active_session_until_it_is_given_up():
@@ -420,15 +488,16 @@ def test_a_lost_host_keeps_its_active_session_until_it_is_given_up():
     pool.agents[lost].slots[0].state = states.SLOT_ACTIVE
     pool.feed(pool.agents[lost].report())
     alive = [a for u, a in pool.agents.items() if u != lost]
-    for _ in range(10):
+    for _ in range(20):
         pool.feed(*(a.report() for a in alive))
-        pool.tick(10.0)
+        pool.tick(5.0)
+    assert not pool.engine.registry.hosts[lost].up
     assert pool.view(request_id).state == states.ACTIVE
     pool.feed(pool.agents[lost].report())
     assert pool.view(request_id).state == states.ACTIVE
-    for _ in range(70):
+    for _ in range(140):
         pool.feed(*(a.report() for a in alive))
-        pool.tick(10.0)
+        pool.tick(5.0)
     assert pool.view(request_id).state == states.LOST
     assert pool.view(request_id).reason == codes.HOST_LOST
 
@@ -442,6 +511,75 @@ def test_more_than_half_of_all_hosts_silent_means_an_ill_bus():
         pool.tick(10.0)
     assert pool.view(request_id).generation == generation
     assert all(host.up for host in pool.engine.registry.hosts.values())
+
+
+def test_a_silent_host_is_asked_before_it_is_given_up():
+    pool = three_hosts()
+    request_id = open_until_ready(pool)
+    silent = pool.view(request_id).slot_host_uuid
+    alive = [a for u, a in pool.agents.items() if u != silent]
+    pool.wire.clear()
+    for _ in range(4):
+        pool.feed(*(a.report() for a in alive))
+        pool.tick(5.0)
+    assert pool.wire == [effects.AskReport(silent)]
+    pool.feed(pool.agents[silent].report())
+    # From here on it has its full time again, and is asked again.
+    for _ in range(4):
+        pool.feed(*(a.report() for a in alive))
+        pool.tick(5.0)
+    assert pool.engine.registry.hosts[silent].up
+    assert pool.wire == [effects.AskReport(silent)] * 2
+    pool.feed(*(a.report() for a in alive))
+    pool.tick(5.0)
+    assert not pool.engine.registry.hosts[silent].up
+
+
+def test_hosts_have_time_to_find_back_to_a_bus_that_was_ill():
+    pool = three_hosts()
+    for _ in range(10):
+        pool.tick(5.0)
+    for _ in range(3):
+        pool.feed(*(pool.agents[name].report() for name in "ab"))
+        pool.tick(5.0)
+    assert pool.engine.registry.hosts["c"].up
+    for _ in range(2):
+        pool.feed(*(pool.agents[name].report() for name in "ab"))
+        pool.tick(5.0)
+    assert not pool.engine.registry.hosts["c"].up
+
+
+def test_a_conductor_that_stood_still_first_listens():
+    pool = three_hosts()
+    pool.tick(1.0)
+    pool.now += 1000.0
+    pool.feed(*(pool.agents[name].report() for name in "ab"))
+    for _ in range(3):
+        pool.tick(5.0)
+        assert pool.engine.registry.hosts["c"].up
+        pool.feed(*(pool.agents[name].report() for name in "ab"))
+    pool.feed(pool.agents["c"].report())
+    pool.tick(5.0)
+    assert pool.engine.registry.hosts["c"].up
+
+
+def test_a_preparation_is_not_late_while_its_host_cannot_be_heard():
+    pool = three_hosts()
+    request_id = pool.open()
+    pool.deliver_all()
+    before = pool.view(request_id)
+    for _ in range(20):
+        pool.tick(5.0)
+    assert pool.view(request_id) == before
+    agent = pool.agents[before.slot_host_uuid]
+    agent.slots[before.slot].state = states.SLOT_READY
+    pool.feed(*(one.report() for one in pool.agents.values()))
+    # Its secret is still on the way.
+    pool.tick()
+    assert pool.view(request_id).generation == before.generation
+    pool.settle()
+    view = pool.view(request_id)
+    assert (view.state, view.generation) == (states.READY, before.generation)
 
 
 def test_strays_are_released_and_their_slot_is_not_used_meanwhile(single):
@@ -524,6 +662,15 @@ def test_a_query_is_answered_after_the_commit(single):
     (host,) = answer.value["hosts"]
     assert host["up"]
     assert host["devices"][0]["slots"][0]["state"] == "idle"
+
+
+def test_the_summary_says_why_a_link_is_not_capped(single):
+    agent = single.agents["a"]
+    for message in (None, "outgoing: no (KERNEL_REFUSED)", None):
+        agent.link_message = message
+        single.feed(agent.report())
+        (host,) = single.engine.summary()["hosts"]
+        assert host["link_message"] == message
 
 
 def test_a_board_that_is_no_longer_reported_is_not_used(single):

@@ -51,7 +51,7 @@ class FakeDatabase:
 
 @pytest.fixture
 def endpoint():
-    made = manager.ConductorManager(FakePump(), FakeDatabase())
+    made = manager.ConductorManager(FakePump(), FakeDatabase(), 40)
     return made, made._pump.inputs, made._database
 
 
@@ -125,6 +125,29 @@ def test_a_request_during_an_outage_is_marked(endpoint):
     database.failing = True
     made.open_session(None, REQUEST.to_primitive())
     assert taken == [inputs.Open(REQUEST, database_failing=True)]
+
+
+def test_a_database_that_fails_is_not_asked_again(endpoint):
+    made, taken, database = endpoint
+    database.failing = True
+    database.find_session = None
+    made.open_session(None, REQUEST.to_primitive())
+    assert taken == [inputs.Open(REQUEST, database_failing=True)]
+
+
+def test_reports_to_an_earlier_leader_of_the_same_name_are_dropped(endpoint):
+    made, taken, _ = endpoint
+    report = world.FakeAgent("a", 1).report().report
+    for epoch in (1, 24):
+        old = dataclasses.replace(report, leader_epoch=epoch)
+        made.report(None, old.to_primitive())
+    assert taken == []
+    for epoch in (0, 25, 40):
+        made.report(
+            None,
+            dataclasses.replace(report, leader_epoch=epoch).to_primitive(),
+        )
+    assert len(taken) == 3
 
 
 def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):

@@ -37,6 +37,8 @@ WAIT_S = 10
 class FakeDatabase:
     """Commits into a list, or raises what it is told to."""
 
+    failing = False
+
     def __init__(self) -> None:
         self.committed: list[db_api.Changes] = []
         self.errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()

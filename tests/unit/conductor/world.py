@@ -70,6 +70,7 @@ class FakeAgent:
         self.sequence = 0
         self.slots = [Slot() for _ in range(slots)] if board else []
         self.views: dict[str, objects.SessionView] = {}
+        self.link_message: str | None = None
 
     def report(self) -> inputs.Report:
         """The whole state, as a heartbeat carries it."""
@@ -98,6 +99,7 @@ class FakeAgent:
                 nic_bytes_per_s=1e9,
                 devices=(device,) if self.slots else (),
                 driver="test",
+                link_message=self.link_message,
             )
         )
 
