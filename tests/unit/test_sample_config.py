@@ -18,10 +18,16 @@ import subprocess
 import sys
 
 import pytest
+from oslo_privsep import priv_context
+
+from fpgapool.conf import opts
+from fpgapool.privsep import link
 
 ROOT = pathlib.Path(__file__).parents[2]
 GENERATOR_CONFIG = "tools/config/fpgapool-config-generator.conf"
 SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+
+PRIVSEP = f"[{opts.PRIVSEP_GROUP}]"
 
 # A machine with another name: no default may be taken from this one.
 GENERATE = """
@@ -43,7 +49,7 @@ def _own_options(text: str) -> dict[str, str]:
         title = section.partition("\n")[0]
         for block in re.split(r"(?m)^#\n# From ", section)[1:]:
             namespace, _, options = block.partition("\n")
-            if namespace == "fpgapool":
+            if namespace == "fpgapool" and title != PRIVSEP:
                 parts[title] = options
     return parts
 
@@ -78,6 +84,19 @@ def test_sample_is_up_to_date(generated: str) -> None:
 def test_sample_has_every_group_of_options(generated: str) -> None:
     own = _own_options(generated)
     assert {"[DEFAULT]", "[agent]", "[conductor]", "[scheduler]"} <= set(own)
+
+
+def test_sample_has_the_options_of_the_privileged_process(
+    generated: str,
+) -> None:
+    # They are oslo.privsep's, so their names are all that is compared.
+    assert opts.PRIVSEP_GROUP == link.CONFIG_GROUP
+    for text in (SAMPLE.read_text(), generated):
+        _, found, section = text.partition(f"\n{PRIVSEP}\n")
+        assert found
+        names = re.findall(r"(?m)^#(\w+) = ", re.split(r"(?m)^\[", section)[0])
+        assert names == [option.dest for option in priv_context.OPTS]
+        assert "\n#capabilities = CAP_NET_ADMIN\n" in section
 
 
 def test_sample_has_the_options_that_every_installation_sets() -> None:

@@ -216,11 +216,56 @@ def test_conductor_casts_arrive(serve):
     serve(conductor_api.TOPIC, "c1", endpoint)
     casts = _conductor_casts(conductor_api.ConductorAPI())
     calls = _public_methods(_Conductor)
-    assert set(casts) | calls == _public_methods(conductor_api.ConductorAPI)
+    assert set(casts) | calls | {
+        "note_leader",
+        "forget_leader",
+    } == _public_methods(conductor_api.ConductorAPI)
     for method, cast in casts.items():
         cast()
         name, _, _ = endpoint.received.get(timeout=WAIT_S)
         assert name == method
+
+
+def _received(*endpoints: _Recorder) -> list[int]:
+    return [endpoint.received.qsize() for endpoint in endpoints]
+
+
+def test_the_leader_is_addressed_by_name(serve):
+    """A former leader that still listens takes nothing from the new one."""
+    former, leader = _Recorder(), _Recorder()
+    serve(conductor_api.TOPIC, conductor_api.server_name(3), former)
+    serve(conductor_api.TOPIC, conductor_api.server_name(4), leader)
+    api = conductor_api.ConductorAPI()
+    api.note_leader(4)
+    api.note_leader(3)
+    for number in range(10):
+        api.renew_secret(f"s{number}")
+    for _ in range(10):
+        leader.received.get(timeout=WAIT_S)
+    assert _received(former, leader) == [0, 0]
+
+
+def test_a_leader_that_is_silent_is_not_addressed(serve):
+    """Any conductor gets what the leader that is known does not answer."""
+    serve(conductor_api.TOPIC, conductor_api.server_name(4), _Conductor())
+    api = conductor_api.ConductorAPI(call_timeout_s=2)
+    api.note_leader(3)
+    with pytest.raises(messaging.MessagingTimeout):
+        api.find_session("p1", "r1")
+    assert api.find_session("p1", "r1") == _view()
+
+
+def test_names_of_leaders_come_round_again():
+    names = {conductor_api.server_name(epoch) for epoch in range(1, 1000)}
+    assert len(names) < 20
+    again = next(
+        epoch
+        for epoch in range(8, 1000)
+        if conductor_api.server_name(epoch) == conductor_api.server_name(7)
+    )
+    assert conductor_api.is_outdated(7, again)
+    assert not conductor_api.is_outdated(8, again)
+    assert not conductor_api.is_outdated(0, again)
 
 
 def test_payloads_survive_the_bus(serve):

@@ -32,7 +32,7 @@ def _configuration(tmp_path, text: str = "") -> cfg.ConfigOpts:
 def _options() -> list:
     return [
         pytest.param(opt, id=f"{group}-{opt.name}")
-        for group, group_opts in opts.list_opts()
+        for group, group_opts in opts.list_own_opts()
         for opt in group_opts
     ]
 
@@ -64,7 +64,7 @@ def test_every_registered_option_is_listed():
     fpgapool_conf.register_opts(conf)
     listed = {
         (str(getattr(group, "name", group)), opt.dest)
-        for group, group_opts in opts.list_opts()
+        for group, group_opts in opts.list_own_opts()
         for opt in group_opts
     }
     registered = {("DEFAULT", name) for name in conf._opts}
