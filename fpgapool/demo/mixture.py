@@ -91,7 +91,7 @@ class Request:
 
 
 def draw_requests(
-    hosts: Sequence[str],
+    tenants: Sequence[str],
     count: int,
     total_bytes: int,
     duration_s: float,
@@ -99,11 +99,11 @@ def draw_requests(
 ) -> list[Request]:
     """Draw who asks for what, how much and when.
 
-    Every host asks equally often for every accelerator, for small and for
+    Every tenant asks equally often for every accelerator, for small and for
     large jobs, so that no strategy is lucky. Arrivals are those of a Poisson
     process for each host, given how many there are.
 
-    :param hosts: their names.
+    :param tenants: name of the host of each of them.
     :param count: how many jobs.
     :param total_bytes: of all of them, but for rounding.
     :param duration_s: when the last ones arrive.
@@ -111,7 +111,7 @@ def draw_requests(
     :returns: the requests in the order of their arrivals.
     """
     sizes_bytes = sorted(workload.draw_sizes_bytes(count, total_bytes, rng))
-    pairs = [(host, kind) for host in hosts for kind in KINDS]
+    pairs = [(host, kind) for host in tenants for kind in KINDS]
     dealt: list[tuple[str, Kind]] = []
     # Each pair once among neighbours in size, before any comes again.
     while len(dealt) < count:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,17 +36,20 @@ PICTURE_NAME = "fifo-wra.png"
 STRATEGIES = ("fifo", "wra")
 
 #: Enough small and large ones of every host and accelerator.
-JOBS = 125
+JOBS = 120
 #: So slow that two processor cores are not what jobs wait for. All boards
 #: together then process 32 MB/s. The software cores take 0.1 (AES) to 6 ns
 #: (DTW) for a byte, so a twentieth of a processor core; opening the sessions
 #: and keeping to the modelled rates takes nearly a whole one.
 RATE_SCALE = 0.005
 #: How long the boards would work if nothing but their DMA pipes held them up.
-WORK_S = 6.5
+WORK_S = 5.5
 #: Bytes that arrive in a second, of those that the DMA pipes could carry. A
 #: queue builds up above 1.
 LOAD = 1.5
+#: A host with a board has that many times the tenants of one without: who
+#: wants accelerators is put near them where there is room.
+BOARD_HOST_WEIGHT = 2
 #: wra's DLR is to be that many times fifo's, as in the paper.
 DLR_FACTOR = 2.0
 
@@ -138,7 +142,7 @@ class _Comparison:
         tuning = pool.Tuning(RATE_SCALE, strategy, self._total_bytes / JOBS)
         with pool.running(own, tuning) as testbed:
             if not self._jobs:
-                self._jobs = self._generate(directory, testbed.hosts)
+                self._jobs = self._generate(directory, testbed.boards)
             jobs = [
                 dataclasses.replace(job, output=own / job.output.name)
                 for job in self._jobs
@@ -153,18 +157,23 @@ class _Comparison:
         return _Run(strategy, results, testbed.slots())
 
     def _generate(
-        self, directory: pathlib.Path, hosts: Sequence[str]
+        self, directory: pathlib.Path, boards: Mapping[str, int]
     ) -> list[workload.Job]:
         arriving_s = WORK_S / LOAD
         names = ", ".join(kind.accelerator for kind in mixture.KINDS)
         self._say(
-            f"generating {JOBS} jobs for {names} from {len(hosts)} hosts,"
+            f"generating {JOBS} jobs for {names} from {len(boards)} hosts,"
             f" {self._total_bytes / 1e6:.0f} MB together, arriving within"
             f" {arriving_s:.1f} s, seed {self._settings.seed}"
         )
         rng = np.random.default_rng(self._settings.seed)
+        tenants = [
+            host
+            for host, count in boards.items()
+            for _ in range(BOARD_HOST_WEIGHT if count else 1)
+        ]
         requests = mixture.draw_requests(
-            hosts, JOBS, self._total_bytes, arriving_s, rng
+            tenants, JOBS, self._total_bytes, arriving_s, rng
         )
         return mixture.make_jobs(directory, requests, rng)
 
