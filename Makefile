@@ -73,6 +73,11 @@ test: $(VENV)/.installed-test services ## run all tests, on servers of their own
 	@echo "== running the tests"
 	@$(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/functional)
 
+.PHONY: bench
+bench: $(VENV)/.installed-test ## measure, into bench-out/; ONLY="A B" selects
+	@echo "== running the benchmarks"
+	@$(BIN)/python -m tests.benchmarks $(ONLY) $(BENCH_OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style, format and types
 	@echo "== ruff check"

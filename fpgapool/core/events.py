@@ -19,20 +19,20 @@ Reserved names, not used yet: ``DrainRequested``, ``GoalChanged``,
 ``QueueDepth``, ``TaskStats``, ``CacheReport``, ``PowerReport``.
 """
 
-import dataclasses
 import typing
 
 from fpgapool.core import model
+from fpgapool.core import values
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class AcceleratorsChanged:
     """The whole library as it is now."""
 
     accelerators: tuple[model.Accelerator, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class HostUp:
     """A host with all its devices and slots, new or changed.
 
@@ -42,14 +42,14 @@ class HostUp:
     host: model.HostSpec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class HostLost:
     """Nothing is heard of a host any more."""
 
     host_id: model.HostId
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class DeviceFailed:
     """A board is out of use until :class:`DeviceRestored`."""
 
@@ -57,14 +57,14 @@ class DeviceFailed:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class DeviceRestored:
     """A board may be used again; its count of failures starts anew."""
 
     device_id: model.DeviceId
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class SlotFaulty:
     """A slot is out of use until :class:`SlotRestored`."""
 
@@ -72,7 +72,7 @@ class SlotFaulty:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class SlotRestored:
     """A slot may be used again.
 
@@ -84,14 +84,14 @@ class SlotRestored:
     keep_failures: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class JobSubmitted:
     """A job came; one whose id is known already changes nothing."""
 
     job: model.Job
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class JobCancelled:
     """A job is wanted no more, whether it waits or has a slot."""
 
@@ -99,7 +99,7 @@ class JobCancelled:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class AssignmentRestored:
     """An assignment that was made before a restart.
 
@@ -116,7 +116,7 @@ class AssignmentRestored:
     host_id: model.HostId | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class SlotReady:
     """The slot is programmed and waits for its holder."""
 
@@ -124,7 +124,7 @@ class SlotReady:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class HolderAttached:
     """The holder's client is connected."""
 
@@ -132,7 +132,7 @@ class HolderAttached:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class HolderDetached:
     """The holder's connection is lost; the slot is kept for it."""
 
@@ -140,7 +140,7 @@ class HolderDetached:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Progress:
     """How far a holder is; never causes a scheduling pass."""
 
@@ -150,7 +150,7 @@ class Progress:
     bytes_per_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class ClaimExceeded:
     """The holder has sent more than it claimed, slack included."""
 
@@ -158,7 +158,7 @@ class ClaimExceeded:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class SlotReleased:
     """The holder has given the slot back, or lost it."""
 
@@ -166,7 +166,7 @@ class SlotReleased:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class PrepareFailed:
     """The slot could not be made ready; its job goes back to its place."""
 
@@ -175,7 +175,7 @@ class PrepareFailed:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Wake:
     """The time of a :class:`~fpgapool.core.instructions.WakeAt` has come."""
 

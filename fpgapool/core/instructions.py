@@ -16,13 +16,13 @@ Reserved names, not used yet: ``Resize``, ``Migrate``, ``Preload``,
 ``Evict``, ``Lock``, ``Unlock``.
 """
 
-import dataclasses
 import typing
 
 from fpgapool.core import model
+from fpgapool.core import values
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Program:
     """Give a slot to a job: make it ready with the job's accelerator."""
 
@@ -32,7 +32,7 @@ class Program:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Grant:
     """The slot is ready: tell the job's client where it is."""
 
@@ -41,7 +41,7 @@ class Grant:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Reject:
     """The job leaves the queue without a slot.
 
@@ -54,7 +54,7 @@ class Reject:
     message: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Requeue:
     """The job lost its slot before it was used, and waits again."""
 
@@ -63,7 +63,7 @@ class Requeue:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Revoke:
     """Take the slot from its cancelled holder.
 
@@ -76,7 +76,7 @@ class Revoke:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Yield:
     """Take the slot from a holder that can go on in another one later.
 
@@ -89,7 +89,7 @@ class Yield:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class TakeOut:
     """A slot or a whole device failed too often and is out of use.
 
@@ -101,7 +101,7 @@ class TakeOut:
     device_id: model.DeviceId | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 

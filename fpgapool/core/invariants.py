@@ -17,6 +17,7 @@ compared. Slow; for tests.
 """
 
 import collections
+import math
 import typing
 
 from fpgapool.core import model
@@ -30,7 +31,7 @@ class InvariantError(AssertionError):
     """Something that always holds does not."""
 
 
-def check(view: pool_view.PoolView, wait_limits: ordered.Timers) -> None:
+def check(view: pool_view.PoolView) -> None:
     """Check a pool.
 
     :raises InvariantError: if anything is wrong.
@@ -42,14 +43,7 @@ def check(view: pool_view.PoolView, wait_limits: ordered.Timers) -> None:
     _check_jobs(view)
     for group in view.jobs.groups():
         _check_group(view, group)
-    for record in view.jobs.records.values():
-        timed = record.group is not None
-        limited = record.job.wait_timeout_s is not None
-        _equal(
-            "wait limit",
-            wait_limits.get(record.job.id) is not None,
-            timed and limited,
-        )
+    _check_times(view.jobs)
 
 
 def _equal(what: str, found: object, expected: object) -> None:
@@ -88,12 +82,11 @@ def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
     _equal("remote", host.remote_count, remote_count)
     up_shapes = collections.Counter(s.shape for s in host.slots if s.up)
     _equal("up shapes", +host.up_shapes, up_shapes)
-    idle: dict[str, list[tuple[int, model.SlotId]]] = {}
     for slot in host.slots:
         _check_slot(table, slot)
-        if slot.up and slot.id not in table.assignments:
-            idle.setdefault(slot.shape, []).append((slot.number, slot.id))
+    idle = [slot for slot in host.slots if table.is_idle(slot.id)]
     _equal("idle", host.idle, idle)
+    _equal("has idle slots", host.id in table.idle_hosts, bool(idle))
 
 
 def _check_slot(table: slots.SlotTable, slot: slots.Slot) -> None:
@@ -120,6 +113,7 @@ def _check_table(table: slots.SlotTable) -> None:
     )
     _equal("idle by shape", +table.idle_by_shape, idle)
     _equal("idle slots", len(list(table.idle_slots())), idle.total())
+    _equal("idle in total", table.idle_total, idle.total())
     for host in table.hosts.values():
         for bucket in (
             (shape, is_open)
@@ -129,7 +123,8 @@ def _check_table(table: slots.SlotTable) -> None:
             ranks = table.hosts_in(bucket)
             listed = ranks is not None and host.rank in ranks
             shape, is_open = bucket
-            expected = shape in host.idle and host.is_open == is_open
+            has_idle = any(slot.shape == shape for slot in host.idle)
+            expected = has_idle and host.is_open == is_open
             _equal(f"host {host.id} in {bucket}", listed, expected)
 
 
@@ -145,8 +140,8 @@ def _check_jobs(view: pool_view.PoolView) -> None:
         waits, has_slot = record.group is not None, record.slot_id is not None
         _equal("in one place", waits, not has_slot)
         if waits:
-            queue = typing.cast(ordered.SortedKeys, record.queue)
-            _equal("in its queue", record.key in queue, True)
+            queue = typing.cast(ordered.KeyHeap, record.queue)
+            _equal("in its queue", record.key in set(queue), True)
 
 
 def _keys(group: waiting.JobGroup) -> list[ordered.Key]:
@@ -159,10 +154,12 @@ def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
     for key in sorted(_keys(group)):
         record = view.record(key[-1])
         _check_place(view, group, record)
-        if record.job.host_id is not None:
+        if view.jobs.by_host and record.job.host_id is not None:
             by_host.setdefault(record.job.host_id, []).append(key)
     listed = {host_id: list(keys) for host_id, keys in group.by_host.items()}
     _equal("by host", listed, by_host)
+    homes = {host_id for host_id in by_host if view.is_home(group, host_id)}
+    _equal("homes", group.homes, homes)
 
 
 def _check_place(
@@ -190,7 +187,31 @@ def _check_place(
         and slot.id not in avoided
         for slot in slot_table.values()
     )
-    _equal("rootless", record.queue is group.rootless, not has_home)
-    if record.queue is not group.homed:
-        timer = view.jobs.patience.get(record.job.id)
-        _equal("timer of a job that may leave", timer, None)
+    is_homed = view.jobs.by_host and has_home
+    _equal("rootless", record.queue is group.rootless, not is_homed)
+
+
+def _check_times(jobs: waiting.WaitingJobs) -> None:
+    patience: list[ordered.Timer] = []
+    limits: list[ordered.Timer] = []
+    for record in jobs.records.values():
+        job, group = record.job, record.group
+        if record.patience is not None:
+            patience.append(record.patience)
+            is_homed = group is not None and record.queue is group.homed
+            _equal("patience of a job that waits at home", is_homed, True)
+        limited = (
+            group is not None
+            and job.wait_timeout_s is not None
+            and math.isfinite(job.arrival_s + job.wait_timeout_s)
+        )
+        _equal("wait limit", record.limit is not None, limited)
+        if record.limit is not None:
+            limits.append(record.limit)
+    for what, timers, expected in (
+        ("patience", jobs.patience, patience),
+        ("wait limits", jobs.limits, limits),
+    ):
+        missing = set(expected).difference(timers.heap)
+        _equal(f"{what} without a timer", missing, set())
+        _equal(f"first of {what}", timers.first(), min(expected, default=None))

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Small ordered containers: sorted keys and timers."""
+"""Small ordered containers."""
 
 import bisect
 import heapq
@@ -22,9 +22,18 @@ from collections import abc
 #: are equal; a job's key ends with its id.
 Key: typing.TypeAlias = tuple[typing.Any, ...]
 
+#: (time_s, job id)
+Timer: typing.TypeAlias = tuple[float, int]
+
 # Lists of this length are split in two: long enough that there are few of
 # them, short enough that inserting moves little memory.
 _MAX_CHUNK = 1024
+
+# So few timers are never worth tidying up.
+_MIN_TIMERS = 1024
+
+# So many changes are followed at once: some milliseconds.
+_MAX_CHANGES = 2048
 
 
 class SortedKeys:
@@ -32,10 +41,14 @@ class SortedKeys:
 
     __slots__ = ("_chunks", "_last_keys", "_length")
 
-    def __init__(self) -> None:
-        self._chunks: list[list[Key]] = []
-        self._last_keys: list[Key] = []
-        self._length = 0
+    def __init__(self, keys: abc.Iterable[Key] = ()) -> None:
+        ordered = sorted(keys)
+        self._chunks = [
+            ordered[start : start + _MAX_CHUNK]
+            for start in range(0, len(ordered), _MAX_CHUNK)
+        ]
+        self._last_keys = [chunk[-1] for chunk in self._chunks]
+        self._length = len(ordered)
 
     def __len__(self) -> int:
         return self._length
@@ -109,16 +122,6 @@ class SortedKeys:
         chunk = self._chunks[number]
         return chunk[bisect.bisect_left(chunk, key)]
 
-    def below(self, key: Key | None) -> list[Key]:
-        """All keys below this one, in order; None: all there are."""
-        keys: list[Key] = []
-        for chunk, last in zip(self._chunks, self._last_keys, strict=True):
-            if key is not None and last >= key:
-                keys.extend(chunk[: bisect.bisect_left(chunk, key)])
-                break
-            keys.extend(chunk)
-        return keys
-
     def rank(self, key: Key) -> int:
         """How many keys are below this one."""
         number = bisect.bisect_left(self._last_keys, key)
@@ -128,51 +131,164 @@ class SortedKeys:
         return before + bisect.bisect_left(self._chunks[number], key)
 
 
-class Timers:
-    """The times at which something falls due for jobs, one for each."""
+class KeyHeap:
+    """A set of keys of which the smallest is always at hand.
+
+    Taking out a key that is not the smallest only notes that it is gone:
+    it leaves the heap when it comes up, or when most keys in it are gone.
+
+    :ivar heap: for reading: empty if the set is, else the first of it is the
+        smallest key of the set. It is always the same list.
+    """
+
+    __slots__ = ("_gone", "heap")
 
     def __init__(self) -> None:
-        self._times_s: dict[int, float] = {}
-        self._heap: list[tuple[float, int]] = []
+        self.heap: list[Key] = []
+        self._gone: set[Key] = set()
 
     def __len__(self) -> int:
-        return len(self._times_s)
+        return len(self.heap) - len(self._gone)
 
-    def set(self, job_id: int, time_s: float) -> None:
-        """Set a job's time; an infinite one never falls due."""
-        if math.isinf(time_s):
-            self.discard(job_id)
-        elif self._times_s.get(job_id) != time_s:
-            self._times_s[job_id] = time_s
-            heapq.heappush(self._heap, (time_s, job_id))
-            self._compact()
+    def __bool__(self) -> bool:
+        return bool(self.heap)
 
-    def discard(self, job_id: int) -> None:
-        """Forget a job's time, if it has one."""
-        self._times_s.pop(job_id, None)
+    def __iter__(self) -> abc.Iterator[Key]:
+        return iter(self.below(None))
 
-    def get(self, job_id: int) -> float | None:
-        """A job's time, if it has one."""
-        return self._times_s.get(job_id)
+    def first(self) -> Key | None:
+        """The smallest key, or None."""
+        return self.heap[0] if self.heap else None
+
+    def add(self, key: Key) -> None:
+        """Insert a key that is not in the set."""
+        gone = self._gone
+        if gone and key in gone:
+            gone.remove(key)
+        else:
+            heapq.heappush(self.heap, key)
+
+    def remove(self, key: Key) -> None:
+        """Take out a key that is in the set."""
+        heap, gone = self.heap, self._gone
+        if heap[0] == key:
+            heapq.heappop(heap)
+            while gone and heap[0] in gone:
+                gone.remove(heapq.heappop(heap))
+            return
+        gone.add(key)
+        if 2 * len(gone) > len(heap):
+            heap[:] = [key for key in heap if key not in gone]
+            heapq.heapify(heap)
+            gone.clear()
+
+    def below(self, key: Key | None) -> list[Key]:
+        """All keys below this one, in order; None: all there are."""
+        heap, gone = self.heap, self._gone
+        found: list[Key] = []
+        # Nothing under a key in the heap is smaller than that key.
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(heap) and (key is None or heap[place] < key):
+                found.append(heap[place])
+                places += (2 * place + 1, 2 * place + 2)
+        return sorted(key for key in found if key not in gone)
+
+
+class Timers:
+    """Jobs by the time when something falls due for them.
+
+    An entry is not taken out when it loses its meaning, as most do: it is
+    dropped when it comes up, or when there are too many of them.
+
+    :param is_valid: whether an entry has its meaning still.
+    :ivar heap: for reading: all entries; none is earlier than the first.
+    """
+
+    __slots__ = ("_is_valid", "_limit", "heap")
+
+    def __init__(self, is_valid: abc.Callable[[Timer], bool]) -> None:
+        self.heap: list[Timer] = []
+        self._is_valid = is_valid
+        self._limit = _MIN_TIMERS
+
+    def add(self, timer: Timer) -> None:
+        """Add an entry; that its time is infinite is the caller's care."""
+        heap = self.heap
+        heapq.heappush(heap, timer)
+        if len(heap) > self._limit:
+            heap[:] = filter(self._is_valid, heap)
+            heapq.heapify(heap)
+            self._limit = max(2 * len(heap), _MIN_TIMERS)
+
+    def first(self, before_s: float = math.inf) -> Timer | None:
+        """The earliest valid entry, if it is earlier than a time."""
+        heap = self.heap
+        while heap and heap[0][0] < before_s:
+            if self._is_valid(heap[0]):
+                return heap[0]
+            heapq.heappop(heap)
+        return None
 
     def pop_due(self, now: float) -> list[int]:
         """Take out the jobs whose time has come, the earliest first."""
+        heap = self.heap
         due: list[int] = []
-        while (time_s := self.earliest_s()) is not None and time_s <= now:
-            job_id = heapq.heappop(self._heap)[1]
-            del self._times_s[job_id]
-            due.append(job_id)
+        while heap and heap[0][0] <= now:
+            timer = heapq.heappop(heap)
+            if self._is_valid(timer):
+                due.append(timer[1])
         return due
 
-    def earliest_s(self) -> float | None:
-        """The earliest time set, or None."""
-        heap, times_s = self._heap, self._times_s
-        while heap and times_s.get(heap[0][1]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
 
-    def _compact(self) -> None:
-        # Entries of jobs that have gone would stay until they fall due.
-        if len(self._heap) > 2 * len(self._times_s) + 64:
-            self._heap = [(t, job_id) for job_id, t in self._times_s.items()]
-            heapq.heapify(self._heap)
+class Ranks:
+    """How many keys come before others, for a set that is kept elsewhere.
+
+    Costs next to nothing while nobody asks. Once asked it follows the
+    changes, many at a time, until nobody has asked for long.
+
+    :param keys: gives all keys of the set, in any order.
+    """
+
+    __slots__ = ("_asked_ago", "_changed", "_keys", "_sorted")
+
+    def __init__(self, keys: abc.Callable[[], abc.Iterable[Key]]) -> None:
+        self._keys = keys
+        self._sorted: SortedKeys | None = None
+        #: Keys that came or went since it was last up to date. One that did
+        #: both is not there.
+        self._changed: set[Key] = set()
+        #: How many changes were followed since somebody asked.
+        self._asked_ago = 0
+
+    def rank(self, key: Key) -> int:
+        """How many keys are below this one."""
+        self._asked_ago = 0
+        if self._sorted is None:
+            self._sorted = SortedKeys(self._keys())
+        else:
+            self._follow(self._sorted)
+        return self._sorted.rank(key)
+
+    def note(self, key: Key) -> None:
+        """Note that a key came or went."""
+        if self._sorted is None:
+            return
+        self._changed ^= {key}
+        if len(self._changed) < _MAX_CHANGES:
+            return
+        self._asked_ago += len(self._changed)
+        if self._asked_ago > len(self._sorted):
+            self._sorted = None
+            self._changed.clear()
+        else:
+            self._follow(self._sorted)
+
+    def _follow(self, keys: SortedKeys) -> None:
+        for key in self._changed:
+            if key in keys:
+                keys.remove(key)
+            else:
+                keys.add(key)
+        self._changed.clear()

@@ -18,7 +18,7 @@ outlive a host that is not known yet or any more.
 
 import bisect
 import collections
-import dataclasses
+import operator
 import typing
 from collections import abc
 
@@ -36,6 +36,8 @@ OpenBucket = tuple[str, bool]
 ProgrammedBucket = tuple[str, str]
 _Bucket = OpenBucket | ProgrammedBucket
 
+_NUMBER = operator.attrgetter("number")
+
 
 class Slot:
     """A slot of a host that is known.
@@ -43,9 +45,19 @@ class Slot:
     :ivar up: whether it can be used: its host is up, its device healthy and
         enabled, and neither it nor its device was taken out.
     :ivar programmed: the accelerator that it holds, as far as known.
+    :ivar position: its place in ``index`` order.
     """
 
-    __slots__ = ("host", "id", "number", "programmed", "shape", "spec", "up")
+    __slots__ = (
+        "host",
+        "id",
+        "number",
+        "position",
+        "programmed",
+        "shape",
+        "spec",
+        "up",
+    )
 
     def __init__(self, host: "Host", spec: model.SlotSpec) -> None:
         self.host = host
@@ -53,13 +65,9 @@ class Slot:
         self.id = spec.id
         self.number = spec.number
         self.shape = spec.shape
+        self.position: ordered.Key = (host.id, spec.number, spec.id)
         self.programmed = spec.programmed
         self.up = False
-
-    @property
-    def position(self) -> ordered.Key:
-        """Its place in ``index`` order."""
-        return (self.host.id, self.number, self.id)
 
     def program_tag(self) -> str:
         """What it can hold without being programmed, for the indexes."""
@@ -75,10 +83,60 @@ class Slot:
         )
 
 
+class Hold:
+    """What a :class:`~fpgapool.core.model.Assignment` is made of.
+
+    What changes with every step of a session is changed in place.
+    """
+
+    __slots__ = (
+        "accelerator",
+        "generation",
+        "job_id",
+        "local",
+        "phase",
+        "revoked",
+        "slot_id",
+        "started_s",
+    )
+
+    def __init__(
+        self,
+        slot_id: model.SlotId,
+        job_id: model.JobId,
+        accelerator: str,
+        generation: int,
+        phase: model.Phase,
+        local: bool,
+        started_s: float,
+    ) -> None:
+        self.slot_id = slot_id
+        self.job_id = job_id
+        self.accelerator = accelerator
+        self.generation = generation
+        self.phase = phase
+        self.local = local
+        self.started_s = started_s
+        self.revoked = False
+
+    def assignment(self) -> model.Assignment:
+        """What it is now, as a value."""
+        return model.Assignment(
+            slot_id=self.slot_id,
+            job_id=self.job_id,
+            accelerator=self.accelerator,
+            generation=self.generation,
+            phase=self.phase,
+            local=self.local,
+            started_s=self.started_s,
+            revoked=self.revoked,
+        )
+
+
 class Host:
     """A host that is known.
 
-    :ivar idle: by shape, (number, slot id) of its idle slots, sorted.
+    :ivar idle: its idle slots, lowest number first.
     :ivar up_shapes: how many of its slots are up, by shape.
     :ivar busy_count: its slots that are taken.
     :ivar remote_count: its slots that jobs of elsewhere have.
@@ -104,7 +162,7 @@ class Host:
         self.spec = spec
         self.up = False
         self.slots: list[Slot] = []
-        self.idle: dict[str, list[tuple[int, model.SlotId]]] = {}
+        self.idle: list[Slot] = []
         self.up_shapes: collections.Counter[str] = collections.Counter()
         self.busy_count = 0
         self.remote_count = 0
@@ -127,14 +185,20 @@ class SlotTable:
     :ivar hosts: the hosts that are known, up or not.
     :ivar slots: their slots.
     :ivar assignments: who has which slot; slots may be unknown.
+    :ivar idle_hosts: the hosts that have idle slots.
+    :ivar idle_total: how many slots are idle.
     """
 
     def __init__(self, strategy: strategy_api.Strategy) -> None:
-        self._indexes = strategy.idle_indexes
+        self._by_busy = strategy.idle_indexes.by_busy
+        self._by_programmed = strategy.idle_indexes.by_programmed
+        self._by_slot = strategy.idle_indexes.by_slot
         self._remote_limit = strategy.remote_limit
         self.hosts: dict[model.HostId, Host] = {}
         self.slots: dict[model.SlotId, Slot] = {}
-        self.assignments: dict[model.SlotId, model.Assignment] = {}
+        self.assignments: dict[model.SlotId, Hold] = {}
+        self.idle_hosts: dict[model.HostId, Host] = {}
+        self.idle_total = 0
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
         self.idle_by_shape: collections.Counter[str] = collections.Counter()
@@ -143,7 +207,10 @@ class SlotTable:
         # Hosts of held slots that are not in the topology.
         self._host_hints: dict[model.SlotId, model.HostId] = {}
         self._device_hosts: dict[model.DeviceId, model.HostId] = {}
+        # Brought up to date only when somebody looks: most slots that
+        # become idle are taken again at once.
         self._hosts_by_bucket: dict[_Bucket, ordered.SortedKeys] = {}
+        self._changed_hosts: set[Host] = set()
         self._slots_by_bucket: dict[
             str | ProgrammedBucket, ordered.SortedKeys
         ] = {}
@@ -258,6 +325,8 @@ class SlotTable:
 
     def idle_count(self, shapes: model.Shapes) -> int:
         """How many slots of these shapes are idle."""
+        if not shapes:
+            return self.idle_total
         return self._count(self.idle_by_shape, shapes)
 
     @staticmethod
@@ -268,14 +337,14 @@ class SlotTable:
 
     def _clear(self, host: Host) -> None:
         """Take a host out of all counts and indexes."""
-        for slots in host.idle.values():
-            for _, slot_id in slots:
-                self._index_slot(self.slots[slot_id], False)
+        for slot in host.idle:
+            self._count_idle(slot, -1)
         self.up_by_shape.subtract(host.up_shapes)
-        host.idle = {}
+        host.idle = []
+        self.idle_hosts.pop(host.id, None)
         host.up_shapes = collections.Counter()
         host.busy_count = host.remote_count = 0
-        self._relist(host)
+        self._changed(host)
 
     def _fill(self, host: Host) -> None:
         """Count and index a host's slots as they are now."""
@@ -300,60 +369,65 @@ class SlotTable:
             elif slot.up:
                 self._set_idle(slot)
         self.up_by_shape.update(host.up_shapes)
-        self._relist(host)
+        self._changed(host)
 
     # -- assignments -----------------------------------------------------
 
-    def hold(
-        self,
-        assignment: model.Assignment,
-        host_hint: model.HostId | None = None,
-    ) -> None:
+    def hold(self, hold: Hold, host_hint: model.HostId | None = None) -> None:
         """Give a slot that nobody has to a holder."""
-        self.assignments[assignment.slot_id] = assignment
-        slot = self.slots.get(assignment.slot_id)
+        slot = self.slots.get(hold.slot_id)
         if slot is None:
+            self.assignments[hold.slot_id] = hold
             if host_hint is not None:
-                self._host_hints[assignment.slot_id] = host_hint
+                self._host_hints[hold.slot_id] = host_hint
             return
+        self.occupy(hold, slot)
+
+    def occupy(self, hold: Hold, slot: Slot) -> None:
+        """Give a known slot that nobody has to a holder."""
+        self.assignments[hold.slot_id] = hold
+        host = slot.host
         if slot.up:
-            self._unset_idle(slot)
-        slot.host.busy_count += 1
-        slot.host.remote_count += not assignment.local
-        self._relist(slot.host)
+            host.idle.remove(slot)
+            if not host.idle:
+                del self.idle_hosts[host.id]
+            self._count_idle(slot, -1)
+        host.busy_count += 1
+        if not hold.local:
+            host.remote_count += 1
+        self._changed(host)
 
-    def release(self, slot_id: model.SlotId) -> model.Assignment:
-        """Take a slot from its holder."""
-        assignment = self.assignments.pop(slot_id)
-        self._host_hints.pop(slot_id, None)
-        slot = self.slots.get(slot_id)
-        if slot is not None:
-            slot.host.busy_count -= 1
-            slot.host.remote_count -= not assignment.local
-            if slot.up:
-                self._set_idle(slot)
-            self._relist(slot.host)
-        return assignment
+    def release(self, hold: Hold, slot: Slot | None) -> None:
+        """Take a slot from its holder.
 
-    def update(self, slot_id: model.SlotId, **changes: object) -> None:
-        """Change members of an assignment that no index depends on."""
-        assignment = self.assignments[slot_id]
-        self.assignments[slot_id] = dataclasses.replace(
-            assignment,
-            **changes,  # type: ignore[arg-type]
-        )
+        :param slot: None: it is not known.
+        """
+        del self.assignments[hold.slot_id]
+        if slot is None:
+            self._host_hints.pop(hold.slot_id, None)
+            return
+        host = slot.host
+        host.busy_count -= 1
+        if not hold.local:
+            host.remote_count -= 1
+        if slot.up:
+            self._set_idle(slot)
+        self._changed(host)
 
     def set_local(self, slot_id: model.SlotId, local: bool) -> None:
         """Correct whether a holder is local, once its host is known."""
         host = self.slots[slot_id].host
-        host.remote_count += self.assignments[slot_id].local - local
-        self.update(slot_id, local=local)
-        self._relist(host)
+        hold = self.assignments[slot_id]
+        host.remote_count += hold.local - local
+        hold.local = local
+        self._changed(host)
 
     # -- idle slots ------------------------------------------------------
 
     def hosts_in(self, bucket: _Bucket) -> ordered.SortedKeys | None:
         """Ranks of the hosts that have idle slots of this kind."""
+        while self._changed_hosts:
+            self._relist(self._changed_hosts.pop())
         return self._hosts_by_bucket.get(bucket)
 
     def slots_in(
@@ -369,52 +443,41 @@ class SlotTable:
 
     def idle_slots(self) -> abc.Iterator[Slot]:
         """All idle slots in ``index`` order."""
-        host_ids: set[model.HostId] = {
-            rank[-1]
-            for keys in self._hosts_by_bucket.values()
-            for rank in keys
-        }
-        for host_id in sorted(host_ids):
-            for slot in self.hosts[host_id].slots:
-                if self.is_idle(slot.id):
-                    yield slot
+        for host_id in sorted(self.idle_hosts):
+            yield from self.idle_hosts[host_id].idle
 
     def _set_idle(self, slot: Slot) -> None:
-        idle = slot.host.idle.setdefault(slot.shape, [])
-        bisect.insort(idle, (slot.number, slot.id))
-        self._index_slot(slot, True)
+        host = slot.host
+        bisect.insort(host.idle, slot, key=_NUMBER)
+        self.idle_hosts[host.id] = host
+        self._count_idle(slot, 1)
 
-    def _unset_idle(self, slot: Slot) -> None:
-        idle = slot.host.idle[slot.shape]
-        idle.remove((slot.number, slot.id))
-        if not idle:
-            del slot.host.idle[slot.shape]
-        self._index_slot(slot, False)
+    def _count_idle(self, slot: Slot, change: int) -> None:
+        self.idle_total += change
+        self.idle_by_shape[slot.shape] += change
+        if self._by_slot:
+            self._index_slot(slot, change > 0)
 
     def _index_slot(self, slot: Slot, idle: bool) -> None:
-        self.idle_by_shape[slot.shape] += 1 if idle else -1
-        if not self._indexes.by_slot:
-            return
         buckets: list[str | ProgrammedBucket] = [slot.shape]
-        if self._indexes.by_programmed:
+        if self._by_programmed:
             buckets.append((slot.shape, slot.program_tag()))
         for bucket in buckets:
             _change(self._slots_by_bucket, bucket, slot.position, idle)
 
+    def _changed(self, host: Host) -> None:
+        """Note that its entries in the indexes may have to change."""
+        host.rank = (host.busy_count if self._by_busy else 0, host.id)
+        self._changed_hosts.add(host)
+
     def _relist(self, host: Host) -> None:
         """Bring the host's entries in the indexes up to date."""
-        host.rank = (host.busy_count if self._indexes.by_busy else 0, host.id)
-        if not host.idle and not host.entries:
-            return
         rank, is_open = host.rank, host.is_open
-        wanted: dict[_Bucket, ordered.Key] = {
-            (shape, is_open): rank for shape in host.idle
-        }
-        if self._indexes.by_programmed:
-            for shape, idle in host.idle.items():
-                for _, slot_id in idle:
-                    tag = self.slots[slot_id].program_tag()
-                    wanted[shape, tag] = rank
+        wanted: dict[_Bucket, ordered.Key] = {}
+        for slot in host.idle:
+            wanted[slot.shape, is_open] = rank
+            if self._by_programmed:
+                wanted[slot.shape, slot.program_tag()] = rank
         entries = host.entries
         if wanted == entries:
             return

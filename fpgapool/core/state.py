@@ -16,6 +16,7 @@ Deterministic: the same events at the same times give the same instructions.
 There is no clock, no I/O and no thread in here.
 """
 
+import math
 import typing
 from collections import abc
 
@@ -24,7 +25,6 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import invariants
 from fpgapool.core import model
-from fpgapool.core import ordered
 from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
@@ -66,14 +66,14 @@ class PoolState:
         self._view = pool_view.PoolView(strategy, first_generation)
         self._slots = self._view.slots
         self._jobs = self._view.jobs
-        self._wait_limits = ordered.Timers()
         self._slot_failures: dict[model.SlotId, int] = {}
         self._device_failures: dict[model.DeviceId, int] = {}
         self._taken_out: set[model.SlotId] = set()
         self._overdrawn: set[model.SlotId] = set()
-        self._started = False
+        self._last_s = -math.inf
         self._pass_due = False
-        self._wake_s: float | None = None
+        # When a wake-up was asked for that has not come yet.
+        self._wake_s = math.inf
         self._output: list[instructions.Instruction] = []
 
     # -- reading ---------------------------------------------------------
@@ -95,7 +95,10 @@ class PoolState:
 
     def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
         """Who has which slot."""
-        return self._slots.assignments.copy()
+        return {
+            slot_id: hold.assignment()
+            for slot_id, hold in self._slots.assignments.items()
+        }
 
     def waiting(self) -> list[model.Job]:
         """The waiting jobs, first in the queue first."""
@@ -147,7 +150,7 @@ class PoolState:
 
         :raises InvariantError: if something does not.
         """
-        invariants.check(self._view, self._wait_limits)
+        invariants.check(self._view)
 
     # -- stepping --------------------------------------------------------
 
@@ -165,40 +168,43 @@ class PoolState:
         :raises ValueError: if it is, or if an event contradicts what is
             known of the topology or of the assignments.
         """
-        if self._started and not now >= self._view.now:
-            raise ValueError(f"time went back from {self._view.now} to {now}")
-        self._started = True
-        self._view.now = now
+        if not now >= self._last_s:
+            raise ValueError(f"time went back from {self._last_s} to {now}")
+        self._last_s = self._view.now = now
         self._output = []
-        for event in sorted(batch, key=_batch_order):
+        jobs = self._jobs
+        if len(batch) > 1:
+            batch = sorted(batch, key=_batch_order)
+        for event in batch:
             self._HANDLERS[type(event)](self, event)
-        self._reject_overdue()
-        if self._jobs.release_due(now) and self._wakeups:
-            self._pass_due = True
-        self._run_pass()
-        self._call_in_overdrawn()
-        self._set_wake()
+        if jobs.bound_s() <= now:
+            self._reject_overdue()
+            if jobs.release_due(now) and self._wakeups:
+                self._pass_due = True
+        if self._pass_due:
+            self._run_pass()
+        if self._overdrawn:
+            self._call_in_overdrawn()
+        if self._wake_s <= now or jobs.bound_s() < self._wake_s:
+            self._set_wake()
         return self._output
 
     def _run_pass(self) -> None:
-        if self._pass_due and self._jobs:
-            for choice in self._strategy.assign(self._view, self._view.now):
-                self._program(choice)
+        view = self._view
+        if self._jobs.count:
+            for choice in self._strategy.assign(view, view.now):
+                hold = self._slots.assignments[choice.slot_id]
+                self._output.append(
+                    instructions.Program(
+                        hold.slot_id,
+                        hold.job_id,
+                        hold.accelerator,
+                        hold.generation,
+                    )
+                )
         self._pass_due = False
-        self._view.arrived.clear()
-        self._view.touched.clear()
-
-    def _program(self, choice: strategy_api.Choice) -> None:
-        assignment = self._slots.assignments[choice.slot_id]
-        self._wait_limits.discard(choice.job_id)
-        self._output.append(
-            instructions.Program(
-                slot_id=choice.slot_id,
-                job_id=choice.job_id,
-                accelerator=assignment.accelerator,
-                generation=assignment.generation,
-            )
-        )
+        view.arrived.clear()
+        view.touched.clear()
 
     def _call_in_overdrawn(self) -> None:
         """Take slots from holders beyond their claims, if others wait.
@@ -211,9 +217,9 @@ class PoolState:
             if slot is None or not self._is_waited_for(slot):
                 continue
             self._overdrawn.remove(slot_id)
-            assignment = self._slots.assignments[slot_id]
-            self._slots.update(slot_id, revoked=True)
-            self._output.append(self._calling_in(assignment))
+            hold = self._slots.assignments[slot_id]
+            hold.revoked = True
+            self._output.append(self._calling_in(hold))
 
     def _is_waited_for(self, slot: slots.Slot) -> bool:
         return slot.up and any(
@@ -221,32 +227,26 @@ class PoolState:
             for group in self._jobs.groups_for(slot.shape)
         )
 
-    def _calling_in(
-        self, assignment: model.Assignment
-    ) -> instructions.Instruction:
-        members = (
-            assignment.slot_id,
-            assignment.job_id,
-            assignment.generation,
-        )
-        accelerator = self._view.accelerators.get(assignment.accelerator)
+    def _calling_in(self, hold: slots.Hold) -> instructions.Instruction:
+        members = (hold.slot_id, hold.job_id, hold.generation)
+        accelerator = self._view.accelerators.get(hold.accelerator)
         if accelerator is not None and accelerator.stateless:
             return instructions.Yield(*members)
         return instructions.Revoke(*members, reason=codes.CLAIM_EXCEEDED)
 
     def _set_wake(self) -> None:
         """Ask to be woken, if not sooner already."""
-        times_s = [self._wait_limits.earliest_s()]
+        if self._wake_s <= self._last_s:
+            self._wake_s = math.inf
+        timer = self._jobs.limits.first(before_s=self._wake_s)
+        if timer is not None:
+            self._wake_s = timer[0]
         if self._wakeups:
-            times_s.append(self._jobs.patience.earliest_s())
-        wake_s = min((t for t in times_s if t is not None), default=None)
-        if self._wake_s is not None and self._wake_s <= self._view.now:
-            self._wake_s = None
-        if wake_s is None:
-            return
-        if self._wake_s is None or wake_s < self._wake_s:
-            self._wake_s = wake_s
-            self._output.append(instructions.WakeAt(wake_s))
+            sooner = self._jobs.patience.first(before_s=self._wake_s)
+            if sooner is not None:
+                timer, self._wake_s = sooner, sooner[0]
+        if timer is not None:
+            self._output.append(instructions.WakeAt(self._wake_s))
 
     # -- jobs ------------------------------------------------------------
 
@@ -280,9 +280,6 @@ class PoolState:
                 f"there is no accelerator {job.accelerator!r}",
             )
             return False
-        if job.wait_timeout_s is not None:
-            limit_s = job.arrival_s + job.wait_timeout_s
-            self._wait_limits.set(job.id, limit_s)
         self._pass_due = True
         return True
 
@@ -291,11 +288,10 @@ class PoolState:
         self._output.append(instructions.Reject(job_id, code, message))
 
     def _reject_overdue(self) -> None:
-        for job_id in self._wait_limits.pop_due(self._view.now):
-            record = self._jobs.records[job_id]
+        for record in self._jobs.overdue(self._last_s):
             self._withdraw(record)
             self._reject(
-                job_id,
+                record.job.id,
                 codes.WAIT_TIMEOUT,
                 f"no slot within {record.job.wait_timeout_s} s",
             )
@@ -303,7 +299,6 @@ class PoolState:
     def _withdraw(self, record: queues.JobRecord) -> None:
         """Take a waiting job out of the queue."""
         self._jobs.remove(record)
-        self._wait_limits.discard(record.job.id)
         self._view.arrived.discard(record.job.id)
 
     def _on_cancelled(self, event: events.JobCancelled) -> None:
@@ -314,16 +309,16 @@ class PoolState:
             self._withdraw(record)
             del self._jobs.records[event.job_id]
             return
-        assignment = self._slots.assignments[record.slot_id]
-        if assignment.revoked:
+        hold = self._slots.assignments[record.slot_id]
+        if hold.revoked:
             return
-        self._slots.update(record.slot_id, revoked=True)
+        hold.revoked = True
         self._overdrawn.discard(record.slot_id)
         self._output.append(
             instructions.Revoke(
                 slot_id=record.slot_id,
                 job_id=event.job_id,
-                generation=assignment.generation,
+                generation=hold.generation,
                 reason=event.reason,
             )
         )
@@ -332,12 +327,12 @@ class PoolState:
 
     def _current(
         self, slot_id: model.SlotId, generation: int
-    ) -> model.Assignment | None:
+    ) -> slots.Hold | None:
         """The slot's assignment, unless an event about it is stale."""
-        assignment = self._slots.assignments.get(slot_id)
-        if assignment is None or assignment.generation != generation:
+        hold = self._slots.assignments.get(slot_id)
+        if hold is None or hold.generation != generation:
             return None
-        return assignment
+        return hold
 
     def _on_restored(self, event: events.AssignmentRestored) -> None:
         job, slot_id = event.job, event.slot_id
@@ -353,7 +348,7 @@ class PoolState:
         host_id = slot.host.id if slot is not None else event.host_id
         self._new_record(job).slot_id = slot_id
         self._slots.hold(
-            model.Assignment(
+            slots.Hold(
                 slot_id=slot_id,
                 job_id=job.id,
                 accelerator=job.accelerator,
@@ -369,27 +364,25 @@ class PoolState:
         )
 
     def _on_ready(self, event: events.SlotReady) -> None:
-        assignment = self._current(event.slot_id, event.generation)
-        if assignment is None or assignment.phase != model.Phase.PREPARING:
+        hold = self._current(event.slot_id, event.generation)
+        if hold is None or hold.phase is not model.Phase.PREPARING:
             return
-        self._prepared(assignment)
-        self._slots.update(event.slot_id, phase=model.Phase.READY)
-        if not assignment.revoked:
+        self._prepared(hold)
+        hold.phase = model.Phase.READY
+        if not hold.revoked:
             self._output.append(
-                instructions.Grant(
-                    slot_id=event.slot_id,
-                    job_id=assignment.job_id,
-                    generation=event.generation,
-                )
+                instructions.Grant(hold.slot_id, hold.job_id, hold.generation)
             )
 
-    def _prepared(self, assignment: model.Assignment) -> None:
+    def _prepared(self, hold: slots.Hold) -> None:
         """Note that a slot was made ready with its accelerator."""
-        self._slot_failures.pop(assignment.slot_id, None)
-        slot = self._slots.slots.get(assignment.slot_id)
+        if self._slot_failures:
+            self._slot_failures.pop(hold.slot_id, None)
+        slot = self._slots.slots.get(hold.slot_id)
         if slot is not None:
-            slot.programmed = assignment.accelerator
-            self._device_failures.pop(slot.spec.device_id, None)
+            slot.programmed = hold.accelerator
+            if self._device_failures:
+                self._device_failures.pop(slot.spec.device_id, None)
 
     def _on_attached(self, event: events.HolderAttached) -> None:
         self._set_phase(event, model.Phase.ACTIVE)
@@ -402,38 +395,39 @@ class PoolState:
         event: events.HolderAttached | events.HolderDetached,
         phase: model.Phase,
     ) -> None:
-        assignment = self._current(event.slot_id, event.generation)
-        if assignment is None:
+        hold = self._current(event.slot_id, event.generation)
+        if hold is None:
             return
         # Word that the slot is ready may be late or lost.
-        if assignment.phase is model.Phase.PREPARING:
-            self._prepared(assignment)
-        self._slots.update(event.slot_id, phase=phase)
+        if hold.phase is model.Phase.PREPARING:
+            self._prepared(hold)
+        hold.phase = phase
 
     def _on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
-        assignment = self._current(event.slot_id, event.generation)
-        if assignment is not None and not assignment.revoked:
+        hold = self._current(event.slot_id, event.generation)
+        if hold is not None and not hold.revoked:
             self._overdrawn.add(event.slot_id)
 
     def _on_released(self, event: events.SlotReleased) -> None:
-        assignment = self._current(event.slot_id, event.generation)
-        if assignment is not None:
-            self._release(assignment)
-            del self._jobs.records[assignment.job_id]
+        hold = self._current(event.slot_id, event.generation)
+        if hold is not None:
+            self._release(hold)
+            del self._jobs.records[hold.job_id]
 
-    def _release(self, assignment: model.Assignment) -> None:
-        slot = self._slots.slots.get(assignment.slot_id)
+    def _release(self, hold: slots.Hold) -> None:
+        slot = self._slots.slots.get(hold.slot_id)
         if slot is not None:
-            if assignment.phase is model.Phase.PREPARING:
+            if hold.phase is model.Phase.PREPARING:
                 slot.programmed = None
             self._view.touched.add(slot.host.id)
-        self._slots.release(assignment.slot_id)
-        self._overdrawn.discard(assignment.slot_id)
+        self._slots.release(hold, slot)
+        if self._overdrawn:
+            self._overdrawn.discard(hold.slot_id)
         self._pass_due = True
 
     def _on_prepare_failed(self, event: events.PrepareFailed) -> None:
-        assignment = self._current(event.slot_id, event.generation)
-        if assignment is None or assignment.phase not in (
+        hold = self._current(event.slot_id, event.generation)
+        if hold is None or hold.phase not in (
             model.Phase.PREPARING,
             model.Phase.READY,
         ):
@@ -441,23 +435,23 @@ class PoolState:
         slot = self._slots.slots.get(event.slot_id)
         if slot is not None:
             slot.programmed = None
-        self._release(assignment)
-        if assignment.revoked:
+        self._release(hold)
+        if hold.revoked:
             # Its failure may well come from being revoked.
-            del self._jobs.records[assignment.job_id]
+            del self._jobs.records[hold.job_id]
             return
         self._count_failure(event.slot_id, event.reason)
-        record = self._jobs.records[assignment.job_id]
+        record = self._jobs.records[hold.job_id]
         record.avoided |= {event.slot_id}
-        self._requeue(assignment, event.reason)
+        self._requeue(hold, event.reason)
 
-    def _requeue(self, assignment: model.Assignment, reason: str) -> None:
-        record = self._jobs.records[assignment.job_id]
+    def _requeue(self, hold: slots.Hold, reason: str) -> None:
+        record = self._jobs.records[hold.job_id]
         if self._enqueue(record):
             self._output.append(
                 instructions.Requeue(
-                    job_id=assignment.job_id,
-                    generation_lost=assignment.generation,
+                    job_id=hold.job_id,
+                    generation_lost=hold.generation,
                     reason=reason,
                 )
             )
@@ -552,14 +546,14 @@ class PoolState:
         for slot_id in self._slots.held_slots(host_id):
             self._lose(self._slots.assignments[slot_id])
 
-    def _lose(self, assignment: model.Assignment) -> None:
+    def _lose(self, hold: slots.Hold) -> None:
         """Deal with an assignment whose host is lost."""
-        if assignment.revoked:
-            self._release(assignment)
-            del self._jobs.records[assignment.job_id]
-        elif assignment.phase in (model.Phase.PREPARING, model.Phase.READY):
-            self._release(assignment)
-            self._requeue(assignment, codes.HOST_LOST)
+        if hold.revoked:
+            self._release(hold)
+            del self._jobs.records[hold.job_id]
+        elif hold.phase in (model.Phase.PREPARING, model.Phase.READY):
+            self._release(hold)
+            self._requeue(hold, codes.HOST_LOST)
 
     def _on_accelerators(self, event: events.AcceleratorsChanged) -> None:
         old = self._view.accelerators
@@ -578,7 +572,6 @@ class PoolState:
             if job.accelerator in changed:
                 record = self._jobs.records[job.id]
                 self._jobs.remove(record)
-                self._wait_limits.discard(job.id)
                 self._enqueue(record)
 
     def _on_progress(self, event: events.Progress) -> None:
@@ -587,7 +580,7 @@ class PoolState:
     def _on_wake(self, event: events.Wake) -> None:
         # What has fallen due is found in every step. Being woken too early
         # must not lose the rest of the time.
-        self._wake_s = None
+        self._wake_s = math.inf
 
     _HANDLERS: typing.ClassVar[
         dict[type, abc.Callable[["PoolState", typing.Any], None]]
@@ -613,11 +606,10 @@ class PoolState:
     }
 
 
-def _batch_order(event: events.Event) -> int:
-    """Where an event comes within its instant.
+# A job may be submitted and cancelled in one instant.
+_LATE = {events.JobSubmitted: 1, events.JobCancelled: 2}
 
-    A job may be submitted and cancelled in one instant.
-    """
-    if isinstance(event, events.JobSubmitted):
-        return 1
-    return 2 if isinstance(event, events.JobCancelled) else 0
+
+def _batch_order(event: events.Event) -> int:
+    """Where an event comes within its instant."""
+    return _LATE.get(type(event), 0)

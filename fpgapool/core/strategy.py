@@ -18,12 +18,13 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import values
 
 if typing.TYPE_CHECKING:
     from fpgapool.core import view as pool_view
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Choice:
     """One decision of a pass: this job gets this slot."""
 
@@ -55,6 +56,9 @@ class Strategy(abc.ABC):
 
     #: The indexes that the view keeps for it.
     idle_indexes: IdleIndexes = IdleIndexes()
+    #: Whether it asks for the waiting jobs of a host, and which jobs wait for
+    #: their own; if not, they need not be kept apart.
+    wants_hosts: bool = True
     #: A job passed over so often may leave its host; None: not by skips.
     skip_limit: int | None = None
 

@@ -65,22 +65,29 @@ class PoolView:
         slot = self.slots.slots[slot_id]
         if record.group is None or not self.slots.is_idle(slot_id):
             raise ValueError(f"job {job_id} cannot take slot {slot_id}")
+        return self.give(record, slot)
+
+    def give(
+        self, record: waiting.JobRecord, slot: slots.Slot
+    ) -> strategy_api.Choice:
+        """Like :meth:`take`, for who knows that both are free."""
         self.jobs.remove(record)
+        job, slot_id = record.job, slot.id
         record.slot_id = slot_id
-        job = record.job
-        self.slots.hold(
-            model.Assignment(
-                slot_id=slot_id,
-                job_id=job_id,
-                accelerator=job.accelerator,
-                generation=self.next_generation,
-                phase=model.Phase.PREPARING,
-                local=job.host_id == slot.host.id,
-                started_s=self.now,
-            )
+        self.slots.occupy(
+            slots.Hold(
+                slot_id,
+                job.id,
+                job.accelerator,
+                self.next_generation,
+                model.Phase.PREPARING,
+                job.host_id == slot.host.id,
+                self.now,
+            ),
+            slot,
         )
         self.next_generation += 1
-        return strategy_api.Choice(job_id, slot_id)
+        return strategy_api.Choice(job.id, slot_id)
 
     def skip(self, job_id: model.JobId) -> None:
         """Count that a slot of another host passed a homed job over."""
@@ -90,15 +97,12 @@ class PoolView:
         self, group: waiting.JobGroup, host: slots.Host
     ) -> list[slots.Slot]:
         """A host's idle slots that fit a group's jobs, lowest first."""
-        found = [
-            number_and_id
-            for shape, idle in host.idle.items()
-            if group.fits_shape(shape)
-            for number_and_id in idle
-            if number_and_id[1] not in group.avoiding
+        shapes, avoiding = group.shapes, group.avoiding
+        return [
+            slot
+            for slot in host.idle
+            if (not shapes or slot.shape in shapes) and slot.id not in avoiding
         ]
-        found.sort()
-        return [self.slots.slots[slot_id] for _, slot_id in found]
 
     def has_idle(self, group: waiting.JobGroup) -> bool:
         """Whether an idle slot fits a group's jobs."""

@@ -24,6 +24,8 @@ from fpgapool.core import strategy as strategy_api
 # for exactly that time is never too early by a rounding error.
 _TIMEOUT_SLACK_S = 1e-12
 
+_NOTHING: frozenset[model.SlotId] = frozenset()
+
 
 def first_due_s(arrival_s: float, patience_s: float) -> float:
     """The first time at which a job has waited for long enough.
@@ -34,23 +36,24 @@ def first_due_s(arrival_s: float, patience_s: float) -> float:
     """
     if math.isinf(patience_s):
         return math.inf
-
-    def is_due(now: float) -> bool:
-        return now - arrival_s >= patience_s - _TIMEOUT_SLACK_S
-
-    time_s = arrival_s + (patience_s - _TIMEOUT_SLACK_S)
-    if is_due(time_s) and not is_due(math.nextafter(time_s, -math.inf)):
+    enough_s = patience_s - _TIMEOUT_SLACK_S
+    time_s = arrival_s + enough_s
+    if (
+        time_s - arrival_s >= enough_s
+        and math.nextafter(time_s, -math.inf) - arrival_s < enough_s
+    ):
         return time_s
     step_s = math.ulp(max(abs(arrival_s), abs(time_s), patience_s))
     early_s, late_s = time_s - step_s, time_s + step_s
-    while is_due(early_s):
+    while early_s - arrival_s >= enough_s:
         early_s -= step_s
-    while not is_due(late_s):
+    while late_s - arrival_s < enough_s:
         late_s += step_s
     while early_s < (middle_s := (early_s + late_s) / 2) < late_s:
-        early_s, late_s = (
-            (early_s, middle_s) if is_due(middle_s) else (middle_s, late_s)
-        )
+        if middle_s - arrival_s >= enough_s:
+            late_s = middle_s
+        else:
+            early_s = middle_s
     return late_s
 
 
@@ -62,18 +65,33 @@ class JobRecord:
     :ivar avoided: the slots on which it failed to start.
     :ivar group: the group that it waits in; None: it has a slot.
     :ivar queue: the queue of its group that it is in.
+    :ivar patience: when it will have waited for its own host for long
+        enough, if it does wait for it.
+    :ivar limit: when it will have waited for too long, if it waits and ever.
     :ivar slot_id: the slot that it has.
     """
 
-    __slots__ = ("avoided", "group", "job", "key", "queue", "skips", "slot_id")
+    __slots__ = (
+        "avoided",
+        "group",
+        "job",
+        "key",
+        "limit",
+        "patience",
+        "queue",
+        "skips",
+        "slot_id",
+    )
 
     def __init__(self, job: model.Job, key: ordered.Key) -> None:
         self.job = job
         self.key = key
         self.skips = job.skips
-        self.avoided: frozenset[model.SlotId] = frozenset()
+        self.avoided = _NOTHING
         self.group: JobGroup | None = None
-        self.queue: ordered.SortedKeys | None = None
+        self.queue: ordered.KeyHeap | None = None
+        self.patience: ordered.Timer | None = None
+        self.limit: ordered.Timer | None = None
         self.slot_id: model.SlotId | None = None
 
 
@@ -83,12 +101,13 @@ class JobGroup:
     Each is in one of three queues:
 
     :ivar rootless: those whose host has no usable slot that fits them, or
-        that have no host.
+        that have no host; all, if the strategy does not ask for hosts.
     :ivar homed: those that wait for their own host.
     :ivar released: those that have waited for it for long enough.
 
     :ivar count: how many there are.
-    :ivar by_host: the jobs of each host, whatever queue they are in.
+    :ivar by_host: the jobs of each host, whatever queue they are in; empty,
+        if the strategy does not ask for hosts.
     :ivar homes: those of these hosts that have a usable slot that fits.
     :ivar avoided: the slots on which its jobs failed to start.
     :ivar avoiding: ``avoided``, or nothing while no other slot is left.
@@ -113,10 +132,10 @@ class JobGroup:
         self.avoided = avoided
         self.avoiding = avoided
         self.count = 0
-        self.rootless = ordered.SortedKeys()
-        self.homed = ordered.SortedKeys()
-        self.released = ordered.SortedKeys()
-        self.by_host: dict[model.HostId, ordered.SortedKeys] = {}
+        self.rootless = ordered.KeyHeap()
+        self.homed = ordered.KeyHeap()
+        self.released = ordered.KeyHeap()
+        self.by_host: dict[model.HostId, ordered.KeyHeap] = {}
         self.homes: set[model.HostId] = set()
 
     def fits_shape(self, shape: str) -> bool:
@@ -133,15 +152,28 @@ class JobGroup:
             self.rootless.first(), self.homed.first(), self.released.first()
         )
 
-    def first_of(self, host_id: model.HostId) -> ordered.Key | None:
-        """The first of its jobs that come from this host."""
+    def first_for(
+        self, host_id: model.HostId, is_open: bool
+    ) -> ordered.Key | None:
+        """The first of its jobs that come from this host.
+
+        :param is_open: or that may go to any host.
+        """
         jobs = self.by_host.get(host_id)
-        return jobs.first() if jobs is not None else None
+        first = None if jobs is None else jobs.heap[0]
+        if is_open:
+            # Written out, as it is the innermost loop of every pass.
+            heap = self.rootless.heap
+            if heap and (first is None or heap[0] < first):
+                first = heap[0]
+            heap = self.released.heap
+            if heap and (first is None or heap[0] < first):
+                first = heap[0]
+        return first
 
 
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
     """The smallest key of those that there are."""
-    # Written out, as it is the innermost loop of every pass.
     first: ordered.Key | None = None
     for key in keys:
         if key is not None and (first is None or key < first):
@@ -155,6 +187,12 @@ class WaitingJobs:
     :param strategy: says in which order, and how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
+
+    :ivar count: how many there are.
+    :ivar records: those that wait, and those that have a slot.
+    :ivar patience: when the jobs that wait for their own host will have
+        waited for it for long enough.
+    :ivar limits: when jobs will have waited for too long.
     """
 
     def __init__(
@@ -163,28 +201,37 @@ class WaitingJobs:
         is_home: abc.Callable[[JobGroup, model.HostId], bool],
     ) -> None:
         self._strategy = strategy
+        self.by_host = strategy.wants_hosts
         self._is_home = is_home
         self._groups: dict[
             tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
         ] = {}
         self._groups_by_shape: dict[str, tuple[JobGroup, ...]] = {}
-        self._all = ordered.SortedKeys()
+        self._ranks = ordered.Ranks(self._keys)
+        self.count = 0
         self.records: dict[model.JobId, JobRecord] = {}
-        #: When jobs have waited for their own host for long enough.
-        self.patience = ordered.Timers()
+        self.patience = ordered.Timers(self._is_patient)
+        self.limits = ordered.Timers(self._is_limited)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return self.count
 
     def __iter__(self) -> abc.Iterator[model.Job]:
-        for key in self._all:
+        for key in sorted(self._keys()):
             yield self.records[key[-1]].job
+
+    def _keys(self) -> list[ordered.Key]:
+        return [
+            record.key
+            for record in self.records.values()
+            if record.group is not None
+        ]
 
     def position(self, record: JobRecord) -> int:
         """How many jobs come before this one."""
-        return self._all.rank(record.key)
+        return self._ranks.rank(record.key)
 
-    def groups(self) -> abc.Iterable[JobGroup]:
+    def groups(self) -> abc.Collection[JobGroup]:
         """All groups; some may have no jobs."""
         return self._groups.values()
 
@@ -215,29 +262,39 @@ class WaitingJobs:
 
     def add(self, record: JobRecord, group: JobGroup, now: float) -> None:
         """Put a job in its place in the queue."""
-        job = record.job
+        job, key = record.job, record.key
         record.group = group
         group.count += 1
-        self._all.add(record.key)
-        if job.host_id is not None:
-            jobs = group.by_host.get(job.host_id)
+        self.count += 1
+        self._ranks.note(key)
+        host_id = job.host_id
+        if self.by_host and host_id is not None:
+            jobs = group.by_host.get(host_id)
             if jobs is None:
-                jobs = group.by_host[job.host_id] = ordered.SortedKeys()
-                self._note_home(group, job.host_id)
-            jobs.add(record.key)
-        self._place(record, now)
+                jobs = group.by_host[host_id] = ordered.KeyHeap()
+                self._note_home(group, host_id)
+            jobs.add(key)
+        self._place(record, group, now)
+        if job.wait_timeout_s is not None:
+            limit_s = job.arrival_s + job.wait_timeout_s
+            if math.isfinite(limit_s):
+                record.limit = (limit_s, job.id)
+                self.limits.add(record.limit)
 
     def remove(self, record: JobRecord) -> None:
         """Take a job out of the queue."""
-        group = _group_of(record)
-        self._all.remove(record.key)
-        self._displace(record)
-        record.group = None
+        group, key = _group_of(record), record.key
+        queue = typing.cast(ordered.KeyHeap, record.queue)
+        queue.remove(key)
+        record.group = record.queue = record.patience = None
         group.count -= 1
+        self.count -= 1
+        self._ranks.note(key)
+        record.limit = None
         host_id = record.job.host_id
-        if host_id is not None:
+        if self.by_host and host_id is not None:
             jobs = group.by_host[host_id]
-            jobs.remove(record.key)
+            jobs.remove(key)
             if not jobs:
                 del group.by_host[host_id]
                 group.homes.discard(host_id)
@@ -261,7 +318,7 @@ class WaitingJobs:
         for key in jobs:
             record = self.records[key[-1]]
             self._displace(record)
-            self._place(record, now)
+            self._place(record, group, now)
 
     def _note_home(self, group: JobGroup, host_id: model.HostId) -> None:
         if self._is_home(group, host_id):
@@ -275,6 +332,8 @@ class WaitingJobs:
         if self._has_skips_enough(record):
             self._release(record)
 
+    # -- times -----------------------------------------------------------
+
     def release_due(self, now: float) -> bool:
         """Release the jobs that have waited for their host long enough.
 
@@ -285,26 +344,53 @@ class WaitingJobs:
             self._release(self.records[job_id])
         return bool(due)
 
+    def overdue(self, now: float) -> list[JobRecord]:
+        """The jobs that have waited for too long, by their limits."""
+        return [self.records[job_id] for job_id in self.limits.pop_due(now)]
+
+    def bound_s(self) -> float:
+        """A time before which nothing falls due; infinite: nothing ever."""
+        limits, patience = self.limits.heap, self.patience.heap
+        if not limits:
+            return patience[0][0] if patience else math.inf
+        if patience and patience[0][0] < limits[0][0]:
+            return patience[0][0]
+        return limits[0][0]
+
+    def _is_patient(self, timer: ordered.Timer) -> bool:
+        record = self.records.get(timer[1])
+        return record is not None and record.patience is timer
+
+    def _is_limited(self, timer: ordered.Timer) -> bool:
+        record = self.records.get(timer[1])
+        return record is not None and record.limit is timer
+
     def _release(self, record: JobRecord) -> None:
         self._displace(record)
-        self._enter(record, _group_of(record).released)
+        record.queue = _group_of(record).released
+        record.queue.add(record.key)
 
     def _has_skips_enough(self, record: JobRecord) -> bool:
         limit = self._strategy.skip_limit
         return limit is not None and record.skips >= limit
 
-    def _place(self, record: JobRecord, now: float) -> None:
+    def _place(self, record: JobRecord, group: JobGroup, now: float) -> None:
         """Put a job into the queue of its group where it belongs."""
-        group = _group_of(record)
-        if record.job.host_id not in group.homes:
-            self._enter(record, group.rootless)
+        job = record.job
+        if job.host_id not in group.homes:
+            record.queue = group.rootless
+            record.queue.add(record.key)
             return
-        due_s = self._patience_ends_s(record.job)
+        due_s = self._patience_ends_s(job)
         if now >= due_s or self._has_skips_enough(record):
-            self._enter(record, group.released)
-        else:
-            self._enter(record, group.homed)
-            self.patience.set(record.job.id, due_s)
+            record.queue = group.released
+            record.queue.add(record.key)
+            return
+        record.queue = group.homed
+        record.queue.add(record.key)
+        if due_s < math.inf:
+            record.patience = (due_s, job.id)
+            self.patience.add(record.patience)
 
     def _patience_ends_s(self, job: model.Job) -> float:
         patience_s = self._strategy.patience_s(job)
@@ -312,16 +398,11 @@ class WaitingJobs:
             return math.inf
         return first_due_s(job.arrival_s, patience_s)
 
-    @staticmethod
-    def _enter(record: JobRecord, queue: ordered.SortedKeys) -> None:
-        queue.add(record.key)
-        record.queue = queue
-
     def _displace(self, record: JobRecord) -> None:
         if record.queue is not None:
             record.queue.remove(record.key)
             record.queue = None
-        self.patience.discard(record.job.id)
+        record.patience = None
 
 
 def _group_of(record: JobRecord) -> JobGroup:

@@ -42,6 +42,7 @@ class Placement(abc.ABC):
     """
 
     idle_indexes: strategy.IdleIndexes = strategy.IdleIndexes()
+    wants_hosts: bool = True
     skip_limit: int | None = None
 
     def patience_s(self, job: model.Job) -> float | None:
@@ -70,6 +71,7 @@ class ComposedStrategy(strategy.Strategy):
         self.ordering = ordering
         self.placement = placement
         self.idle_indexes = placement.idle_indexes
+        self.wants_hosts = placement.wants_hosts
         self.skip_limit = placement.skip_limit
 
     def key(self, job: model.Job) -> ordered.Key:

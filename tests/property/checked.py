@@ -45,6 +45,7 @@ class CheckedStrategy(strategy.Strategy):
         factory, ordering, placement = FACTORIES[name]
         self._real = factory(options, seed)
         self.idle_indexes = self._real.idle_indexes
+        self.wants_hosts = self._real.wants_hosts
         self.skip_limit = self._real.skip_limit
         common = {k: v for k, v in options.items() if v is not None}
         common.setdefault("fallback", name == "wra")

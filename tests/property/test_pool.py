@@ -12,7 +12,9 @@
 
 """Random events: the invariants and the literal rules hold at every step."""
 
+import contextlib
 import typing
+from unittest import mock
 
 import hypothesis
 import hypothesis.stateful as stateful
@@ -22,7 +24,10 @@ import numpy
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import ordered
 from fpgapool.core import state
+from fpgapool.strategies.placements import any as any_placement
+from fpgapool.strategies.placements import ra as ra_placement
 from tests.property import checked
 from tests.property import literal
 
@@ -49,6 +54,7 @@ SLOT_EVENTS = (
     events.SlotReleased,
 )
 HOSTS = range(4)
+FEW = (0, 2, 100)
 DEVICES_PER_HOST = 2
 SLOTS_PER_DEVICE = 3
 
@@ -108,13 +114,20 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         data=st.data(),
         wakeups=st.booleans(),
         seed=seeds,
+        few=st.sampled_from(FEW),
     )
     def start(
         self,
         data: st.DataObject,
         wakeups: bool,
         seed: int,
+        few: int,
     ) -> None:
+        self.patches = contextlib.ExitStack()
+        self.few = few
+        self.set_few(few)
+        for name in ("_MAX_CHANGES", "_MIN_TIMERS"):
+            self.patch(ordered, name, 3)
         settings = data.draw(checked.strategy_settings(self.strategy_name))
         self.settings = settings
         self.wakeups = wakeups
@@ -145,6 +158,14 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             device_fault_limit=3,
             wakeups=self.wakeups,
         )
+
+    def set_few(self, few: int) -> None:
+        """Say up to how many idle slots no index is looked at."""
+        self.patch(any_placement, "_FEW", few)
+        self.patch(ra_placement, "_FEW", few)
+
+    def patch(self, module: object, name: str, value: int) -> None:
+        self.patches.enter_context(mock.patch.object(module, name, value))
 
     # -- events ----------------------------------------------------------
 
@@ -394,12 +415,21 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             assert self.now < self.wake_s <= min(limits_s)
 
     def teardown(self) -> None:
-        """The same events give the same instructions again."""
+        """The same events give the same instructions again.
+
+        With other indexes, and although nobody asks for positions.
+        """
         if not hasattr(self, "pool"):
             return
-        again = self.new_pool(checked.CheckedStrategy(*self.settings))
-        for batch, now, output in self.history:
-            assert again.step(batch, now) == output
+        with self.patches:
+            self.set_few(FEW[FEW.index(self.few) - 1])
+            again = self.new_pool(checked.CheckedStrategy(*self.settings))
+            for batch, now, output in self.history:
+                assert again.step(batch, now) == output
+            waiting = self.pool.waiting()
+            assert again.waiting() == waiting
+            for position, job in enumerate(waiting):
+                assert again.queue_position(job.id) == position
 
 
 class FifoMachine(PoolMachine):

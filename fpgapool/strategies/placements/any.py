@@ -28,6 +28,9 @@ from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
 from fpgapool.strategies import base
 
+# So few idle slots are looked at one by one.
+_FEW = 8
+
 #: Orders of slots: by host and slot number; at random; the host with the
 #: fewest busy slots first, then by host and slot number.
 SLOT_ORDERS = ("index", "random", "least_busy")
@@ -72,6 +75,8 @@ class AnyPlacement(base.Placement):
     number).
     """
 
+    wants_hosts = False
+
     def __init__(
         self, options: AnyOptions, generator: numpy.random.Generator
     ) -> None:
@@ -86,14 +91,16 @@ class AnyPlacement(base.Placement):
 
     def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
         choices: list[strategy.Choice] = []
+        if not view.slots.idle_total:
+            return choices
         groups = [group for group in view.jobs.groups() if group.count]
         while groups := [group for group in groups if view.has_idle(group)]:
-            key = waiting.first_key(*(group.first() for group in groups))
+            key = waiting.first_key(*[group.first() for group in groups])
             if key is None:
                 break
             record = view.record(key[-1])
             slot_id = self._choose(view, record)
-            choices.append(view.take(record.job.id, slot_id))
+            choices.append(view.give(record, view.slots.slots[slot_id]))
         return choices
 
     def reasons(
@@ -106,8 +113,8 @@ class AnyPlacement(base.Placement):
     ) -> model.SlotId:
         group = typing.cast(waiting.JobGroup, record.group)
         accelerator = record.job.accelerator
-        if group.avoiding:
-            return self._choose_avoiding(view, group, accelerator)
+        if group.avoiding or view.slots.idle_total <= _FEW:
+            return self._choose_among_all(view, group, accelerator)
         if self.options.slot_choice == "random":
             return self._draw(view, group, accelerator)
         return self._choose_first(view, group, accelerator)
@@ -153,20 +160,24 @@ class AnyPlacement(base.Placement):
         slot_id: model.SlotId = queue[number][-1]
         return slot_id
 
-    def _choose_avoiding(
+    def _choose_among_all(
         self,
         view: pool_view.PoolView,
         group: waiting.JobGroup,
         accelerator: str,
     ) -> model.SlotId:
-        """Choose for a job that failed somewhere: the indexes don't know."""
+        """Choose without the indexes.
+
+        They do not know where a job failed, and few slots need none.
+        """
+        hosts = view.slots.idle_hosts
         fitting = [
             slot
-            for slot in view.slots.idle_slots()
-            if group.fits(slot.id, slot.shape)
+            for host_id in sorted(hosts)
+            for slot in view.fitting_idle(group, hosts[host_id])
         ]
         order = self.options.slot_choice
-        if order == "index":
+        if order == "index" or (order != "random" and len(fitting) == 1):
             return fitting[0].id
         if order == "least_busy":
             return min(

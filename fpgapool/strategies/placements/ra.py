@@ -29,6 +29,9 @@ from fpgapool.core import waiting
 from fpgapool.strategies import base
 from fpgapool.strategies.placements import any as any_placement
 
+# Where so few hosts have idle slots they are all looked at.
+_FEW = 4
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RaOptions:
@@ -107,12 +110,15 @@ class RaPlacement(base.Placement):
         return max(1, slot_count // 2)
 
     def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
+        if not view.slots.idle_total:
+            return []
         choices = self._serve_arrivals(view)
-        offers = _Offers(view, self.options)
-        if self.options.offer_order == "random":
-            choices.extend(offers.make_in(self._draw_order(view)))
-        else:
-            choices.extend(offers.make())
+        if view.slots.idle_total:
+            offers = _Offers(view, self.options)
+            if self.options.offer_order == "random":
+                choices += offers.make_in(self._draw_order(view))
+            else:
+                choices += offers.make()
         return choices
 
     def reasons(
@@ -131,14 +137,15 @@ class RaPlacement(base.Placement):
     ) -> list[strategy.Choice]:
         """Give jobs that arrived just now an idle slot of their own host."""
         arrived = [view.record(job_id).job for job_id in view.arrived]
-        arrived.sort(key=lambda job: (job.arrival_s, job.id))
+        if len(arrived) > 1:
+            arrived.sort(key=lambda job: (job.arrival_s, job.id))
         choices = []
         for job in arrived:
             group = view.record(job.id).group
             if group is None or job.host_id not in group.homes:
                 continue
-            host = view.slots.hosts[job.host_id]
-            if not host.idle:
+            host = view.slots.idle_hosts.get(job.host_id)
+            if host is None:
                 continue
             fitting = view.fitting_idle(group, host)
             if self.options.slot_choice != "index":
@@ -153,8 +160,6 @@ class RaPlacement(base.Placement):
         if not view.waiting_count:
             return []
         idle = list(view.slots.idle_slots())
-        if not idle:
-            return []
         return [idle[n] for n in self._generator.permutation(len(idle))]
 
 
@@ -168,35 +173,22 @@ class _Offers:
         self._swaps = options.offer_order != "index"
         self._offered: set[model.SlotId] = set()
         # Ranks of the hosts with an idle slot for a waiting job of theirs.
-        self._local_ranks = [
-            host.rank
-            for host in map(view.slots.hosts.get, view.touched)
-            if host is not None and self._has_local_match(host)
-        ]
-        heapq.heapify(self._local_ranks)
+        self._local_ranks: list[ordered.Key] | None = None
 
-    def _has_local_match(self, host: slots.Host) -> bool:
-        return bool(host.idle) and any(
-            host.id in group.by_host and self._view.fitting_idle(group, host)
-            for group in self._view.jobs.groups()
-        )
-
-    def make(self) -> abc.Iterator[strategy.Choice]:
+    def make(self) -> list[strategy.Choice]:
         """Offer slots in the order of their hosts' ranks, then numbers."""
+        choices = []
         cursor: ordered.Key = ()
         while (rank := self._next_rank(cursor)) is not None:
-            slot = self._next_slot(self._view.slots.hosts[rank[-1]])
-            if slot is None:
+            choice = self._offer_one_of(self._view.slots.hosts[rank[-1]])
+            if choice is None:
                 # Just beyond this rank: there is nothing left to offer.
                 cursor = (*rank, math.inf)
                 continue
             # The same host may come again, at this rank or a later one.
             cursor = rank
-            choice = self._offer(slot)
-            if choice is None:
-                self._offered.add(slot.id)
-            else:
-                yield choice
+            choices.append(choice)
+        return choices
 
     def make_in(
         self, order: abc.Iterable[slots.Slot]
@@ -204,26 +196,37 @@ class _Offers:
         """Offer slots in this order."""
         for slot in order:
             self._offered.add(slot.id)
-            while self._view.slots.is_idle(slot.id) and self._is_useful(slot):
+            while self._view.slots.is_idle(slot.id):
                 choice = self._offer(slot)
                 if choice is None:
                     break
                 yield choice
 
+    # -- which host is next ----------------------------------------------
+
     def _next_rank(self, cursor: ordered.Key) -> ordered.Key | None:
+        """The next host with an idle slot that may be of use."""
         table = self._view.slots
-        ranks = [self._next_local_rank(cursor)]
+        if not table.idle_hosts:
+            return None
+        if len(table.idle_hosts) <= _FEW:
+            hosts = table.idle_hosts.values()
+            ranks = [host.rank for host in hosts if host.rank >= cursor]
+            return min(ranks) if ranks else None
+        firsts = [self._next_local_rank(cursor)]
         for shape, count in table.idle_by_shape.items():
             if not count:
                 continue
             for bucket in self._useful_buckets(shape):
                 queue = table.hosts_in(bucket)
                 if queue is not None:
-                    ranks.append(queue.at_or_after(cursor))
-        return waiting.first_key(*ranks)
+                    firsts.append(queue.at_or_after(cursor))
+        return waiting.first_key(*firsts)
 
     def _next_local_rank(self, cursor: ordered.Key) -> ordered.Key | None:
         ranks = self._local_ranks
+        if ranks is None:
+            ranks = self._local_ranks = self._find_local_ranks()
         while ranks:
             host = self._view.slots.hosts[ranks[0][-1]]
             if not host.idle or host.rank < cursor:
@@ -233,6 +236,21 @@ class _Offers:
             else:
                 return host.rank
         return None
+
+    def _find_local_ranks(self) -> list[ordered.Key]:
+        ranks = [
+            host.rank
+            for host in map(self._view.slots.hosts.get, self._view.touched)
+            if host is not None and self._has_local_match(host)
+        ]
+        heapq.heapify(ranks)
+        return ranks
+
+    def _has_local_match(self, host: slots.Host) -> bool:
+        return bool(host.idle) and any(
+            host.id in group.by_host and self._view.fitting_idle(group, host)
+            for group in self._view.jobs.groups()
+        )
 
     def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:
         """Which hosts' slots of a shape are of use wherever jobs are from."""
@@ -254,76 +272,58 @@ class _Offers:
             or (self._counts_skips and group.homed)
         )
 
-    def _next_slot(self, host: slots.Host) -> slots.Slot | None:
-        """The host's first slot that is of use and was not offered yet."""
-        numbers = sorted(
-            number_and_id
-            for idle in host.idle.values()
-            for number_and_id in idle
-            if number_and_id[1] not in self._offered
-        )
-        for _, slot_id in numbers:
-            slot = self._view.slots.slots[slot_id]
-            if self._is_useful(slot):
-                return slot
+    # -- who gets its slots ----------------------------------------------
+
+    def _offer_one_of(self, host: slots.Host) -> strategy.Choice | None:
+        """Offer a host's idle slots until one is taken."""
+        for slot in host.idle:
+            if slot.id not in self._offered:
+                choice = self._offer(slot)
+                if choice is not None:
+                    return choice
+                self._offered.add(slot.id)
         return None
 
-    def _groups(self, slot: slots.Slot) -> list[waiting.JobGroup]:
-        return [
-            group
-            for group in self._view.jobs.groups_for(slot.shape)
-            if group.count and slot.id not in group.avoiding
-        ]
-
-    def _is_useful(self, slot: slots.Slot) -> bool:
-        host = slot.host
-        return any(
-            self._fallback
-            or host.id in group.by_host
-            or (host.is_open and self._has_remote_job(group))
-            for group in self._groups(slot)
-        )
-
     def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
-        host = slot.host
-        groups = self._groups(slot)
-        keys = [group.first_of(host.id) for group in groups]
-        if host.is_open:
-            for group in groups:
-                keys.append(group.rootless.first())
-                keys.append(group.released.first())
-        key = waiting.first_key(*keys)
-        if self._counts_skips and host.is_open:
-            self._skip_before(key, groups)
-        if key is None and self._fallback:
-            key = waiting.first_key(*(group.first() for group in groups))
-        if key is None:
+        host, is_open = slot.host, slot.host.is_open
+        groups = self._view.jobs.groups_for(slot.shape)
+        first: ordered.Key | None = None
+        for group in groups:
+            if slot.id not in group.avoiding:
+                key = group.first_for(host.id, is_open)
+                if key is not None and (first is None or key < first):
+                    first = key
+        if self._counts_skips and is_open:
+            self._skip_before(first, slot)
+        if first is None and self._fallback:
+            first = waiting.first_key(
+                *[g.first() for g in groups if slot.id not in g.avoiding]
+            )
+        if first is None:
             return None
-        record = self._view.record(key[-1])
-        return self._view.take(record.job.id, self._swap(slot, record).id)
+        record = self._view.record(first[-1])
+        return self._view.give(record, self._swap(slot, record))
 
-    def _skip_before(
-        self, key: ordered.Key | None, groups: list[waiting.JobGroup]
-    ) -> None:
+    def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
         # Those from the slot's own host are not among them: the first of
         # these would have been taken.
-        for group in groups:
-            for skipped in group.homed.below(key):
-                self._view.skip(skipped[-1])
+        for group in self._view.jobs.groups_for(slot.shape):
+            if slot.id not in group.avoiding:
+                for skipped in group.homed.below(key):
+                    self._view.skip(skipped[-1])
 
     def _swap(self, slot: slots.Slot, record: waiting.JobRecord) -> slots.Slot:
         """The slot that the job gets when it takes the offered one."""
-        accelerator, group = record.job.accelerator, record.group
-        if (
-            not self._swaps
-            or slot.starts_at_once(accelerator)
-            or group is None
-        ):
+        if not self._swaps or len(slot.host.idle) == 1:
             return slot
-        for other in self._view.fitting_idle(group, slot.host):
+        accelerator, group = record.job.accelerator, record.group
+        if slot.starts_at_once(accelerator) or group is None:
+            return slot
+        for other in slot.host.idle:
             if (
                 other.shape == slot.shape
                 and other.id not in self._offered
+                and other.id not in group.avoiding
                 and other.starts_at_once(accelerator)
             ):
                 return other

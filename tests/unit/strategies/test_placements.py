@@ -12,6 +12,8 @@
 
 """The rules of the placements, one by one."""
 
+import dataclasses
+
 import pytest
 
 from fpgapool.core import events
@@ -126,6 +128,36 @@ def test_a_job_leaves_its_host_after_so_many_skips() -> None:
     output = pool.submit(pools.make_job(9, host_id=1))
     assert pools.taken(output) == [(2, 20)]
     assert pool.state.skips(9) == 0
+
+
+def test_a_slot_passes_over_a_job_once_in_a_pass() -> None:
+    """Also if another slot of its host is taken after that."""
+    pool = ra_pool(skip_limit=9, remote_limit=3)
+    mixed = pools.make_host(3, 3)
+    (board,) = mixed.devices
+    shapes = ("large", "small", "small")
+    slots = [
+        dataclasses.replace(slot, shape=shape)
+        for slot, shape in zip(board.slots, shapes, strict=True)
+    ]
+    board = dataclasses.replace(board, slots=tuple(slots))
+    only_small = model.Accelerator("sha", 1e9, shapes=frozenset({"small"}))
+    pool.step(
+        events.AcceleratorsChanged((pools.AES, pools.FFT, only_small)),
+        events.HostLost(2),
+        events.HostUp(dataclasses.replace(mixed, devices=(board,))),
+        *(
+            events.JobSubmitted(pools.make_job(n, host_id=1, arrival_s=-1.0))
+            for n in range(2)
+        ),
+        events.JobSubmitted(pools.make_job(3, host_id=1)),
+        events.JobSubmitted(
+            pools.make_job(4, accelerator="sha", arrival_s=-0.5)
+        ),
+    )
+    assert pool.state.assignments()[31].job_id == 4
+    # By slots 30 and 32; by 31 not: that one was taken.
+    assert pool.state.skips(3) == 2
 
 
 def test_a_full_host_counts_no_skips() -> None:

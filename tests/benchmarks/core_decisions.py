@@ -1,0 +1,88 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How many decisions the core makes in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.benchmarks import measure
+from tests.benchmarks import plain
+from tests.benchmarks import pools
+
+TITLE = "Decisions of the scheduler"
+UNIT = "decisions/s"
+FLOOR = "rules word for word"
+
+_FULL = pools.Size(hosts=2500, waiting=100_000)
+#: What the floor can bear.
+_SMALL = pools.Size(hosts=20, waiting=200)
+_TINY = pools.Size(hosts=3, waiting=20)
+_TINIEST = pools.Size(hosts=2, waiting=10)
+
+
+def rows(plan: measure.Plan) -> Iterator[measure.Row]:
+    """Each strategy in a large pool, and in a small one with its floor."""
+    for strategy in pools.STRATEGIES:
+        yield _alone(strategy, plan)
+    yield _alone("wra", plan, together=10)
+    yield _alone("wra", plan, together=100)
+    for strategy in pools.STRATEGIES:
+        yield _beside_floor(strategy, plan)
+
+
+def _alone(
+    strategy: str, plan: measure.Plan, together: int = 1
+) -> measure.Row:
+    size, count = (_TINY, 10) if plan.tiny else (_FULL, 20_000)
+    at_once = f", {together} at once" if together > 1 else ""
+    together = min(together, count)
+    pool = pools.FullPool(strategy, size)
+    # What has been waiting since the beginning is more even than usual.
+    pool.decide(pool.source.make(count), together)
+    samples = []
+    for _ in range(plan.repetitions):
+        jobs = pool.source.make(count)
+        with measure.stopwatch() as watch:
+            decisions = pool.decide(jobs, together)
+        samples.append(watch.rate(decisions))
+    return measure.Row(
+        name=f"{strategy}: {size}{at_once}", unit=UNIT, samples=samples
+    )
+
+
+def _beside_floor(strategy: str, plan: measure.Plan) -> measure.Row:
+    size = _TINIEST if plan.tiny else _SMALL
+    count, floor_count = (10, 2) if plan.tiny else (5000, 20)
+    pool = pools.FullPool(strategy, size)
+    floor = plain.PlainPool(strategy, size)
+    samples, floor_samples = [], []
+    for _ in range(plan.repetitions):
+        samples.append(_sample(pool, count))
+        floor_samples.append(_sample(floor, floor_count))
+    return measure.Row(
+        name=f"{strategy}: {size}",
+        unit=UNIT,
+        samples=samples,
+        floor=FLOOR,
+        floor_samples=floor_samples,
+    )
+
+
+def _sample(
+    pool: pools.FullPool | plain.PlainPool, count: int
+) -> measure.Sample:
+    jobs = pool.source.make(count)
+    with measure.stopwatch() as watch:
+        decisions = pool.decide(jobs)
+    return watch.rate(decisions)
