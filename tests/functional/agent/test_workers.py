@@ -29,6 +29,7 @@ import pytest
 from fpgapool.agent import service
 from fpgapool.agent import workers
 from tests.functional.agent import harness
+from tests.harness import waiting
 
 KEY = ("board0", 0)
 
@@ -37,14 +38,19 @@ def idle(slot):
     return slot.state == "idle"
 
 
-def pid_of(agent: service.Agent, slot: int = 0) -> int:
+def known_pid_of(agent: service.Agent, slot: int) -> int | None:
     found: list[int | None] = []
     agent.loop.run_and_wait(
         lambda: found.append(agent.workers.pid(("board0", slot))),
         harness.TIMEOUT_S,
     )
-    assert found[0] is not None
     return found[0]
+
+
+def pid_of(agent: service.Agent, slot: int = 0) -> int:
+    found = known_pid_of(agent, slot)
+    assert found is not None
+    return found
 
 
 def start_idle(host: harness.Host) -> service.Agent:
@@ -253,6 +259,7 @@ def test_a_session_outlives_its_agent(staying_host):
 AGENT_PROGRAM = """
 import pathlib, sys
 from tests.functional.agent import harness
+from tests.harness import waiting
 
 host = harness.Host(pathlib.Path(sys.argv[1]), workers_outlive_agent=True)
 agent = host.start()
@@ -416,7 +423,13 @@ def test_a_worker_that_freezes_is_replaced_whether_it_has_a_session_or_not(
     host.conductor.wait_for_slot(1, idle)
     harness.assign(agent, 8)
     host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    assert not set(before) & {pid_of(agent, slot) for slot in (0, 1)}
+    for number in (0, 1):
+        waiting.wait_until(
+            lambda number=number: (
+                known_pid_of(agent, number) not in (None, *before)
+            ),
+            f"slot {number} has a new worker",
+        )
 
 
 def test_workers_are_not_blamed_for_the_agents_own_absence(host):

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The fault matrix: the database."""
+"""The fault matrix: the message broker and the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,18 @@ from tests.harness import cloud as clouds
 from tests.harness import outage
 from tests.harness import scene as scenes
 
-COMPONENT = "MariaDB"
+#: Components by the names of their fixtures.
+SERVICES = {"rabbitmq": "RabbitMQ", "mariadb": "MariaDB"}
+FAULTS = [(name, kind) for name in SERVICES for kind in matrix.KINDS]
+
+
+def _id_of(fault: tuple[str, str]) -> str:
+    return f"{SERVICES[fault[0]]}-{fault[1]}"
+
+
+with_faults = pytest.mark.parametrize(
+    "played", FAULTS, indirect=True, ids=_id_of
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,38 +41,35 @@ def cloud(make_cloud) -> clouds.Cloud:
 
 
 @pytest.fixture(scope="module")
-def played(cloud, mariadb, request) -> outage.Outage:
-    """What becomes of the sessions when the database has a fault."""
-    kind = request.param
+def played(cloud, request) -> outage.Outage:
+    """What becomes of the sessions when a service has a fault."""
+    name, kind = request.param
+    service = request.getfixturevalue(name)
     ways = {
-        "kill": mariadb.kill,
-        "stop": mariadb.pause,
-        "restart": mariadb.stop,
+        "kill": service.kill,
+        "stop": service.pause,
+        "restart": service.stop,
     }
     return outage.play(
         cloud,
-        matrix.cells(COMPONENT, kind),
+        matrix.cells(SERVICES[name], kind),
         outage.LIMITS_S,
         strike=ways[kind],
-        recover=mariadb.ensure_running,
+        recover=service.ensure_running,
         away_s=outage.AWAY_S[kind],
     )
 
 
 @pytest.mark.parametrize("state", matrix.STATES)
-@pytest.mark.parametrize(
-    "played", matrix.KINDS, indirect=True, ids=f"{COMPONENT}-{{}}".format
-)
+@with_faults
 def test_fault(played, state: str, request) -> None:
-    kind = request.node.callspec.params["played"]
-    cell = matrix.cells(COMPONENT, kind)[state]
+    name, kind = request.node.callspec.params["played"]
+    cell = matrix.cells(SERVICES[name], kind)[state]
     matrix.check(cell, played.fates[state])
 
 
-@pytest.mark.parametrize(
-    "played", matrix.KINDS, indirect=True, ids=f"{COMPONENT}-{{}}".format
-)
+@with_faults
 def test_new_requests(played, request) -> None:
     """Meanwhile a request is refused with a code, and soon."""
-    kind = request.node.callspec.params["played"]
-    outage.check_opens(played, matrix.fault(COMPONENT, kind))
+    name, kind = request.node.callspec.params["played"]
+    outage.check_opens(played, matrix.fault(SERVICES[name], kind))
