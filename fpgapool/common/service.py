@@ -17,9 +17,11 @@ state of a daemon (the scheduling core, the agent's slot table) has a single
 owner, so that more processes of it would only get into each other's way.
 """
 
+import contextlib
 import os
 import queue
 import resource
+import select
 import signal
 import socket
 import time
@@ -77,6 +79,11 @@ class Runner:
         self._inbox: queue.SimpleQueue[signal.Signals | type[_Failed]] = (
             queue.SimpleQueue()
         )
+        # The kernel may give a signal to a thread other than the main one,
+        # which then would sleep on: Python writes here, and wakes it.
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
         self._stopping = False
         self._told_s = 0.0
 
@@ -86,7 +93,7 @@ class Runner:
         :param reason: what happened.
         """
         LOG.critical("Stopping because of an error: %s", reason)
-        self._inbox.put(_Failed)
+        self._tell(_Failed)
 
     def run(self, services: Sequence[Service]) -> int:
         """Start the services, wait for the end and stop them.
@@ -100,6 +107,9 @@ class Runner:
             number: signal.signal(number, self._on_signal)
             for number in _SIGNALS
         }
+        previous_fd = signal.set_wakeup_fd(
+            self._waker.fileno(), warn_on_full_buffer=False
+        )
         started: list[Service] = []
         try:
             for service in services:
@@ -113,6 +123,9 @@ class Runner:
             _stop(started)
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(previous_fd)
+            self._woken.close()
+            self._waker.close()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number in _STOP_SIGNALS:
@@ -123,11 +136,27 @@ class Runner:
             if not self._stopping:
                 self._told_s = now_s
             self._stopping = True
-        self._inbox.put(signal.Signals(number))
+        self._tell(signal.Signals(number))
+
+    def _tell(self, message: signal.Signals | type[_Failed]) -> None:
+        self._inbox.put(message)
+        # Full, it wakes anyway; closed, there is nobody to wake.
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _next(self) -> signal.Signals | type[_Failed]:
+        poller = select.poll()
+        poller.register(self._woken, select.POLLIN)
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._inbox.get_nowait()
+            poller.poll()
+            with contextlib.suppress(BlockingIOError):
+                self._woken.recv(4096)
 
     def _wait(self) -> int:
         while True:
-            message = self._inbox.get()
+            message = self._next()
             if message is _Failed:
                 return 1
             LOG.info("Received %s", message)

@@ -113,6 +113,27 @@ def test_a_failed_thread_ends_the_process_with_an_error(caplog):
     assert "pump died" in caplog.text
 
 
+def test_a_signal_that_another_thread_gets_ends_the_process():
+    runner = service.Runner(_conf())
+    main_id = threading.get_ident()
+    # If it is lost, the test has to end all the same.
+    rescue = threading.Timer(10, runner.fail, args=("the signal was lost",))
+
+    def get_signal():
+        while sys._current_frames()[main_id].f_code.co_name != "_next":
+            threading.Event().wait(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    def start():
+        rescue.start()
+        threading.Thread(target=get_signal).start()
+
+    try:
+        assert runner.run([_Service("a", [], on_start=start)]) == 0
+    finally:
+        rescue.cancel()
+
+
 def test_hangup_reads_the_configuration_again(tmp_path):
     path = tmp_path / "fpgapool.conf"
     path.write_text("[DEFAULT]\nlevel = 1\n")
