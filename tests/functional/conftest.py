@@ -20,9 +20,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.functional.worker import harness as worker_harness
 from tests.services import mariadb as mariadb_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
+
+
+@pytest.fixture(autouse=True)
+def closed_channels() -> Iterator[None]:
+    """Leave no connection to a worker open behind a test."""
+    yield
+    worker_harness.close_channels()
 
 
 @pytest.fixture(scope="session")

@@ -172,7 +172,10 @@ def test_old_generations_and_epochs_are_refused(host):
     harness.release(agent, 6, epoch=5)
     harness.release(agent, 7, epoch=4)
     harness.assign(agent, 9, slot=1, epoch=4)
-    # Commands are served in order, so this report comes after them.
+    waiting.wait_until(
+        lambda: agent.table.refusals == {"generation": 2, "epoch": 2},
+        "all four were refused",
+    )
     before = len(host.conductor.named("report"))
     agent.manager.report_now({}, 5)
     report = host.conductor.wait_for(
@@ -181,7 +184,6 @@ def test_old_generations_and_epochs_are_refused(host):
     slots = report.devices[0].slots
     assert [slot.session_id for slot in slots] == ["session-7", None]
     assert report.leader_epoch == 5
-    assert agent.table.refusals == {"generation": 2, "epoch": 2}
 
 
 def test_messages_without_sense_change_nothing(host, caplog):

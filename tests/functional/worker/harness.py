@@ -41,6 +41,16 @@ boards:
 """
 
 
+#: What tests connected; see :func:`close_channels`.
+_channels: list[channels.Channel] = []
+
+
+def close_channels() -> None:
+    """Close what the test has left open, as its end does not tell."""
+    while _channels:
+        _channels.pop().close()
+
+
 class WorkerProcess:
     """One worker process with a state directory of its own."""
 
@@ -104,6 +114,7 @@ class AgentEnd:
 
     def __init__(self, sock: socket.socket) -> None:
         self._channel = channels.PlainChannel(sock)
+        _channels.append(self._channel)
         self._incoming: queue.Queue = queue.Queue()
         self._number = 0
         self.statuses: list[dict] = []
@@ -212,6 +223,7 @@ class Client:
 
     def __init__(self, channel: channels.Channel) -> None:
         self.channel = channel
+        _channels.append(channel)
         self.opened: dict = {}
         self.buffers: list[mmap.mmap] = []
         self.input_bytes = 0
