@@ -28,9 +28,12 @@ from tests.services import rabbitmq as rabbitmq_service
 
 @pytest.fixture(autouse=True)
 def closed_channels() -> Iterator[None]:
-    """Leave no connection to a worker open behind a test."""
-    yield
-    worker_harness.close_channels()
+    """Leave no connection to a worker open behind a test.
+
+    What fixtures of a module connected before the test stays open.
+    """
+    with worker_harness.closed_channels():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
@@ -41,13 +43,16 @@ boards:
 """
 
 
-#: What tests connected; see :func:`close_channels`.
+#: What tests and their fixtures connected, the newest last.
 _channels: list[channels.Channel] = []
 
 
-def close_channels() -> None:
-    """Close what the test has left open, as its end does not tell."""
-    while _channels:
+@contextlib.contextmanager
+def closed_channels() -> Iterator[None]:
+    """Close at the end what was connected within, and nothing older."""
+    before = len(_channels)
+    yield
+    while len(_channels) > before:
         _channels.pop().close()
 
 
