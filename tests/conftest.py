@@ -14,6 +14,7 @@
 
 import os
 import secrets
+import signal
 
 import hypothesis
 import pytest
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(_profile_name())
     # The accelerators of the person who runs the tests are not ours.
     os.environ.pop("FPGAPOOL_ACCELERATORS_DIR", None)
+    # A job in the background of a script ignores it, and so would all
+    # programs that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if _profile_name() != "ci" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
 
