@@ -540,7 +540,8 @@ class Flow:
         if header.flags & frames.END:
             if self._verifier is None:
                 self._finish()
-            self._ending = self._verifier is not None
+            else:
+                self._ending = True
         fresh = data[known_bytes:]
         if known_bytes and fresh and not header.flags & frames.SHM:
             # Callers find output at the front of the place they gave.

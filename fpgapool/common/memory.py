@@ -15,8 +15,8 @@
 For the all-in-one pool, whose conductor and agents are threads of one process
 and need no broker. The ``fake`` driver of oslo.messaging looks for messages
 twenty times a second, which is most of the time that opening a session would
-take; this one wakes who waits for them. Messages go through JSON, as with a
-broker, so that the two sides share no objects.
+take; this one wakes who waits for them. Messages and answers go through JSON,
+as with a broker, so that the two sides share no objects.
 """
 
 from __future__ import annotations
@@ -37,24 +37,27 @@ SCHEME = "fpgapool-memory"
 
 #: Exchange, topic and server; without a server it is any of the topic's.
 _Address = tuple[str, str, str | None]
+#: What a handler returned, in JSON, and what it raised.
+_Reply = tuple[bytes, BaseException | None]
 
 
 class _Parcel(typing.NamedTuple):
     """A message on its way.
 
+    :ivar body: context and message, in JSON.
     :ivar replies: None if nobody waits for an answer.
     """
 
-    context: dict[str, typing.Any]
     body: bytes
-    replies: queue.SimpleQueue[tuple[typing.Any, BaseException | None]] | None
+    replies: queue.SimpleQueue[_Reply] | None
 
 
 class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
     """A message that was taken out."""
 
     def __init__(self, bus: _Bus, address: _Address, parcel: _Parcel) -> None:
-        super().__init__(parcel.context, jsonutils.loads(parcel.body))
+        context, message = jsonutils.loads(parcel.body)
+        super().__init__(context, message)
         self._bus = bus
         self._address = address
         self._parcel = parcel
@@ -65,7 +68,8 @@ class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
         failure: typing.Any = None,
     ) -> None:
         if self._parcel.replies is not None:
-            self._parcel.replies.put((reply, failure[1] if failure else None))
+            body = jsonutils.dump_as_bytes(reply)
+            self._parcel.replies.put((body, failure[1] if failure else None))
 
     def requeue(self) -> None:
         self._bus.deliver(self._address, self._parcel)
@@ -165,21 +169,23 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         retry: int | None = None,
         transport_options: object = None,
     ) -> typing.Any:
-        replies: typing.Any = queue.SimpleQueue() if wait_for_reply else None
-        parcel = _Parcel(ctxt, jsonutils.dump_as_bytes(message), replies)
+        replies: queue.SimpleQueue[_Reply] | None = (
+            queue.SimpleQueue() if wait_for_reply else None
+        )
+        parcel = _Parcel(jsonutils.dump_as_bytes([ctxt, message]), replies)
         for address in self._addresses(target):
             self._bus.deliver(address, parcel)
         if replies is None:
             return None
         try:
-            reply, failure = replies.get(timeout=timeout)
+            body, failure = replies.get(timeout=timeout)
         except queue.Empty:
             raise messaging.MessagingTimeout(
                 f"no reply on topic {target.topic}"
             ) from None
         if failure is not None:
             raise failure
-        return reply
+        return jsonutils.loads(body)
 
     def _addresses(self, target: messaging.Target) -> list[_Address]:
         exchange = target.exchange or self._default_exchange

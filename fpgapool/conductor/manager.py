@@ -86,12 +86,12 @@ class ConductorManager:
         parsed = _parsed(objects.OpenRequest.from_primitive, request)
         if parsed is None:
             return
-        # The engine remembers what is alive and what ended lately. A name
-        # that was used before that must not be used again either.
         if self._database.failing:
             # Waiting for it would keep the other handlers from their work.
             self._pump.put(inputs.Open(parsed, database_failing=True))
             return
+        # The engine remembers what is alive and what ended lately. A name
+        # that was used before that must not be used again either.
         try:
             record = self._database.find_session(
                 parsed.project_id, parsed.request_id

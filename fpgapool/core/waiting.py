@@ -286,11 +286,11 @@ class WaitingJobs:
         group, key = _group_of(record), record.key
         queue = typing.cast(ordered.KeyHeap, record.queue)
         queue.remove(key)
-        record.group = record.queue = record.patience = None
+        record.group = record.queue = None
+        record.patience = record.limit = None
         group.count -= 1
         self.count -= 1
         self._ranks.note(key)
-        record.limit = None
         host_id = record.job.host_id
         if self.by_host and host_id is not None:
             jobs = group.by_host[host_id]

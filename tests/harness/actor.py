@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """A tenant's program of a scene, which does what it is told.
 
 Run as ``python -m tests.harness.actor SETTINGS``, with the JSON of an object

@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """What a pool's processes use while nobody has a session."""
 
 from __future__ import annotations

@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """Five sessions in five states at once, a fault, and what becomes of them."""
 
 from __future__ import annotations
@@ -74,10 +73,16 @@ class Actor:
 
     :param front_door: path of the socket that it asks.
     :param accelerator: what its session is for.
+    :param request_id: name of its request; None for a new one.
     """
 
-    def __init__(self, front_door: str, accelerator: str = "copy") -> None:
-        self.request_id = doors.new_request_id()
+    def __init__(
+        self,
+        front_door: str,
+        accelerator: str = "copy",
+        request_id: str | None = None,
+    ) -> None:
+        self.request_id = request_id or doors.new_request_id()
         self._settings = {
             "front_door": front_door,
             "accelerator": accelerator,
@@ -86,9 +91,6 @@ class Actor:
         self._events: list[dict[str, typing.Any]] = []
         self._over = False
         self._changed = threading.Condition()
-        self._start()
-
-    def _start(self) -> None:
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -117,13 +119,7 @@ class Actor:
 
     def again(self) -> Actor:
         """Return a new program that repeats the request of this one."""
-        other = Actor.__new__(Actor)
-        other.request_id = self.request_id
-        other._settings = self._settings
-        other._events, other._over = [], False
-        other._changed = threading.Condition()
-        other._start()
-        return other
+        return Actor(**self._settings)
 
     # What it does.
 

@@ -52,7 +52,6 @@ _METRICS = (
     ("makespan_s", "makespan, s  (less)", "{:.2f}"),
 )
 #: The last schedule is what it is all about.
-_OTHER_COLOUR = "#B0B7BF"
 _LAST_COLOUR = "#3B6EA5"
 
 Schedules = Mapping[str, Sequence[metrics.JobResult]]
@@ -219,7 +218,7 @@ def _draw_metrics(layout: _Layout, schedules: Schedules) -> None:
         name: metrics.measure(results) for name, results in schedules.items()
     }
     names = list(measured)
-    colours = [_OTHER_COLOUR] * (len(names) - 1) + [_LAST_COLOUR]
+    colours = [style.LIGHT] * (len(names) - 1) + [_LAST_COLOUR]
     for index, (member, label, pattern) in enumerate(_METRICS):
         axes = layout.metric(index)
         values = [getattr(each, member) for each in measured.values()]

@@ -188,7 +188,7 @@ def draw_queue(
     """
     times_s, counts = _waiting_over_time(results, end_s)
     axes.fill_between(
-        times_s, counts, step="post", color="#B0B7BF", linewidth=0, zorder=2
+        times_s, counts, step="post", color=style.LIGHT, linewidth=0, zorder=2
     )
     axes.set_xlim(0, end_s * 1.005)
     axes.set_ylim(0, max(1, *counts) * 1.12)

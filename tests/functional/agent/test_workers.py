@@ -261,7 +261,6 @@ def test_a_session_outlives_its_agent(staying_host):
 AGENT_PROGRAM = """
 import pathlib, sys
 from tests.functional.agent import harness
-from tests.harness import waiting
 
 host = harness.Host(pathlib.Path(sys.argv[1]), workers_outlive_agent=True)
 agent = host.start()

@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """What a fault of a component does to a session in a state.
 
 One cell for each component, fault and state. The tests of each component

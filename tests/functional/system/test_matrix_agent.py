@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """The fault matrix: the agent of the host with both slots and clients."""
 
 from __future__ import annotations

@@ -13,9 +13,7 @@
 from __future__ import annotations
 
 import threading
-import time
 import typing
-from collections.abc import Callable
 from collections.abc import Iterator
 from concurrent import futures
 
@@ -24,6 +22,7 @@ import pytest
 from oslo_config import cfg
 
 from fpgapool.common import memory
+from tests.harness import waiting
 
 
 class _Endpoint:
@@ -103,13 +102,6 @@ def bus(transport_bus, request) -> _Bus:
     return transport_bus
 
 
-def _eventually(condition: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline_s:
-        threading.Event().wait(0.005)
-    return condition()
-
-
 def test_a_call_is_answered(bus) -> None:
     bus.serve("a")
     assert bus.client().call({}, "echo", value=[1, "x"]) == [1, "x"]
@@ -132,7 +124,9 @@ def test_what_was_sent_before_the_server_came_is_kept(bus) -> None:
     for number in range(3):
         bus.client(server="a").cast({}, "echo", value=number)
     endpoint = bus.serve("a")
-    assert _eventually(lambda: sorted(endpoint.heard) == [0, 1, 2])
+    waiting.wait_until(
+        lambda: sorted(endpoint.heard) == [0, 1, 2], "all were heard"
+    )
 
 
 def test_a_named_server_gets_its_messages_and_no_other(bus) -> None:
@@ -152,14 +146,17 @@ def test_servers_of_a_topic_share_its_messages(bus) -> None:
 def test_a_fanout_reaches_every_server(bus) -> None:
     endpoints = [bus.serve("a"), bus.serve("b")]
     bus.client(fanout=True).cast({}, "echo", value=1)
-    assert _eventually(lambda: [e.heard for e in endpoints] == [[1], [1]])
+    waiting.wait_until(
+        lambda: [e.heard for e in endpoints] == [[1], [1]], "both heard it"
+    )
 
 
 def test_the_two_sides_share_no_objects(bus) -> None:
     endpoint = bus.serve("a")
     value = ["before"]
-    bus.client().call({}, "echo", value=value)
+    answer = bus.client().call({}, "echo", value=value)
     value.append("after")
+    answer.append("also after")
     assert endpoint.heard == [["before"]]
 
 
