@@ -25,15 +25,26 @@ from fpgapool.core import model
 from fpgapool.core import values
 
 
+class _Event:
+    """What all events have.
+
+    :cvar batch_order: events of one instant count in this order.
+    """
+
+    __slots__ = ()
+
+    batch_order: typing.ClassVar[int] = 0
+
+
 @values.value
-class AcceleratorsChanged:
+class AcceleratorsChanged(_Event):
     """The whole library as it is now."""
 
     accelerators: tuple[model.Accelerator, ...]
 
 
 @values.value
-class HostUp:
+class HostUp(_Event):
     """A host with all its devices and slots, new or changed.
 
     Idempotent; brings its slots up, except those that are faulty.
@@ -43,14 +54,14 @@ class HostUp:
 
 
 @values.value
-class HostLost:
+class HostLost(_Event):
     """Nothing is heard of a host any more."""
 
     host_id: model.HostId
 
 
 @values.value
-class DeviceFailed:
+class DeviceFailed(_Event):
     """A board is out of use until :class:`DeviceRestored`."""
 
     device_id: model.DeviceId
@@ -58,14 +69,14 @@ class DeviceFailed:
 
 
 @values.value
-class DeviceRestored:
+class DeviceRestored(_Event):
     """A board may be used again; its count of failures starts anew."""
 
     device_id: model.DeviceId
 
 
 @values.value
-class SlotFaulty:
+class SlotFaulty(_Event):
     """A slot is out of use until :class:`SlotRestored`."""
 
     slot_id: model.SlotId
@@ -73,7 +84,7 @@ class SlotFaulty:
 
 
 @values.value
-class SlotRestored:
+class SlotRestored(_Event):
     """A slot may be used again.
 
     :param keep_failures: it was only away, as while its worker process was
@@ -85,22 +96,29 @@ class SlotRestored:
 
 
 @values.value
-class JobSubmitted:
+class JobSubmitted(_Event):
     """A job came; one whose id is known already changes nothing."""
+
+    batch_order = 1
 
     job: model.Job
 
 
 @values.value
-class JobCancelled:
-    """A job is wanted no more, whether it waits or has a slot."""
+class JobCancelled(_Event):
+    """A job is wanted no more, whether it waits or has a slot.
+
+    It may be submitted and cancelled in one instant.
+    """
+
+    batch_order = 2
 
     job_id: model.JobId
     reason: str
 
 
 @values.value
-class AssignmentRestored:
+class AssignmentRestored(_Event):
     """An assignment that was made before a restart.
 
     The slot's host counts as down until its :class:`HostUp`.
@@ -117,7 +135,7 @@ class AssignmentRestored:
 
 
 @values.value
-class SlotReady:
+class SlotReady(_Event):
     """The slot is programmed and waits for its holder."""
 
     slot_id: model.SlotId
@@ -125,7 +143,7 @@ class SlotReady:
 
 
 @values.value
-class HolderAttached:
+class HolderAttached(_Event):
     """The holder's client is connected."""
 
     slot_id: model.SlotId
@@ -133,7 +151,7 @@ class HolderAttached:
 
 
 @values.value
-class HolderDetached:
+class HolderDetached(_Event):
     """The holder's connection is lost; the slot is kept for it."""
 
     slot_id: model.SlotId
@@ -141,7 +159,7 @@ class HolderDetached:
 
 
 @values.value
-class Progress:
+class Progress(_Event):
     """How far a holder is; never causes a scheduling pass."""
 
     slot_id: model.SlotId
@@ -151,7 +169,7 @@ class Progress:
 
 
 @values.value
-class ClaimExceeded:
+class ClaimExceeded(_Event):
     """The holder has sent more than it claimed, slack included."""
 
     slot_id: model.SlotId
@@ -159,7 +177,7 @@ class ClaimExceeded:
 
 
 @values.value
-class SlotReleased:
+class SlotReleased(_Event):
     """The holder has given the slot back, or lost it."""
 
     slot_id: model.SlotId
@@ -167,7 +185,7 @@ class SlotReleased:
 
 
 @values.value
-class PrepareFailed:
+class PrepareFailed(_Event):
     """The slot could not be made ready; its job goes back to its place."""
 
     slot_id: model.SlotId
@@ -176,7 +194,7 @@ class PrepareFailed:
 
 
 @values.value
-class Wake:
+class Wake(_Event):
     """The time of a :class:`~fpgapool.core.instructions.WakeAt` has come."""
 
 

@@ -18,7 +18,6 @@ compared. Slow; for tests.
 
 import collections
 import math
-import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
@@ -63,6 +62,7 @@ def _check_assignments(view: pool_view.PoolView) -> None:
     _equal("generations", len(set(generations)), len(generations))
     for slot_id, assignment in assignments.items():
         _equal("slot id", assignment.slot_id, slot_id)
+        _equal("slot", assignment.slot, view.slots.slots.get(slot_id))
         if assignment.generation >= view.next_generation:
             raise InvariantError("a generation may be used twice")
 
@@ -134,24 +134,24 @@ def _check_jobs(view: pool_view.PoolView) -> None:
     queued = list(jobs)
     _equal("waiting", {jobs.records[job.id].key for job in queued}, keys)
     _equal("waiting count", len(jobs), len(keys))
-    in_groups = [key for group in jobs.groups() for key in _keys(group)]
+    in_groups = [key for group in jobs.groups() for key in group.jobs]
     _equal("in groups", sorted(in_groups), sorted(keys))
     for record in jobs.records.values():
         waits, has_slot = record.group is not None, record.slot_id is not None
         _equal("in one place", waits, not has_slot)
-        if waits:
-            queue = typing.cast(ordered.KeyHeap, record.queue)
-            _equal("in its queue", record.key in set(queue), True)
-
-
-def _keys(group: waiting.JobGroup) -> list[ordered.Key]:
-    return [*group.rootless, *group.homed, *group.released]
 
 
 def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
-    _equal("count", group.count, len(_keys(group)))
+    keys = list(group.jobs)
+    _equal("count", group.count, len(keys))
+    _equal("length", len(group.jobs), len(keys))
+    homed = [key for key in keys if view.record(key[-1]).homed]
+    _equal("homed", group.homed_count, len(homed))
+    if view.jobs.by_host:
+        roaming = [key for key in keys if not view.record(key[-1]).homed]
+        _equal("roaming", list(group.roaming), roaming)
     by_host: dict[model.HostId, list[ordered.Key]] = {}
-    for key in sorted(_keys(group)):
+    for key in keys:
         record = view.record(key[-1])
         _check_place(view, group, record)
         if view.jobs.by_host and record.job.host_id is not None:
@@ -187,31 +187,30 @@ def _check_place(
         and slot.id not in avoided
         for slot in slot_table.values()
     )
-    is_homed = view.jobs.by_host and has_home
-    _equal("rootless", record.queue is group.rootless, not is_homed)
+    if not (view.jobs.by_host and has_home):
+        _equal("homed", record.homed, False)
 
 
 def _check_times(jobs: waiting.WaitingJobs) -> None:
     patience: list[ordered.Timer] = []
     limits: list[ordered.Timer] = []
-    for record in jobs.records.values():
-        job, group = record.job, record.group
-        if record.patience is not None:
-            patience.append(record.patience)
-            is_homed = group is not None and record.queue is group.homed
-            _equal("patience of a job that waits at home", is_homed, True)
+    for job_id, record in jobs.records.items():
+        job, waits = record.job, record.group is not None
+        if record.patience_s is not None:
+            patience.append((record.patience_s, job_id))
+            _equal("patience at home", record.homed, True)
         limited = (
-            group is not None
+            waits
             and job.wait_timeout_s is not None
             and math.isfinite(job.arrival_s + job.wait_timeout_s)
         )
-        _equal("wait limit", record.limit is not None, limited)
-        if record.limit is not None:
-            limits.append(record.limit)
+        _equal("wait limit", record.limit_s is not None, limited)
+        if record.limit_s is not None:
+            limits.append((record.limit_s, job_id))
     for what, timers, expected in (
         ("patience", jobs.patience, patience),
         ("wait limits", jobs.limits, limits),
     ):
-        missing = set(expected).difference(timers.heap)
-        _equal(f"{what} without a timer", missing, set())
-        _equal(f"first of {what}", timers.first(), min(expected, default=None))
+        _equal(what, list(timers), sorted(expected))
+        if jobs.quiet_until_s > timers.first_s():
+            raise InvariantError(f"{what}: not quiet until the first")

@@ -12,8 +12,9 @@
 
 """Small ordered containers."""
 
+import abc as abstract
 import bisect
-import heapq
+import itertools
 import math
 import typing
 from collections import abc
@@ -25,12 +26,12 @@ Key: typing.TypeAlias = tuple[typing.Any, ...]
 #: (time_s, job id)
 Timer: typing.TypeAlias = tuple[float, int]
 
-# Lists of this length are split in two: long enough that there are few of
-# them, short enough that inserting moves little memory.
-_MAX_CHUNK = 1024
+_Bucket = typing.TypeVar("_Bucket")
 
-# So few timers are never worth tidying up.
-_MIN_TIMERS = 1024
+# Lists of this length are split in two: long enough that there are few of
+# them, short enough that inserting into one moves little memory, and that
+# putting one in order is quickly done.
+_MAX_CHUNK = 1024
 
 # So many changes are followed at once: some milliseconds.
 _MAX_CHANGES = 2048
@@ -131,115 +132,249 @@ class SortedKeys:
         return before + bisect.bisect_left(self._chunks[number], key)
 
 
-class KeyHeap:
-    """A set of keys of which the smallest is always at hand.
+class _Queue(abstract.ABC, typing.Generic[_Bucket]):
+    """Keys of which the smallest is always at hand.
 
-    Taking out a key that is not the smallest only notes that it is gone:
-    it leaves the heap when it comes up, or when most keys in it are gone.
+    Only the first are kept in order. The others lie in buckets, each of
+    which is put in order when its turn comes: most keys of a long queue are
+    never compared with more than the bounds of the buckets.
 
-    :ivar heap: for reading: empty if the set is, else the first of it is the
-        smallest key of the set. It is always the same list.
+    :ivar front: for reading: the first keys in order; empty if there are
+        none at all. It is always the same list.
     """
 
-    __slots__ = ("_gone", "heap")
+    __slots__ = ("_bounds", "_buckets", "front")
 
     def __init__(self) -> None:
-        self.heap: list[Key] = []
-        self._gone: set[Key] = set()
-
-    def __len__(self) -> int:
-        return len(self.heap) - len(self._gone)
+        self.front: list[Key] = []
+        #: What the keys in each bucket are not below.
+        self._bounds: list[Key] = []
+        self._buckets: list[_Bucket] = []
 
     def __bool__(self) -> bool:
-        return bool(self.heap)
+        return bool(self.front)
 
     def __iter__(self) -> abc.Iterator[Key]:
-        return iter(self.below(None))
+        yield from self.front
+        for bucket in self._buckets:
+            yield from self._in_order(bucket)
+
+    @abstract.abstractmethod
+    def _in_order(self, bucket: _Bucket) -> list[Key]:
+        """The keys in a bucket."""
+
+    @abstract.abstractmethod
+    def _put(self, number: int, keys: list[Key]) -> None:
+        """Put keys, which are in order, into a new bucket."""
+
+    def _take(self, number: int) -> list[Key]:
+        """Take out a bucket's keys, in order."""
+        del self._bounds[number]
+        return self._in_order(self._buckets.pop(number))
+
+    def _add_in_front(self, key: Key) -> None:
+        front = self.front
+        bisect.insort(front, key)
+        if len(front) > _MAX_CHUNK:
+            half = len(front) // 2
+            self._put(0, front[half:])
+            del front[half:]
+
+    def _fill_front(self) -> None:
+        while self._buckets and not self.front:
+            self.front.extend(self._take(0))
+
+
+class KeyQueue(_Queue[list[Key]]):
+    """A set of keys, each with another last member.
+
+    Most keys are taken out when they are the smallest. Of another one it is
+    only noted that it is gone, unless it is in front.
+    """
+
+    __slots__ = ("_behind", "_gone")
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How many keys are in the buckets, with those that are gone.
+        self._behind = 0
+        #: Those that are gone, by their last members.
+        self._gone: dict[typing.Any, Key] = {}
+
+    def __len__(self) -> int:
+        return len(self.front) + self._behind - len(self._gone)
 
     def first(self) -> Key | None:
         """The smallest key, or None."""
-        return self.heap[0] if self.heap else None
-
-    def add(self, key: Key) -> None:
-        """Insert a key that is not in the set."""
-        gone = self._gone
-        if gone and key in gone:
-            gone.remove(key)
-        else:
-            heapq.heappush(self.heap, key)
-
-    def remove(self, key: Key) -> None:
-        """Take out a key that is in the set."""
-        heap, gone = self.heap, self._gone
-        if heap[0] == key:
-            heapq.heappop(heap)
-            while gone and heap[0] in gone:
-                gone.remove(heapq.heappop(heap))
-            return
-        gone.add(key)
-        if 2 * len(gone) > len(heap):
-            heap[:] = [key for key in heap if key not in gone]
-            heapq.heapify(heap)
-            gone.clear()
+        return self.front[0] if self.front else None
 
     def below(self, key: Key | None) -> list[Key]:
         """All keys below this one, in order; None: all there are."""
-        heap, gone = self.heap, self._gone
-        found: list[Key] = []
-        # Nothing under a key in the heap is smaller than that key.
-        places = [0]
-        while places:
-            place = places.pop()
-            if place < len(heap) and (key is None or heap[place] < key):
-                found.append(heap[place])
-                places += (2 * place + 1, 2 * place + 2)
-        return sorted(key for key in found if key not in gone)
+        front = self.front
+        if key is None:
+            return list(self)
+        if not front or key <= front[-1]:
+            return front[: bisect.bisect_left(front, key)]
+        return list(itertools.takewhile(key.__gt__, self))
+
+    def add(self, key: Key) -> None:
+        """Insert a key that is not in the set."""
+        bounds = self._bounds
+        if self._gone and key[-1] in self._gone and self._revive(key):
+            return
+        if not bounds or key < bounds[0]:
+            self._add_in_front(key)
+        else:
+            number = bisect.bisect_right(bounds, key) - 1
+            bucket = self._buckets[number]
+            bucket.append(key)
+            self._behind += 1
+            if len(bucket) > _MAX_CHUNK:
+                self._split(number)
+
+    def remove(self, key: Key) -> None:
+        """Take out a key that is in the set."""
+        bounds, front = self._bounds, self.front
+        if front[0] == key:
+            del front[0]
+            if bounds and not front:
+                self._fill_front()
+        elif not bounds or key < bounds[0]:
+            del front[bisect.bisect_left(front, key)]
+        else:
+            self._gone[key[-1]] = key
+            if 2 * len(self._gone) > self._behind:
+                self._sweep()
+
+    def _revive(self, key: Key) -> bool:
+        """Let a key with the last member of one that is gone come.
+
+        :returns: whether they are the same, so that it is there again.
+        """
+        former = self._gone.pop(key[-1])
+        if former == key:
+            return True
+        number = bisect.bisect_right(self._bounds, former) - 1
+        self._buckets[number].remove(former)
+        self._behind -= 1
+        return False
+
+    def _kept(self, bucket: list[Key]) -> list[Key]:
+        gone = self._gone
+        if not gone:
+            return bucket
+        return [key for key in bucket if key[-1] not in gone]
+
+    def _in_order(self, bucket: list[Key]) -> list[Key]:
+        return sorted(self._kept(bucket))
+
+    def _put(self, number: int, keys: list[Key]) -> None:
+        self._bounds.insert(number, keys[0])
+        self._buckets.insert(number, keys)
+        self._behind += len(keys)
+
+    def _split(self, number: int) -> None:
+        # With the keys that are gone: to look for them takes longer.
+        bucket = self._buckets[number]
+        bucket.sort()
+        half = len(bucket) // 2
+        self._bounds.insert(number + 1, bucket[half])
+        self._buckets.insert(number + 1, bucket[half:])
+        del bucket[half:]
+
+    def _take(self, number: int) -> list[Key]:
+        bucket = self._buckets[number]
+        keys = super()._take(number)
+        self._behind -= len(bucket)
+        if len(keys) < len(bucket):
+            for key in bucket:
+                self._gone.pop(key[-1], None)
+        return keys
+
+    def _sweep(self) -> None:
+        """Forget the keys that are gone, and buckets of no others."""
+        kept = zip(self._bounds, map(self._kept, self._buckets), strict=True)
+        pairs = [(bound, keys) for bound, keys in kept if keys]
+        self._bounds = [bound for bound, _ in pairs]
+        self._buckets = [keys for _, keys in pairs]
+        self._behind = sum(map(len, self._buckets))
+        self._gone.clear()
 
 
-class Timers:
+class Timers(_Queue[dict[int, float]]):
     """Jobs by the time when something falls due for them.
 
-    An entry is not taken out when it loses its meaning, as most do: it is
-    dropped when it comes up, or when there are too many of them.
-
-    :param is_valid: whether an entry has its meaning still.
-    :ivar heap: for reading: all entries; none is earlier than the first.
+    Its keys are of the type :data:`Timer`. Most are taken out before they
+    are in front: a bucket holds their times by the jobs.
     """
 
-    __slots__ = ("_is_valid", "_limit", "heap")
+    __slots__ = ()
 
-    def __init__(self, is_valid: abc.Callable[[Timer], bool]) -> None:
-        self.heap: list[Timer] = []
-        self._is_valid = is_valid
-        self._limit = _MIN_TIMERS
+    def first_s(self) -> float:
+        """The earliest time; infinite: there is none."""
+        return self.front[0][0] if self.front else math.inf
 
-    def add(self, timer: Timer) -> None:
-        """Add an entry; that its time is infinite is the caller's care."""
-        heap = self.heap
-        heapq.heappush(heap, timer)
-        if len(heap) > self._limit:
-            heap[:] = filter(self._is_valid, heap)
-            heapq.heapify(heap)
-            self._limit = max(2 * len(heap), _MIN_TIMERS)
+    def add(self, time_s: float, job_id: int) -> None:
+        """Add a job; that the time is infinite is the caller's care."""
+        timer = (time_s, job_id)
+        number = bisect.bisect_right(self._bounds, timer) - 1
+        if number < 0:
+            self._add_in_front(timer)
+            return
+        bucket = self._buckets[number]
+        bucket[job_id] = time_s
+        if len(bucket) > _MAX_CHUNK:
+            self._split(number)
 
-    def first(self, before_s: float = math.inf) -> Timer | None:
-        """The earliest valid entry, if it is earlier than a time."""
-        heap = self.heap
-        while heap and heap[0][0] < before_s:
-            if self._is_valid(heap[0]):
-                return heap[0]
-            heapq.heappop(heap)
-        return None
+    def remove(self, time_s: float, job_id: int) -> None:
+        """Take out a job that was added with this time."""
+        timer = (time_s, job_id)
+        number = bisect.bisect_right(self._bounds, timer) - 1
+        if number < 0:
+            del self.front[bisect.bisect_left(self.front, timer)]
+            self._fill_front()
+            return
+        bucket = self._buckets[number]
+        del bucket[job_id]
+        if len(bucket) <= _MAX_CHUNK // 8:
+            self._merge(number)
 
-    def pop_due(self, now: float) -> list[int]:
+    def take_due(self, now: float) -> list[int]:
         """Take out the jobs whose time has come, the earliest first."""
-        heap = self.heap
+        front = self.front
         due: list[int] = []
-        while heap and heap[0][0] <= now:
-            timer = heapq.heappop(heap)
-            if self._is_valid(timer):
-                due.append(timer[1])
+        while front and front[0][0] <= now:
+            due.append(front.pop(0)[1])
+            if not front:
+                self._fill_front()
         return due
+
+    def _in_order(self, bucket: dict[int, float]) -> list[Key]:
+        return sorted(zip(bucket.values(), bucket, strict=True))
+
+    def _put(self, number: int, keys: list[Key]) -> None:
+        self._bounds.insert(number, keys[0])
+        self._buckets.insert(number, {key[1]: key[0] for key in keys})
+
+    def _split(self, number: int) -> None:
+        bucket = self._buckets[number]
+        keys = self._in_order(bucket)
+        later = keys[len(keys) // 2 :]
+        for _, job_id in later:
+            del bucket[job_id]
+        self._put(number + 1, later)
+
+    def _merge(self, number: int) -> None:
+        """Put a small bucket together with another small one beside it."""
+        bounds, buckets = self._bounds, self._buckets
+        for left in range(
+            max(number - 1, 0), min(number + 1, len(bounds) - 1)
+        ):
+            right = left + 1
+            if len(buckets[left]) + len(buckets[right]) <= _MAX_CHUNK // 2:
+                buckets[left].update(buckets[right])
+                del bounds[right], buckets[right]
+                return
 
 
 class Ranks:
@@ -261,6 +396,11 @@ class Ranks:
         self._changed: set[Key] = set()
         #: How many changes were followed since somebody asked.
         self._asked_ago = 0
+
+    @property
+    def followed(self) -> bool:
+        """Whether changes have to be noted."""
+        return self._sorted is not None
 
     def rank(self, key: Key) -> int:
         """How many keys are below this one."""

@@ -87,6 +87,8 @@ class Hold:
     """What a :class:`~fpgapool.core.model.Assignment` is made of.
 
     What changes with every step of a session is changed in place.
+
+    :ivar slot: the slot, while it is known.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Hold:
         "local",
         "phase",
         "revoked",
+        "slot",
         "slot_id",
         "started_s",
     )
@@ -109,7 +112,9 @@ class Hold:
         phase: model.Phase,
         local: bool,
         started_s: float,
+        slot: Slot | None,
     ) -> None:
+        self.slot = slot
         self.slot_id = slot_id
         self.job_id = job_id
         self.accelerator = accelerator
@@ -136,19 +141,22 @@ class Hold:
 class Host:
     """A host that is known.
 
+    :ivar by_busy: whether a host with fewer busy slots comes before it.
     :ivar idle: its idle slots, lowest number first.
     :ivar up_shapes: how many of its slots are up, by shape.
     :ivar busy_count: its slots that are taken.
     :ivar remote_count: its slots that jobs of elsewhere have.
     :ivar remote_limit: how many of those it may have; None: any number.
+    :ivar is_listed: whether its entries in the indexes are up to date.
     """
 
     __slots__ = (
         "busy_count",
+        "by_busy",
         "entries",
         "id",
         "idle",
-        "rank",
+        "is_listed",
         "remote_count",
         "remote_limit",
         "slots",
@@ -157,9 +165,10 @@ class Host:
         "up_shapes",
     )
 
-    def __init__(self, spec: model.HostSpec) -> None:
+    def __init__(self, spec: model.HostSpec, by_busy: bool) -> None:
         self.id = spec.id
         self.spec = spec
+        self.by_busy = by_busy
         self.up = False
         self.slots: list[Slot] = []
         self.idle: list[Slot] = []
@@ -167,8 +176,7 @@ class Host:
         self.busy_count = 0
         self.remote_count = 0
         self.remote_limit: int | None = None
-        #: Its place among the hosts, as the indexes have it.
-        self.rank: ordered.Key = (0, spec.id)
+        self.is_listed = True
         #: The index buckets that it is in, with its key in each.
         self.entries: dict[_Bucket, ordered.Key] = {}
 
@@ -177,6 +185,11 @@ class Host:
         """Whether it takes another remote job."""
         limit = self.remote_limit
         return limit is None or self.remote_count < limit
+
+    @property
+    def rank(self) -> ordered.Key:
+        """Its place among the hosts."""
+        return (self.busy_count if self.by_busy else 0, self.id)
 
 
 class SlotTable:
@@ -210,7 +223,7 @@ class SlotTable:
         # Brought up to date only when somebody looks: most slots that
         # become idle are taken again at once.
         self._hosts_by_bucket: dict[_Bucket, ordered.SortedKeys] = {}
-        self._changed_hosts: set[Host] = set()
+        self._changed_hosts: list[Host] = []
         self._slots_by_bucket: dict[
             str | ProgrammedBucket, ordered.SortedKeys
         ] = {}
@@ -229,7 +242,7 @@ class SlotTable:
             return False
         self._check_ids(spec)
         if host is None:
-            host = self.hosts[spec.id] = Host(spec)
+            host = self.hosts[spec.id] = Host(spec, self._by_busy)
         before = _usable(host)
         self._clear(host)
         self._set_slots(host, spec)
@@ -266,7 +279,9 @@ class SlotTable:
         for slot in host.slots:
             self._adopt(slot, old.pop(slot.id, None))
         for gone in old.values():
-            if gone.id in self.assignments:
+            hold = self.assignments.get(gone.id)
+            if hold is not None:
+                hold.slot = None
                 self._host_hints[gone.id] = host.id
         host.remote_limit = self._remote_limit(len(host.slots))
 
@@ -274,8 +289,10 @@ class SlotTable:
         self.slots[slot.id] = slot
         self._known_by_shape[slot.shape] += 1
         self._host_hints.pop(slot.id, None)
-        if slot.id not in self.assignments:
+        hold = self.assignments.get(slot.id)
+        if hold is None:
             return
+        hold.slot = slot
         if old is not None:
             # What is said of a slot in use may be older than what is known.
             slot.programmed = old.programmed
@@ -374,35 +391,32 @@ class SlotTable:
     # -- assignments -----------------------------------------------------
 
     def hold(self, hold: Hold, host_hint: model.HostId | None = None) -> None:
-        """Give a slot that nobody has to a holder."""
-        slot = self.slots.get(hold.slot_id)
+        """Give a slot that nobody has to a holder.
+
+        :param host_hint: its host, if the slot is not known.
+        """
+        self.assignments[hold.slot_id] = hold
+        slot = hold.slot
         if slot is None:
-            self.assignments[hold.slot_id] = hold
             if host_hint is not None:
                 self._host_hints[hold.slot_id] = host_hint
             return
-        self.occupy(hold, slot)
-
-    def occupy(self, hold: Hold, slot: Slot) -> None:
-        """Give a known slot that nobody has to a holder."""
-        self.assignments[hold.slot_id] = hold
         host = slot.host
+        host.busy_count += 1
+        if not hold.local:
+            host.remote_count += 1
         if slot.up:
             host.idle.remove(slot)
             if not host.idle:
                 del self.idle_hosts[host.id]
             self._count_idle(slot, -1)
-        host.busy_count += 1
-        if not hold.local:
-            host.remote_count += 1
-        self._changed(host)
+        if host.is_listed:
+            self._changed(host)
 
-    def release(self, hold: Hold, slot: Slot | None) -> None:
-        """Take a slot from its holder.
-
-        :param slot: None: it is not known.
-        """
+    def release(self, hold: Hold) -> None:
+        """Take a slot from its holder."""
         del self.assignments[hold.slot_id]
+        slot = hold.slot
         if slot is None:
             self._host_hints.pop(hold.slot_id, None)
             return
@@ -412,7 +426,8 @@ class SlotTable:
             host.remote_count -= 1
         if slot.up:
             self._set_idle(slot)
-        self._changed(host)
+        if host.is_listed:
+            self._changed(host)
 
     def set_local(self, slot_id: model.SlotId, local: bool) -> None:
         """Correct whether a holder is local, once its host is known."""
@@ -448,8 +463,12 @@ class SlotTable:
 
     def _set_idle(self, slot: Slot) -> None:
         host = slot.host
-        bisect.insort(host.idle, slot, key=_NUMBER)
-        self.idle_hosts[host.id] = host
+        idle = host.idle
+        if idle:
+            bisect.insort(idle, slot, key=_NUMBER)
+        else:
+            idle.append(slot)
+            self.idle_hosts[host.id] = host
         self._count_idle(slot, 1)
 
     def _count_idle(self, slot: Slot, change: int) -> None:
@@ -467,11 +486,13 @@ class SlotTable:
 
     def _changed(self, host: Host) -> None:
         """Note that its entries in the indexes may have to change."""
-        host.rank = (host.busy_count if self._by_busy else 0, host.id)
-        self._changed_hosts.add(host)
+        if host.is_listed:
+            host.is_listed = False
+            self._changed_hosts.append(host)
 
     def _relist(self, host: Host) -> None:
         """Bring the host's entries in the indexes up to date."""
+        host.is_listed = True
         rank, is_open = host.rank, host.is_open
         wanted: dict[_Bucket, ordered.Key] = {}
         for slot in host.idle:

@@ -17,6 +17,7 @@ There is no clock, no I/O and no thread in here.
 """
 
 import math
+import operator
 import typing
 from collections import abc
 
@@ -31,6 +32,13 @@ from fpgapool.core import view as pool_view
 from fpgapool.core import waiting as queues
 
 InvariantError = invariants.InvariantError
+
+# Looking up a member of an enumeration takes its time.
+_PREPARING = model.Phase.PREPARING
+_READY = model.Phase.READY
+
+# Where an event comes within its instant.
+_BATCH_ORDER = operator.attrgetter("batch_order")
 
 
 class PoolState:
@@ -174,10 +182,10 @@ class PoolState:
         self._output = []
         jobs = self._jobs
         if len(batch) > 1:
-            batch = sorted(batch, key=_batch_order)
+            batch = sorted(batch, key=_BATCH_ORDER)
         for event in batch:
             self._HANDLERS[type(event)](self, event)
-        if jobs.bound_s() <= now:
+        if jobs.quiet_until_s <= now:
             self._reject_overdue()
             if jobs.release_due(now) and self._wakeups:
                 self._pass_due = True
@@ -185,7 +193,7 @@ class PoolState:
             self._run_pass()
         if self._overdrawn:
             self._call_in_overdrawn()
-        if self._wake_s <= now or jobs.bound_s() < self._wake_s:
+        if self._wake_s <= now or jobs.quiet_until_s < self._wake_s:
             self._set_wake()
         return self._output
 
@@ -238,15 +246,10 @@ class PoolState:
         """Ask to be woken, if not sooner already."""
         if self._wake_s <= self._last_s:
             self._wake_s = math.inf
-        timer = self._jobs.limits.first(before_s=self._wake_s)
-        if timer is not None:
-            self._wake_s = timer[0]
-        if self._wakeups:
-            sooner = self._jobs.patience.first(before_s=self._wake_s)
-            if sooner is not None:
-                timer, self._wake_s = sooner, sooner[0]
-        if timer is not None:
-            self._output.append(instructions.WakeAt(self._wake_s))
+        due_s = self._jobs.next_due_s(with_patience=self._wakeups)
+        if due_s < self._wake_s:
+            self._wake_s = due_s
+            self._output.append(instructions.WakeAt(due_s))
 
     # -- jobs ------------------------------------------------------------
 
@@ -263,7 +266,7 @@ class PoolState:
             return
         record = self._new_record(job)
         if self._enqueue(record):
-            self._view.arrived.add(job.id)
+            self._view.arrived[job.id] = record
 
     def _new_record(self, job: model.Job) -> queues.JobRecord:
         record = queues.JobRecord(job, self._strategy.key(job))
@@ -288,7 +291,7 @@ class PoolState:
         self._output.append(instructions.Reject(job_id, code, message))
 
     def _reject_overdue(self) -> None:
-        for record in self._jobs.overdue(self._last_s):
+        for record in self._jobs.take_overdue(self._last_s):
             self._withdraw(record)
             self._reject(
                 record.job.id,
@@ -299,7 +302,7 @@ class PoolState:
     def _withdraw(self, record: queues.JobRecord) -> None:
         """Take a waiting job out of the queue."""
         self._jobs.remove(record)
-        self._view.arrived.discard(record.job.id)
+        self._view.arrived.pop(record.job.id, None)
 
     def _on_cancelled(self, event: events.JobCancelled) -> None:
         record = self._jobs.records.get(event.job_id)
@@ -356,6 +359,7 @@ class PoolState:
                 phase=event.phase,
                 local=host_id is not None and job.host_id == host_id,
                 started_s=self._view.now,
+                slot=slot,
             ),
             event.host_id,
         )
@@ -365,10 +369,10 @@ class PoolState:
 
     def _on_ready(self, event: events.SlotReady) -> None:
         hold = self._current(event.slot_id, event.generation)
-        if hold is None or hold.phase is not model.Phase.PREPARING:
+        if hold is None or hold.phase is not _PREPARING:
             return
         self._prepared(hold)
-        hold.phase = model.Phase.READY
+        hold.phase = _READY
         if not hold.revoked:
             self._output.append(
                 instructions.Grant(hold.slot_id, hold.job_id, hold.generation)
@@ -378,7 +382,7 @@ class PoolState:
         """Note that a slot was made ready with its accelerator."""
         if self._slot_failures:
             self._slot_failures.pop(hold.slot_id, None)
-        slot = self._slots.slots.get(hold.slot_id)
+        slot = hold.slot
         if slot is not None:
             slot.programmed = hold.accelerator
             if self._device_failures:
@@ -399,7 +403,7 @@ class PoolState:
         if hold is None:
             return
         # Word that the slot is ready may be late or lost.
-        if hold.phase is model.Phase.PREPARING:
+        if hold.phase is _PREPARING:
             self._prepared(hold)
         hold.phase = phase
 
@@ -415,26 +419,22 @@ class PoolState:
             del self._jobs.records[hold.job_id]
 
     def _release(self, hold: slots.Hold) -> None:
-        slot = self._slots.slots.get(hold.slot_id)
+        slot = hold.slot
         if slot is not None:
-            if hold.phase is model.Phase.PREPARING:
+            if hold.phase is _PREPARING:
                 slot.programmed = None
             self._view.touched.add(slot.host.id)
-        self._slots.release(hold, slot)
+        self._slots.release(hold)
         if self._overdrawn:
             self._overdrawn.discard(hold.slot_id)
         self._pass_due = True
 
     def _on_prepare_failed(self, event: events.PrepareFailed) -> None:
         hold = self._current(event.slot_id, event.generation)
-        if hold is None or hold.phase not in (
-            model.Phase.PREPARING,
-            model.Phase.READY,
-        ):
+        if hold is None or hold.phase not in (_PREPARING, _READY):
             return
-        slot = self._slots.slots.get(event.slot_id)
-        if slot is not None:
-            slot.programmed = None
+        if hold.slot is not None:
+            hold.slot.programmed = None
         self._release(hold)
         if hold.revoked:
             # Its failure may well come from being revoked.
@@ -551,7 +551,7 @@ class PoolState:
         if hold.revoked:
             self._release(hold)
             del self._jobs.records[hold.job_id]
-        elif hold.phase in (model.Phase.PREPARING, model.Phase.READY):
+        elif hold.phase in (_PREPARING, _READY):
             self._release(hold)
             self._requeue(hold, codes.HOST_LOST)
 
@@ -604,12 +604,3 @@ class PoolState:
         events.JobSubmitted: _on_submitted,
         events.Wake: _on_wake,
     }
-
-
-# A job may be submitted and cancelled in one instant.
-_LATE = {events.JobSubmitted: 1, events.JobCancelled: 2}
-
-
-def _batch_order(event: events.Event) -> int:
-    """Where an event comes within its instant."""
-    return _LATE.get(type(event), 0)

@@ -17,6 +17,8 @@ from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import waiting
 
+_PREPARING = model.Phase.PREPARING
+
 
 class PoolView:
     """Waiting jobs and idle slots, and the one way to bring them together.
@@ -26,7 +28,7 @@ class PoolView:
 
     :ivar slots: topology, assignments and indexes over idle slots.
     :ivar jobs: the waiting jobs and their queues.
-    :ivar arrived: ids of the jobs that were submitted at this event.
+    :ivar arrived: the jobs that were submitted at this event, by their ids.
     :ivar touched: hosts where an idle slot or a waiting job is new since
         the last pass: elsewhere no idle slot can have become interesting
         for a job of its own host.
@@ -38,7 +40,7 @@ class PoolView:
         self.slots = slots.SlotTable(strategy)
         self.jobs = waiting.WaitingJobs(strategy, self.is_home)
         self.accelerators: dict[str, model.Accelerator] = {}
-        self.arrived: set[model.JobId] = set()
+        self.arrived: dict[model.JobId, waiting.JobRecord] = {}
         self.touched: set[model.HostId] = set()
         self.now = 0.0
         self.next_generation = first_generation
@@ -74,17 +76,17 @@ class PoolView:
         self.jobs.remove(record)
         job, slot_id = record.job, slot.id
         record.slot_id = slot_id
-        self.slots.occupy(
+        self.slots.hold(
             slots.Hold(
                 slot_id,
                 job.id,
                 job.accelerator,
                 self.next_generation,
-                model.Phase.PREPARING,
+                _PREPARING,
                 job.host_id == slot.host.id,
                 self.now,
-            ),
-            slot,
+                slot,
+            )
         )
         self.next_generation += 1
         return strategy_api.Choice(job.id, slot_id)

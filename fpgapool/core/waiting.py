@@ -64,21 +64,21 @@ class JobRecord:
     :ivar skips: how often slots of other hosts passed it over.
     :ivar avoided: the slots on which it failed to start.
     :ivar group: the group that it waits in; None: it has a slot.
-    :ivar queue: the queue of its group that it is in.
-    :ivar patience: when it will have waited for its own host for long
+    :ivar homed: whether it waits for its own host.
+    :ivar patience_s: when it will have waited for its own host for long
         enough, if it does wait for it.
-    :ivar limit: when it will have waited for too long, if it waits and ever.
+    :ivar limit_s: when it will have waited for too long, if it waits and ever.
     :ivar slot_id: the slot that it has.
     """
 
     __slots__ = (
         "avoided",
         "group",
+        "homed",
         "job",
         "key",
-        "limit",
-        "patience",
-        "queue",
+        "limit_s",
+        "patience_s",
         "skips",
         "slot_id",
     )
@@ -89,24 +89,21 @@ class JobRecord:
         self.skips = job.skips
         self.avoided = _NOTHING
         self.group: JobGroup | None = None
-        self.queue: ordered.KeyHeap | None = None
-        self.patience: ordered.Timer | None = None
-        self.limit: ordered.Timer | None = None
+        self.homed = False
+        self.patience_s: float | None = None
+        self.limit_s: float | None = None
         self.slot_id: model.SlotId | None = None
 
 
 class JobGroup:
     """The waiting jobs that fit the same slots.
 
-    Each is in one of three queues:
-
-    :ivar rootless: those whose host has no usable slot that fits them, or
-        that have no host; all, if the strategy does not ask for hosts.
-    :ivar homed: those that wait for their own host.
-    :ivar released: those that have waited for it for long enough.
-
     :ivar count: how many there are.
-    :ivar by_host: the jobs of each host, whatever queue they are in; empty,
+    :ivar jobs: all of them.
+    :ivar homed_count: how many of them wait for their own host.
+    :ivar roaming: those that do not: they have waited for it for long
+        enough, it has no usable slot that fits them, or they have none.
+    :ivar by_host: the jobs of each host. This and the two above are empty,
         if the strategy does not ask for hosts.
     :ivar homes: those of these hosts that have a usable slot that fits.
     :ivar avoided: the slots on which its jobs failed to start.
@@ -118,10 +115,10 @@ class JobGroup:
         "avoiding",
         "by_host",
         "count",
-        "homed",
+        "homed_count",
         "homes",
-        "released",
-        "rootless",
+        "jobs",
+        "roaming",
         "shapes",
     )
 
@@ -132,10 +129,10 @@ class JobGroup:
         self.avoided = avoided
         self.avoiding = avoided
         self.count = 0
-        self.rootless = ordered.KeyHeap()
-        self.homed = ordered.KeyHeap()
-        self.released = ordered.KeyHeap()
-        self.by_host: dict[model.HostId, ordered.KeyHeap] = {}
+        self.jobs = ordered.KeyQueue()
+        self.homed_count = 0
+        self.roaming = ordered.KeyQueue()
+        self.by_host: dict[model.HostId, ordered.KeyQueue] = {}
         self.homes: set[model.HostId] = set()
 
     def fits_shape(self, shape: str) -> bool:
@@ -148,9 +145,7 @@ class JobGroup:
 
     def first(self) -> ordered.Key | None:
         """The first of its jobs."""
-        return first_key(
-            self.rootless.first(), self.homed.first(), self.released.first()
-        )
+        return self.jobs.first()
 
     def first_for(
         self, host_id: model.HostId, is_open: bool
@@ -160,15 +155,11 @@ class JobGroup:
         :param is_open: or that may go to any host.
         """
         jobs = self.by_host.get(host_id)
-        first = None if jobs is None else jobs.heap[0]
+        first = None if jobs is None else jobs.front[0]
         if is_open:
-            # Written out, as it is the innermost loop of every pass.
-            heap = self.rootless.heap
-            if heap and (first is None or heap[0] < first):
-                first = heap[0]
-            heap = self.released.heap
-            if heap and (first is None or heap[0] < first):
-                first = heap[0]
+            roaming = self.roaming.front
+            if roaming and (first is None or roaming[0] < first):
+                return roaming[0]
         return first
 
 
@@ -193,6 +184,7 @@ class WaitingJobs:
     :ivar patience: when the jobs that wait for their own host will have
         waited for it for long enough.
     :ivar limits: when jobs will have waited for too long.
+    :ivar quiet_until_s: a time before which nothing of that falls due.
     """
 
     def __init__(
@@ -201,6 +193,7 @@ class WaitingJobs:
         is_home: abc.Callable[[JobGroup, model.HostId], bool],
     ) -> None:
         self._strategy = strategy
+        self._skip_limit = strategy.skip_limit
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
         self._groups: dict[
@@ -210,8 +203,9 @@ class WaitingJobs:
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
         self.records: dict[model.JobId, JobRecord] = {}
-        self.patience = ordered.Timers(self._is_patient)
-        self.limits = ordered.Timers(self._is_limited)
+        self.patience = ordered.Timers()
+        self.limits = ordered.Timers()
+        self.quiet_until_s = math.inf
 
     def __len__(self) -> int:
         return self.count
@@ -266,38 +260,56 @@ class WaitingJobs:
         record.group = group
         group.count += 1
         self.count += 1
-        self._ranks.note(key)
-        host_id = job.host_id
-        if self.by_host and host_id is not None:
-            jobs = group.by_host.get(host_id)
-            if jobs is None:
-                jobs = group.by_host[host_id] = ordered.KeyHeap()
-                self._note_home(group, host_id)
-            jobs.add(key)
-        self._place(record, group, now)
+        if self._ranks.followed:
+            self._ranks.note(key)
+        group.jobs.add(key)
+        if self.by_host:
+            if job.host_id is not None:
+                self._add_of_host(group, job.host_id, key)
+            self._place(record, group, now)
         if job.wait_timeout_s is not None:
             limit_s = job.arrival_s + job.wait_timeout_s
-            if math.isfinite(limit_s):
-                record.limit = (limit_s, job.id)
-                self.limits.add(record.limit)
+            if limit_s < math.inf:
+                record.limit_s = limit_s
+                self._expect(self.limits, limit_s, job.id)
+
+    def _add_of_host(
+        self, group: JobGroup, host_id: model.HostId, key: ordered.Key
+    ) -> None:
+        jobs = group.by_host.get(host_id)
+        if jobs is None:
+            jobs = group.by_host[host_id] = ordered.KeyQueue()
+            self._note_home(group, host_id)
+        jobs.add(key)
+
+    def _expect(
+        self, timers: ordered.Timers, time_s: float, job_id: model.JobId
+    ) -> None:
+        timers.add(time_s, job_id)
+        if time_s < self.quiet_until_s:
+            self.quiet_until_s = time_s
 
     def remove(self, record: JobRecord) -> None:
         """Take a job out of the queue."""
         group, key = _group_of(record), record.key
-        queue = typing.cast(ordered.KeyHeap, record.queue)
-        queue.remove(key)
-        record.group = record.queue = None
-        record.patience = record.limit = None
+        group.jobs.remove(key)
         group.count -= 1
         self.count -= 1
-        self._ranks.note(key)
-        host_id = record.job.host_id
-        if self.by_host and host_id is not None:
-            jobs = group.by_host[host_id]
-            jobs.remove(key)
-            if not jobs:
-                del group.by_host[host_id]
-                group.homes.discard(host_id)
+        if self._ranks.followed:
+            self._ranks.note(key)
+        if self.by_host:
+            self._displace(record, group)
+            host_id = record.job.host_id
+            if host_id is not None:
+                jobs = group.by_host[host_id]
+                jobs.remove(key)
+                if not jobs.front:
+                    del group.by_host[host_id]
+                    group.homes.discard(host_id)
+        record.group = None
+        if record.limit_s is not None:
+            self.limits.remove(record.limit_s, record.job.id)
+            record.limit_s = None
         # Groups of jobs that failed somewhere would pile up; the others
         # are few and soon used again.
         if group.avoided and not group.count:
@@ -317,7 +329,7 @@ class WaitingJobs:
             return
         for key in jobs:
             record = self.records[key[-1]]
-            self._displace(record)
+            self._displace(record, group)
             self._place(record, group, now)
 
     def _note_home(self, group: JobGroup, host_id: model.HostId) -> None:
@@ -339,70 +351,67 @@ class WaitingJobs:
 
         :returns: whether there were any.
         """
-        due = self.patience.pop_due(now)
+        due = self.patience.take_due(now)
         for job_id in due:
-            self._release(self.records[job_id])
+            record = self.records[job_id]
+            record.patience_s = None
+            self._release(record)
         return bool(due)
 
-    def overdue(self, now: float) -> list[JobRecord]:
+    def take_overdue(self, now: float) -> list[JobRecord]:
         """The jobs that have waited for too long, by their limits."""
-        return [self.records[job_id] for job_id in self.limits.pop_due(now)]
+        overdue = [self.records[i] for i in self.limits.take_due(now)]
+        for record in overdue:
+            record.limit_s = None
+        return overdue
 
-    def bound_s(self) -> float:
-        """A time before which nothing falls due; infinite: nothing ever."""
-        limits, patience = self.limits.heap, self.patience.heap
-        if not limits:
-            return patience[0][0] if patience else math.inf
-        if patience and patience[0][0] < limits[0][0]:
-            return patience[0][0]
-        return limits[0][0]
+    def next_due_s(self, *, with_patience: bool) -> float:
+        """When something falls due next; infinite: nothing ever.
 
-    def _is_patient(self, timer: ordered.Timer) -> bool:
-        record = self.records.get(timer[1])
-        return record is not None and record.patience is timer
-
-    def _is_limited(self, timer: ordered.Timer) -> bool:
-        record = self.records.get(timer[1])
-        return record is not None and record.limit is timer
+        :param with_patience: or when a job has waited for too long next.
+        """
+        limit_s = self.limits.first_s()
+        self.quiet_until_s = min(limit_s, self.patience.first_s())
+        return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: JobRecord) -> None:
-        self._displace(record)
-        record.queue = _group_of(record).released
-        record.queue.add(record.key)
+        group = _group_of(record)
+        self._displace(record, group)
+        group.roaming.add(record.key)
 
     def _has_skips_enough(self, record: JobRecord) -> bool:
-        limit = self._strategy.skip_limit
+        limit = self._skip_limit
         return limit is not None and record.skips >= limit
 
     def _place(self, record: JobRecord, group: JobGroup, now: float) -> None:
-        """Put a job into the queue of its group where it belongs."""
+        """Let a job wait for its own host, or for any, as it should."""
         job = record.job
-        if job.host_id not in group.homes:
-            record.queue = group.rootless
-            record.queue.add(record.key)
+        if job.host_id not in group.homes or self._has_skips_enough(record):
+            group.roaming.add(record.key)
             return
-        due_s = self._patience_ends_s(job)
-        if now >= due_s or self._has_skips_enough(record):
-            record.queue = group.released
-            record.queue.add(record.key)
-            return
-        record.queue = group.homed
-        record.queue.add(record.key)
-        if due_s < math.inf:
-            record.patience = (due_s, job.id)
-            self.patience.add(record.patience)
-
-    def _patience_ends_s(self, job: model.Job) -> float:
         patience_s = self._strategy.patience_s(job)
-        if patience_s is None:
-            return math.inf
-        return first_due_s(job.arrival_s, patience_s)
+        due_s = math.inf
+        if patience_s is not None:
+            due_s = first_due_s(job.arrival_s, patience_s)
+        if due_s <= now:
+            group.roaming.add(record.key)
+            return
+        record.homed = True
+        group.homed_count += 1
+        if due_s < math.inf:
+            record.patience_s = due_s
+            self._expect(self.patience, due_s, job.id)
 
-    def _displace(self, record: JobRecord) -> None:
-        if record.queue is not None:
-            record.queue.remove(record.key)
-            record.queue = None
-        record.patience = None
+    def _displace(self, record: JobRecord, group: JobGroup) -> None:
+        """Undo what :meth:`_place` did."""
+        if record.homed:
+            record.homed = False
+            group.homed_count -= 1
+            if record.patience_s is not None:
+                self.patience.remove(record.patience_s, record.job.id)
+                record.patience_s = None
+        else:
+            group.roaming.remove(record.key)
 
 
 def _group_of(record: JobRecord) -> JobGroup:

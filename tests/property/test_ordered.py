@@ -17,6 +17,7 @@ from unittest import mock
 
 import hypothesis
 import hypothesis.strategies as st
+import numpy
 import pytest
 
 from fpgapool.core import ordered
@@ -73,68 +74,76 @@ def test_what_is_not_there_cannot_be_removed() -> None:
         keys[1]
 
 
-@hypothesis.given(
-    changes=st.lists(st.tuples(st.integers(0, 40), st.booleans())),
-    probe=st.integers(-1, 41),
-)
-def test_key_heaps_are_like_a_sorted_list(
-    changes: list[tuple[int, bool]], probe: int
-) -> None:
-    keys = ordered.KeyHeap()
-    plain: set[tuple[int, int]] = set()
-    for number, smallest in changes:
-        key = (number // 5, number)
-        if key in plain:
-            # Most often it is the first one that goes.
-            key = min(plain) if smallest else key
-            keys.remove(key)
+@pytest.mark.parametrize("seed", range(20))
+def test_key_queues_are_like_a_sorted_list(seed: int) -> None:
+    random = numpy.random.default_rng(seed)
+    keys = ordered.KeyQueue()
+    # An id may come again with the key that it had, or with another one.
+    plain: dict[int, tuple[int, int]] = {}
+    for number, place in random.integers((80, 5), size=(1500, 2)).tolist():
+        if number in plain:
+            # The first one goes as often as another.
+            gone = min(plain.values())[-1] if random.random() < 0.5 else number
+            keys.remove(plain.pop(gone))
         else:
-            keys.add(key)
-        plain ^= {key}
-        assert keys.first() == min(plain, default=None)
+            plain[number] = (place, number)
+            keys.add(plain[number])
+        expected = sorted(plain.values())
+        assert keys.first() == (expected[0] if expected else None)
         assert bool(keys) == bool(plain)
         assert len(keys) == len(plain)
-        assert len(keys.heap) <= 2 * len(plain)
-    expected = sorted(plain)
-    assert list(keys) == expected
-    assert keys.below(None) == expected
-    bound = (probe // 5, probe)
-    assert keys.below(bound) == [key for key in expected if key < bound]
+        assert list(keys) == keys.below(None) == expected
+        bound = (place, 40)
+        assert keys.below(bound) == [key for key in expected if key < bound]
 
 
-@hypothesis.given(
-    changes=st.lists(
-        st.tuples(st.integers(0, 9), st.integers(-1, 50)), max_size=200
-    ),
-    now=st.integers(0, 50),
-)
+@pytest.mark.parametrize("seed", range(20))
 def test_timers_are_like_a_dictionary(
-    changes: list[tuple[int, int]], now: int
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    valid: dict[int, ordered.Timer] = {}
-    timers = ordered.Timers(lambda timer: valid.get(timer[1]) is timer)
-    with mock.patch.object(ordered, "_MIN_TIMERS", 4):
-        for job_id, time_s in changes:
-            valid.pop(job_id, None)
-            if time_s >= 0:
-                valid[job_id] = (float(time_s), job_id)
-                timers.add(valid[job_id])
-            assert len(timers.heap) <= 1024
-    assert timers.first() == min(valid.values(), default=None)
-    early = [timer for timer in valid.values() if timer[0] < now]
-    assert timers.first(before_s=now) == min(early, default=None)
-    due = sorted(timer for timer in valid.values() if timer[0] <= now)
-    assert timers.pop_due(now) == [job_id for _, job_id in due]
-    left = set(valid.values()) - set(due)
-    assert left <= set(timers.heap)
+    monkeypatch.setattr(ordered, "_MAX_CHUNK", 16)
+    random = numpy.random.default_rng(seed)
+    timers = ordered.Timers()
+    plain: dict[int, float] = {}
+    # First most come, then most go.
+    shares = (0.9, 0.5, 0.1)
+    for step in range(1500):
+        job_id, time_s = random.integers((200, 90)).tolist()
+        comes = random.random() < shares[step // 500]
+        if job_id in plain and not comes:
+            timers.remove(plain.pop(job_id), job_id)
+        elif job_id not in plain and comes:
+            plain[job_id] = float(time_s)
+            timers.add(float(time_s), job_id)
+        if step % 50 == 0:
+            now = min(plain.values(), default=0.0) + 1
+            due = sorted((at, i) for i, at in plain.items() if at <= now)
+            assert timers.take_due(now) == [job_id for _, job_id in due]
+            for _, job_id in due:
+                del plain[job_id]
+        expected = sorted((at, job_id) for job_id, at in plain.items())
+        assert list(timers) == expected
+        first_s = expected[0][0] if expected else math.inf
+        assert timers.first_s() == first_s
 
 
-def test_timers_without_meaning_do_not_pile_up() -> None:
-    timers = ordered.Timers(lambda timer: timer[1] < 100)
-    for number in range(100_000):
-        timers.add((float(-number), number))
-    assert len(timers.heap) <= 2 * 1024
-    assert timers.first() == (-99.0, 99)
+@pytest.mark.parametrize("forwards", [True, False])
+def test_what_left_the_middle_of_a_queue_does_not_pile_up(
+    forwards: bool,
+) -> None:
+    keys, timers = ordered.KeyQueue(), ordered.Timers()
+    places = range(10_000) if forwards else range(0, -10_000, -1)
+    for number, place in enumerate(places):
+        keys.add((place, number))
+        timers.add(float(place), number)
+    for number, place in enumerate(places):
+        if number > 20 and number % 100:
+            keys.remove((place, number))
+            timers.remove(float(place), number)
+    assert len(keys) == len(list(keys)) == len(list(timers)) == 120
+    assert sum(map(len, keys._buckets)) <= 2 * 120
+    assert len(keys._buckets) <= 2 * 120
+    assert len(timers._buckets) <= 120
 
 
 @hypothesis.given(

@@ -126,7 +126,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         self.patches = contextlib.ExitStack()
         self.few = few
         self.set_few(few)
-        for name in ("_MAX_CHANGES", "_MIN_TIMERS"):
+        for name in ("_MAX_CHANGES", "_MAX_CHUNK"):
             self.patch(ordered, name, 3)
         settings = data.draw(checked.strategy_settings(self.strategy_name))
         self.settings = settings

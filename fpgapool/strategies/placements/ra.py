@@ -128,7 +128,7 @@ class RaPlacement(base.Placement):
         group = record.group
         if group is None:
             return ()
-        if record.queue is group.homed:
+        if record.homed:
             return (codes.WAITING_FOR_LOCAL,)
         return (codes.REMOTE_LIMIT,)
 
@@ -136,24 +136,25 @@ class RaPlacement(base.Placement):
         self, view: pool_view.PoolView
     ) -> list[strategy.Choice]:
         """Give jobs that arrived just now an idle slot of their own host."""
-        arrived = [view.record(job_id).job for job_id in view.arrived]
+        arrived: abc.Collection[waiting.JobRecord] = view.arrived.values()
         if len(arrived) > 1:
-            arrived.sort(key=lambda job: (job.arrival_s, job.id))
+            arrived = sorted(
+                arrived,
+                key=lambda record: (record.job.arrival_s, record.job.id),
+            )
         choices = []
-        for job in arrived:
-            group = view.record(job.id).group
-            if group is None or job.host_id not in group.homes:
+        for record in arrived:
+            job, group = record.job, record.group
+            if group is None or job.host_id not in view.slots.idle_hosts:
                 continue
-            host = view.slots.idle_hosts.get(job.host_id)
-            if host is None:
-                continue
+            host = view.slots.idle_hosts[job.host_id]
             fitting = view.fitting_idle(group, host)
             if self.options.slot_choice != "index":
                 fitting.sort(
                     key=lambda slot: not slot.starts_at_once(job.accelerator)
                 )
             if fitting:
-                choices.append(view.take(job.id, fitting[0].id))
+                choices.append(view.give(record, fitting[0]))
         return choices
 
     def _draw_order(self, view: pool_view.PoolView) -> list[slots.Slot]:
@@ -179,8 +180,12 @@ class _Offers:
         """Offer slots in the order of their hosts' ranks, then numbers."""
         choices = []
         cursor: ordered.Key = ()
-        while (rank := self._next_rank(cursor)) is not None:
-            choice = self._offer_one_of(self._view.slots.hosts[rank[-1]])
+        table = self._view.slots
+        while table.idle_hosts:
+            rank = self._next_rank(cursor)
+            if rank is None:
+                break
+            choice = self._offer_one_of(table.hosts[rank[-1]])
             if choice is None:
                 # Just beyond this rank: there is nothing left to offer.
                 cursor = (*rank, math.inf)
@@ -207,12 +212,8 @@ class _Offers:
     def _next_rank(self, cursor: ordered.Key) -> ordered.Key | None:
         """The next host with an idle slot that may be of use."""
         table = self._view.slots
-        if not table.idle_hosts:
-            return None
         if len(table.idle_hosts) <= _FEW:
-            hosts = table.idle_hosts.values()
-            ranks = [host.rank for host in hosts if host.rank >= cursor]
-            return min(ranks) if ranks else None
+            return self._next_of_few(cursor)
         firsts = [self._next_local_rank(cursor)]
         for shape, count in table.idle_by_shape.items():
             if not count:
@@ -222,6 +223,14 @@ class _Offers:
                 if queue is not None:
                     firsts.append(queue.at_or_after(cursor))
         return waiting.first_key(*firsts)
+
+    def _next_of_few(self, cursor: ordered.Key) -> ordered.Key | None:
+        first: ordered.Key | None = None
+        for host in self._view.slots.idle_hosts.values():
+            rank = host.rank
+            if rank >= cursor and (first is None or rank < first):
+                first = rank
+        return first
 
     def _next_local_rank(self, cursor: ordered.Key) -> ordered.Key | None:
         ranks = self._local_ranks
@@ -267,9 +276,7 @@ class _Offers:
     def _has_remote_job(self, group: waiting.JobGroup) -> bool:
         """Whether a job would take, or count, a slot of another host."""
         return bool(
-            group.rootless
-            or group.released
-            or (self._counts_skips and group.homed)
+            group.roaming or (self._counts_skips and group.homed_count)
         )
 
     # -- who gets its slots ----------------------------------------------
@@ -301,7 +308,7 @@ class _Offers:
             )
         if first is None:
             return None
-        record = self._view.record(first[-1])
+        record = self._view.jobs.records[first[-1]]
         return self._view.give(record, self._swap(slot, record))
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
@@ -309,7 +316,7 @@ class _Offers:
         # these would have been taken.
         for group in self._view.jobs.groups_for(slot.shape):
             if slot.id not in group.avoiding:
-                for skipped in group.homed.below(key):
+                for skipped in group.jobs.below(key):
                     self._view.skip(skipped[-1])
 
     def _swap(self, slot: slots.Slot, record: waiting.JobRecord) -> slots.Slot:

@@ -40,7 +40,7 @@ def busy_pool() -> state.PoolState:
         lambda view: setattr(view.record(8), "slot_id", 10),
         lambda view: setattr(view.record(8), "group", None),
         lambda view: next(iter(view.jobs.groups())).by_host.clear(),
-        lambda view: next(iter(view.jobs.groups())).homed.remove(
+        lambda view: next(iter(view.jobs.groups())).jobs.remove(
             view.record(8).key
         ),
     ],
