@@ -28,6 +28,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import mmap
 import threading
 import time
 import typing
@@ -56,6 +57,18 @@ _UINT32_MAX = 2**32 - 1
 _FAREWELL_S = 1.0
 
 Stopped = waiting.Stopped
+
+
+def blank(length_bytes: int) -> memoryview:
+    """Make memory that takes room as it is written to: small jobs stay small.
+
+    :param length_bytes: its length.
+    :returns: zeros, writable.
+    """
+    if not length_bytes:
+        return memoryview(bytearray())
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return memoryview(mmap.mmap(-1, length_bytes, flags))
 
 
 class _SlotLost(Exception):
@@ -311,8 +324,7 @@ class Flow:
     def _own_buffer(self, number: int) -> memoryview:
         buffer = self._own[number]
         if buffer is None:
-            # Zero pages until they are written: small jobs stay small.
-            buffer = memoryview(bytearray(self.chunk_bytes))
+            buffer = blank(self.chunk_bytes)
             self._own[number] = buffer
         return buffer
 
@@ -553,7 +565,7 @@ class Flow:
         if length_bytes > len(place):
             # The first slot had shared memory or shorter chunks.
             if length_bytes > len(self._spare):
-                self._spare = memoryview(bytearray(length_bytes))
+                self._spare = blank(length_bytes)
             place = self._spare
         return place[:length_bytes]
 

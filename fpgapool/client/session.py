@@ -85,7 +85,7 @@ class Session:
         self._input = flow.piece(0)
         self._pin = self._input.data
         if flow.shared is None:
-            self._place = memoryview(bytearray(flow.chunk_bytes))
+            self._place = flows.blank(flow.chunk_bytes)
             self._pout = self._place
         else:
             self._place = memoryview(b"")
@@ -320,7 +320,7 @@ class Session:
         if self._failure is not None:
             self.abort()
             return
-        place = memoryview(bytearray(self.flow.chunk_bytes))
+        place = flows.blank(self.flow.chunk_bytes)
         try:
             with translated(self.flow):
                 self.flow.close(place, deadline_s)

@@ -40,6 +40,7 @@ from fpgapool.core import codes
 
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
 Path: typing.TypeAlias = str | os.PathLike[str]
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
 _JOIN_S = 1.0
@@ -101,6 +102,9 @@ class _Source(typing.Protocol):
 
 
 class _Sink(typing.Protocol):
+    def place(self) -> memoryview | None:
+        """Where the next output should go, None if that does not matter."""
+
     def write(self, data: memoryview) -> object: ...
 
     def rewind(self) -> bool:
@@ -165,6 +169,9 @@ class _StreamSink:
         self._start = _position(stream)
         self._empty = True
 
+    def place(self) -> None:
+        return None
+
     def write(self, data: memoryview) -> None:
         self._empty = False
         while data:
@@ -188,11 +195,46 @@ class _BufferSink:
     def __init__(self) -> None:
         self.data = bytearray()
 
+    def place(self) -> None:
+        return None
+
     def write(self, data: memoryview) -> None:
         self.data += data
 
     def rewind(self) -> bool:
         self.data.clear()
+        return True
+
+
+class _PlaceSink:
+    """Memory of the caller, where output from a network is received."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._filled_bytes = 0
+
+    @property
+    def data(self) -> memoryview:
+        return self._memory[: self._filled_bytes]
+
+    def place(self) -> memoryview:
+        return self._memory[self._filled_bytes :]
+
+    def write(self, data: memoryview) -> None:
+        start = self._filled_bytes
+        end = start + len(data)
+        if end > len(self._memory):
+            raise errors.InvalidRequest(
+                errors.SIZE_MISMATCH,
+                f"the output is longer than the {len(self._memory)} bytes "
+                "for it",
+            )
+        if data.obj is not self._memory.obj:
+            self._memory[start:end] = data
+        self._filled_bytes = end
+
+    def rewind(self) -> bool:
+        self._filled_bytes = 0
         return True
 
 
@@ -340,9 +382,7 @@ class _Job:
 
     def _transfer(self, session: sessions.Session) -> None:
         flow = session.flow
-        place = memoryview(
-            bytearray(flow.chunk_bytes if not flow.shared else 0)
-        )
+        place = flows.blank(0 if flow.shared else flow.chunk_bytes)
         feeder = _Feeder(
             flow, self._source, self._size_bytes, self._deadline_s
         )
@@ -353,7 +393,7 @@ class _Job:
                 _receive_all(
                     flow,
                     place,
-                    self._sink.write,
+                    self._sink,
                     self._size_bytes,
                     self._progress,
                     self._deadline_s,
@@ -409,16 +449,17 @@ class _Job:
 def _receive_all(
     flow: flows.DataFlow,
     place: memoryview,
-    write: collections.abc.Callable[[memoryview], object],
+    sink: _Sink,
     size_bytes: int,
     progress: Progress | None,
     deadline_s: float | None,
 ) -> None:
     reported_bytes = -1
     while not flow.ended:
-        output = flow.receive(place, deadline_s)
+        wanted = sink.place()
+        output = flow.receive(place if wanted is None else wanted, deadline_s)
         if output is not None and output.data:
-            write(output.data)
+            sink.write(output.data)
         done_bytes = flow.acknowledged_bytes
         if progress is not None and done_bytes != reported_bytes:
             progress(done_bytes, size_bytes)
@@ -485,26 +526,58 @@ def run_stream(
     )
 
 
+@typing.overload
 def run_buffer(
     accelerator: str,
-    data: bytes | bytearray | memoryview,
+    data: Buffer,
     *,
+    into: None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
     **options: typing.Any,
-) -> tuple[bytearray, RunReport]:
+) -> tuple[bytearray, RunReport]: ...
+
+
+@typing.overload
+def run_buffer(
+    accelerator: str,
+    data: Buffer,
+    *,
+    into: bytearray | memoryview,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Any,
+) -> tuple[memoryview, RunReport]: ...
+
+
+def run_buffer(
+    accelerator: str,
+    data: Buffer,
+    *,
+    into: bytearray | memoryview | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    **options: typing.Any,
+) -> tuple[bytearray | memoryview, RunReport]:
     """Send bytes through an accelerator.
 
     :param accelerator: its name.
     :param data: the input, not empty; must not change meanwhile.
+    :param into: memory for the output, apart from ``data``: what comes from
+        a network is received right there, so that much output costs neither
+        a copy nor new memory. None to have it made.
     :param progress: see :func:`run_stream`.
     :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
-    :returns: the output, and what was done.
+    :returns: the output, with ``into`` a view of its front, and what was
+        done.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
+        is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
+        written to or is the input's memory.
     :raises: as :func:`run_stream`.
     """
     view = memoryview(data).cast("B")
-    sink = _BufferSink()
+    sink = _BufferSink() if into is None else _PlaceSink(_place(into, view))
     report = _run(
         accelerator,
         _BufferSource(view),
@@ -515,6 +588,17 @@ def run_buffer(
         options,
     )
     return sink.data, report
+
+
+def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
+    place = memoryview(into).cast("B")
+    # Input that is not acknowledged may have to be sent again.
+    if place.readonly or place.obj is data.obj:
+        raise errors.InvalidRequest(
+            errors.INVALID_REQUEST,
+            "into must be writable and other memory than the input",
+        )
+    return place
 
 
 def run_file(

@@ -26,7 +26,6 @@ import abc
 import array
 import collections.abc
 import contextlib
-import functools
 import hashlib
 import hmac
 import os
@@ -41,14 +40,16 @@ from fpgapool.protocol import frames
 if typing.TYPE_CHECKING:
     import ssl
 
-_T = typing.TypeVar("_T")
-
 #: Descriptors that one message may carry.
 MAX_FDS = 8
 
-# The largest piece handed to one SSL_write: the lock of the TLS object is
-# held meanwhile, and the reader needs it too.
-_TLS_PIECE_BYTES = 256 * 1024
+# What is encrypted, and received, at a time: some records. The lock of the
+# TLS object is held meanwhile, and the other direction needs it, too.
+_TLS_SEND_BYTES = 64 * 1024
+_TLS_RECEIVE_BYTES = 256 * 1024
+_TLS_RECORD_BYTES = 16 * 1024
+# What is received with a header at most; it is copied once more.
+_AHEAD_BYTES = 16 * 1024
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 # Milliseconds of poll() are a C int.
 _LONGEST_POLL_S = 1e6
@@ -145,8 +146,10 @@ class Channel(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
-        """Send one buffer completely; the send lock is held."""
+    def _send_parts(
+        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
+    ) -> None:
+        """Send buffers completely; the send lock is held."""
 
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
@@ -165,6 +168,17 @@ class Channel(abc.ABC):
                 buffer[received_bytes:], deadline_s
             )
 
+    def recv_small_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        """Fill a small buffer; may receive more, and keep it for later.
+
+        :param buffer: writable bytes, for a header and the like.
+        :param deadline_s: see :meth:`recv_exact_into`.
+        :raises: as :meth:`recv_exact_into`.
+        """
+        self.recv_exact_into(buffer, deadline_s)
+
     def send(
         self, *parts: frames.Buffer, deadline_s: float | None = None
     ) -> None:
@@ -181,11 +195,32 @@ class Channel(abc.ABC):
         with self._send_lock:
             self._send_parts(parts, deadline_s)
 
-    def _send_parts(
-        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
-    ) -> None:
-        for part in parts:
-            self._send_part(memoryview(part), deadline_s)
+    def _recv_raw(self, buffer: memoryview, flags: int) -> int:
+        """Receive bytes from the socket as they are."""
+        try:
+            received_bytes = self.sock.recv_into(buffer, 0, flags)
+        except OSError as exc:
+            raise ChannelClosed(f"receiving failed: {exc}") from exc
+        if received_bytes == 0:
+            raise ChannelClosed("the peer closed the connection")
+        return received_bytes
+
+    def _send_raw(self, part: memoryview, deadline_s: float | None) -> None:
+        """Send bytes over the socket as they are."""
+        flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
+        while part:
+            sent_bytes = self._try_send((part,), flags)
+            if sent_bytes == 0:
+                wait_ready(self.sock.fileno(), select.POLLOUT, deadline_s)
+            part = part[sent_bytes:]
+
+    def _try_send(self, parts: tuple[frames.Buffer, ...], flags: int) -> int:
+        try:
+            return self.sock.sendmsg(parts, (), flags)
+        except BlockingIOError:
+            return 0
+        except OSError as exc:
+            raise ChannelClosed(f"sending failed: {exc}") from exc
 
     def shutdown(self) -> None:
         """End both directions and wake every thread that waits for them.
@@ -212,35 +247,57 @@ class PlainChannel(Channel):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         sock.settimeout(None)
+        self._store = memoryview(b"")
+        # What was received with something small before it.
+        self._ahead = self._store
 
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        if deadline_s is not None:
-            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
-        return self._recv(buffer, 0)
+        if self._ahead:
+            return self._take_ahead(buffer)
+        return self._recv(buffer, 0, deadline_s)
 
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        if deadline_s is not None:
-            super().recv_exact_into(buffer, deadline_s)
-            return
-        received_bytes = 0
+        received_bytes = self._take_ahead(buffer)
+        # The kernel fills the buffer: one system call for 4 MiB.
+        flags = socket.MSG_WAITALL if deadline_s is None else 0
         while received_bytes < len(buffer):
-            # The kernel fills the buffer: one system call for 4 MiB.
             received_bytes += self._recv(
-                buffer[received_bytes:], socket.MSG_WAITALL
+                buffer[received_bytes:], flags, deadline_s
             )
 
-    def _recv(self, buffer: memoryview, flags: int) -> int:
-        try:
-            received_bytes = self.sock.recv_into(buffer, 0, flags)
-        except OSError as exc:
-            raise ChannelClosed(f"receiving failed: {exc}") from exc
-        if received_bytes == 0:
-            raise ChannelClosed("the peer closed the connection")
-        return received_bytes
+    def recv_small_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        # A header comes with its payload if that is small, and frames that
+        # were sent together come together.
+        while len(self._ahead) < len(buffer):
+            if not self._store:
+                self._store = memoryview(bytearray(_AHEAD_BYTES))
+            kept_bytes = len(self._ahead)
+            self._store[:kept_bytes] = self._ahead
+            self._ahead = self._store[:kept_bytes]
+            kept_bytes += self._recv(self._store[kept_bytes:], 0, deadline_s)
+            self._ahead = self._store[:kept_bytes]
+        self._take_ahead(buffer)
+
+    def _take_ahead(self, buffer: memoryview) -> int:
+        if not (self._ahead and buffer):
+            return 0
+        taken = self._ahead[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._ahead = self._ahead[len(taken) :]
+        return len(taken)
+
+    def _recv(
+        self, buffer: memoryview, flags: int, deadline_s: float | None
+    ) -> int:
+        if deadline_s is not None:
+            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+        return self._recv_raw(buffer, flags)
 
     def recv_with_fds(
         self,
@@ -263,6 +320,8 @@ class PlainChannel(Channel):
             ``max_fds`` descriptors came.
         :raises DeadlineExceeded: if nothing comes before the deadline.
         """
+        if self._ahead:
+            return self._take_ahead(buffer), []
         if deadline_s is not None:
             wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
         room_bytes = socket.CMSG_SPACE(max_fds * array.array("i").itemsize)
@@ -348,7 +407,7 @@ class PlainChannel(Channel):
     ) -> None:
         # One part alone gains nothing from gathering.
         if len(parts) == 1:
-            self._send_part(memoryview(parts[0]), deadline_s)
+            self._send_raw(memoryview(parts[0]), deadline_s)
             return
         flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
         sent_bytes = self._try_send(parts, flags)
@@ -356,42 +415,40 @@ class PlainChannel(Channel):
             if sent_bytes >= len(part):
                 sent_bytes -= len(part)
                 continue
-            self._send_part(memoryview(part)[sent_bytes:], deadline_s)
+            self._send_raw(memoryview(part)[sent_bytes:], deadline_s)
             sent_bytes = 0
-
-    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
-        flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
-        while part:
-            sent_bytes = self._try_send((part,), flags)
-            if sent_bytes == 0:
-                wait_ready(self.sock.fileno(), select.POLLOUT, deadline_s)
-            part = part[sent_bytes:]
-
-    def _try_send(self, parts: tuple[frames.Buffer, ...], flags: int) -> int:
-        try:
-            return self.sock.sendmsg(parts, (), flags)
-        except BlockingIOError:
-            return 0
-        except OSError as exc:
-            raise ChannelClosed(f"sending failed: {exc}") from exc
 
 
 class TlsChannel(Channel):
     """A channel over TLS.
 
-    One TLS object must not be used by two threads at once, so the socket is
-    non-blocking, every call of the library is made under a lock, and threads
-    wait for the socket outside it.
+    One TLS object must not be used by two threads at once, so every call of
+    the library is made under a lock. It works on bytes in memory only, and
+    this class moves many records at a time between there and the socket:
+    neither direction has to wait while the other one uses the socket, and
+    system calls are few.
 
-    :param sock: a TLS socket after its handshake; use :meth:`connect` or
-        :meth:`accept`.
+    :param sock: a connected TCP socket.
+    :param context: of this side.
+    :param server_side: which side it is. Use :meth:`connect` or
+        :meth:`accept`, which shake hands.
     """
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, server_side: bool
+    ) -> None:
+        import ssl
+
         super().__init__(sock)
-        sock.setblocking(False)
-        self._tls = sock
+        sock.settimeout(None)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side
+        )
+        self._want_read = ssl.SSLWantReadError
         self._tls_lock = threading.Lock()
+        self._received = memoryview(bytearray(_TLS_RECEIVE_BYTES))
 
     @classmethod
     def connect(
@@ -444,67 +501,95 @@ class TlsChannel(Channel):
         deadline_s: float | None,
         certificate_sha256: str | None = None,
     ) -> TlsChannel:
-        sock.setblocking(False)
-        tls = context.wrap_socket(
-            sock,
-            server_side=certificate_sha256 is None,
-            do_handshake_on_connect=False,
-        )
-        channel = cls(tls)
+        channel = cls(sock, context, certificate_sha256 is None)
         try:
-            channel._retry(tls.do_handshake, deadline_s)
+            channel._shake_hands(deadline_s)
             if certificate_sha256 is not None:
-                check_pin(tls, certificate_sha256)
+                check_pin(channel._tls, certificate_sha256)
         except BaseException:
             channel.close()
             raise
         return channel
 
+    def _shake_hands(self, deadline_s: float | None) -> None:
+        done = False
+        while not done:
+            try:
+                self._tls.do_handshake()
+                done = True
+            except self._want_read:
+                pass
+            except OSError as exc:
+                # The peer learns why from what the library has to say.
+                with contextlib.suppress(ChannelClosed):
+                    self._flush(deadline_s)
+                raise ChannelClosed(f"TLS handshake failed: {exc}") from exc
+            self._flush(deadline_s)
+            if not done:
+                self._receive(deadline_s)
+
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        received_bytes = self._retry(
-            functools.partial(self._tls.recv_into, buffer), deadline_s
-        )
-        if received_bytes == 0:
-            raise ChannelClosed("the peer closed the connection")
-        return received_bytes
-
-    def _send_part(self, part: memoryview, deadline_s: float | None) -> None:
-        while part:
-            # After "want" the library insists on the same bytes again,
-            # which the retry of one and the same piece gives it.
-            piece = part[:_TLS_PIECE_BYTES]
-            sent_bytes = self._retry(
-                functools.partial(self._tls.send, piece), deadline_s
-            )
-            part = part[sent_bytes:]
-
-    def _retry(
-        self,
-        operation: collections.abc.Callable[[], _T],
-        deadline_s: float | None,
-    ) -> _T:
-        import ssl
-
         while True:
-            try:
-                with self._tls_lock:
-                    return operation()
-            except ssl.SSLWantReadError:
-                events = select.POLLIN
-            except ssl.SSLWantWriteError:
-                events = select.POLLOUT
-            except (OSError, ValueError) as exc:
-                # ValueError: the socket was closed under the TLS object.
-                raise ChannelClosed(f"TLS connection lost: {exc}") from exc
-            wait_ready(self._tls.fileno(), events, deadline_s)
+            with self._tls_lock:
+                filled_bytes = self._decrypt(buffer)
+            if filled_bytes:
+                return filled_bytes
+            self._receive(deadline_s)
 
-    def shutdown(self) -> None:
-        # The method of SSLSocket drops its TLS object first, and a thread
-        # that sends just then would send in the clear.
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._tls, socket.SHUT_RDWR)
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Take as many bytes as there are; the lock is held."""
+        filled_bytes = 0
+        try:
+            while filled_bytes < len(buffer):
+                # The library gives a record at a time.
+                rest = buffer[filled_bytes:]
+                more_bytes = self._tls.read(len(rest), rest)
+                if not more_bytes:
+                    break
+                filled_bytes += more_bytes
+            if not filled_bytes:
+                raise ChannelClosed("the peer closed the connection")
+        except self._want_read:
+            pass
+        except ChannelClosed:
+            raise
+        except OSError as exc:
+            raise ChannelClosed(f"TLS connection lost: {exc}") from exc
+        return filled_bytes
+
+    def _receive(self, deadline_s: float | None) -> None:
+        if deadline_s is not None:
+            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+        received_bytes = self._recv_raw(self._received, 0)
+        with self._tls_lock:
+            self._incoming.write(self._received[:received_bytes])
+
+    def _send_parts(
+        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
+    ) -> None:
+        if sum(map(len, parts)) <= _TLS_RECORD_BYTES:
+            # One record instead of one for each.
+            parts = (b"".join(parts),)
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                data, rest = self._encrypt(rest)
+                self._send_raw(memoryview(data), deadline_s)
+
+    def _encrypt(self, rest: memoryview) -> tuple[bytes, memoryview]:
+        """Return some records for the peer, and the bytes that are left."""
+        with self._tls_lock:
+            try:
+                while rest and self._outgoing.pending < _TLS_SEND_BYTES:
+                    rest = rest[self._tls.write(rest) :]
+            except OSError as exc:
+                raise ChannelClosed(f"TLS connection lost: {exc}") from exc
+            return self._outgoing.read(), rest
+
+    def _flush(self, deadline_s: float | None) -> None:
+        self._send_raw(memoryview(self._outgoing.read()), deadline_s)
 
 
 def make_client_tls_context() -> ssl.SSLContext:
@@ -522,14 +607,14 @@ def make_client_tls_context() -> ssl.SSLContext:
     return context
 
 
-def check_pin(sock: ssl.SSLSocket, certificate_sha256: str) -> None:
+def check_pin(tls: ssl.SSLObject, certificate_sha256: str) -> None:
     """Check that the peer has the promised certificate.
 
-    :param sock: a TLS socket after its handshake.
+    :param tls: after the handshake.
     :param certificate_sha256: SHA-256 of the DER, hexadecimal.
     :raises PinMismatch: if it is another one.
     """
-    certificate = sock.getpeercert(binary_form=True) or b""
+    certificate = tls.getpeercert(binary_form=True) or b""
     found = hashlib.sha256(certificate).hexdigest()
     expected = certificate_sha256.lower().encode(errors="replace")
     if not hmac.compare_digest(found.encode(), expected):
@@ -635,7 +720,7 @@ def recv_header(
     :raises DeadlineExceeded: if the deadline passes before.
     :raises frames.ProtocolError: if it is not a valid header.
     """
-    channel.recv_exact_into(memoryview(scratch), deadline_s)
+    channel.recv_small_into(memoryview(scratch), deadline_s)
     return frames.FrameHeader.unpack_from(
         scratch, max_data_bytes=max_data_bytes
     )

@@ -140,9 +140,10 @@ class FrameHeader(typing.NamedTuple):
         :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
-        buffer = bytearray(HEADER_BYTES)
-        self.pack_into(buffer)
-        return bytes(buffer)
+        try:
+            return _HEADER.pack(MAGIC, VERSION, *self[:2], 0, *self[2:])
+        except struct.error as exc:
+            raise ValueError(f"frame header not encodable: {exc}") from None
 
     def pack_into(
         self, buffer: bytearray | memoryview, position: int = 0
@@ -156,18 +157,7 @@ class FrameHeader(typing.NamedTuple):
         """
         try:
             _HEADER.pack_into(
-                buffer,
-                position,
-                MAGIC,
-                VERSION,
-                self.type,
-                self.flags,
-                0,
-                self.stream_id,
-                self.task_id,
-                self.offset_bytes,
-                self.payload_length_bytes,
-                self.aux,
+                buffer, position, MAGIC, VERSION, *self[:2], 0, *self[2:]
             )
         except struct.error as exc:
             raise ValueError(f"frame header not encodable: {exc}") from None

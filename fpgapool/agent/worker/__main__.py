@@ -20,7 +20,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
+import threading
 
 from fpgapool.agent.worker import port
 from fpgapool.agent.worker import service
@@ -71,13 +73,28 @@ def _run(settings: worker_settings.Settings) -> int:
     except (drivers.DriverError, port.PortUnavailable, OSError) as exc:
         LOG.error("worker cannot start: %s", exc)
         return EXIT_FAILURE
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # SimpleQueue.put may be called from a signal handler.
-        signal.signal(
-            number, lambda got, _: worker.post(state.Exit(f"signal {got}"))
-        )
+    _exit_on_signals(worker)
     worker.run()
     return 0
+
+
+def _exit_on_signals(worker: service.Worker) -> None:
+    # The kernel may give a signal to a thread other than the main one, which
+    # runs Python's handlers and would sleep on. The number is written here
+    # at once, whichever thread it is.
+    numbers, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _got, _frame: None)
+
+    def wait() -> None:
+        # The other end lives as long as the process.
+        with numbers, waker:
+            while got := numbers.recv(1):
+                worker.post(state.Exit(f"signal {got[0]}"))
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
 def _read(argument: str) -> str:

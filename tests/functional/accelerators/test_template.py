@@ -26,6 +26,7 @@ from fpgapool.cmd import manage
 from fpgapool.db import api
 from tests.functional.client import test_with_worker as workers
 from tests.functional.worker import harness
+from tests.harness import slots
 
 PAGE = (
     pathlib.Path(__file__).parents[3] / "doc/source/write-an-accelerator.rst"
@@ -64,9 +65,9 @@ def profile(
 @pytest.fixture(scope="module")
 def door(
     directory: pathlib.Path, profile: pathlib.Path
-) -> Iterator[workers.Door]:
+) -> Iterator[slots.Door]:
     """Give a pool of one slot that knows the accelerator."""
-    made = workers.Door(directory, "shm")
+    made = slots.Door(directory, "shm")
     yield made
     made.stop()
 

@@ -50,8 +50,8 @@ class Broken(channel.PlainChannel):
         super().__init__(sock)
         self.budget_bytes = budget_bytes
 
-    def _recv(self, buffer: memoryview, flags: int) -> int:
-        received_bytes = super()._recv(self._limited(buffer), flags)
+    def _recv_raw(self, buffer: memoryview, flags: int) -> int:
+        received_bytes = super()._recv_raw(self._limited(buffer), flags)
         self._spend(received_bytes)
         return received_bytes
 

@@ -28,6 +28,7 @@ from fpgapool.cmd import run
 from tests.functional.client import test_with_worker as workers
 from tests.functional.emulator import harness as emulator
 from tests.functional.worker import harness
+from tests.harness import slots
 
 TIMEOUT_S = workers.TIMEOUT_S
 CHUNK = harness.CHUNK_BYTES
@@ -58,14 +59,14 @@ def directory():
 @pytest.fixture(params=TRANSPORTS)
 def door(request, directory):
     """A pool of one slot."""
-    made = workers.Door(directory, request.param)
+    made = slots.Door(directory, request.param)
     yield made
     made.stop()
 
 
 @pytest.fixture
 def local_door(directory):
-    made = workers.Door(directory, "shm")
+    made = slots.Door(directory, "shm")
     yield made
     made.stop()
 
@@ -145,10 +146,10 @@ def test_no_false_alarm_in_other_slots(directory, seed):
     chooser = random.Random(100 + seed)
     data = chooser.randbytes(40 * CHUNK + 4711)
     first, *others = chooser.sample(TRANSPORTS, 3)
-    door = workers.Door(directory, first)
+    door = slots.Door(directory, first)
     for number, transport in enumerate(others):
         path = directory / f"spare{number}"
-        door.spares.append(workers.Slot(path, transport))
+        door.spares.append(slots.Slot(path, transport))
     losses = [chooser.randrange(12), 22 + chooser.randrange(6)]
 
     def progress(done_bytes, _total_bytes):
@@ -181,7 +182,7 @@ def test_a_wrong_result_is_found(directory, transport, how):
     wrong = {"wrong_result": [{"slot": 0, "after_bytes": at}]}
     if how == "boards file":
         _write_boards(directory, **wrong)
-    door = workers.Door(directory, transport)
+    door = slots.Door(directory, transport)
     try:
         if how == "run time":
             assert _run(door, "copy", data)[0] == data
@@ -244,7 +245,7 @@ def test_a_driver_without_checksums(directory, monkeypatch):
         return process(path, driver=name, **members)
 
     monkeypatch.setattr(harness, "WorkerProcess", broken)
-    door = workers.Door(directory, "shm")
+    door = slots.Door(directory, "shm")
     try:
         with pytest.raises(client.SessionFailed) as caught:
             _run(door, "copy", b"abc")

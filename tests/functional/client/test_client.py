@@ -91,7 +91,8 @@ def test_output_at_the_end_only(pools):
 
 @pytest.mark.parametrize("core", ["copy", "double", "digest"])
 @pytest.mark.parametrize("local", [True, False])
-def test_pipelined_over_breaking_connections(pools, core, local):
+@pytest.mark.parametrize("spare_bytes", [None, 0, 5000])
+def test_pipelined_over_breaking_connections(pools, core, local, spare_bytes):
     chooser = random.Random(f"{core}{local}")
     for _ in range(6):
         size_bytes = chooser.randrange(1, 20 * fakepool.CHUNK_BYTES)
@@ -99,16 +100,51 @@ def test_pipelined_over_breaking_connections(pools, core, local):
         budgets = [900 + chooser.randrange(span_bytes) for _ in range(4)]
         pool = pools(core, budgets, local=local)
         data = _data(size_bytes, chooser.random())
+        core_here = fakepool.Core(core)
+        expected = core_here.process(data, 0) + core_here.finish()
+        into = None
+        if spare_bytes is not None:
+            into = bytearray(len(expected) + spare_bytes)
         output, report = client.run_buffer(
             "copy",
             data,
+            into=into,
             params=PARAMS,
             front_door=pool.path,
             timeout_s=TIMEOUT_S,
         )
-        expected = fakepool.Core(core)
-        assert bytes(output) == expected.process(data, 0) + expected.finish()
+        assert bytes(output) == expected
+        if into is not None:
+            assert output.obj is into
         assert report.reconnects == len(pool.worker.hellos) - 1
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_output_longer_than_its_memory(pools, local):
+    pool = pools("copy", local=local)
+    into = bytearray(999)
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.run_buffer(
+            "copy",
+            _data(1000),
+            into=into,
+            params=PARAMS,
+            front_door=pool.path,
+            timeout_s=TIMEOUT_S,
+        )
+    assert caught.value.code == "SIZE_MISMATCH"
+    assert not any(into)
+    assert pool.cancelled.wait(TIMEOUT_S)
+
+
+def test_memory_that_output_cannot_go_into(pools):
+    pool = pools()
+    data = bytearray(_data(1000))
+    for into in (bytes(1000), memoryview(data)[500:]):
+        with pytest.raises(client.InvalidRequest) as caught:
+            client.run_buffer("copy", data, into=into, front_door=pool.path)
+        assert caught.value.code == "INVALID_REQUEST"
+    assert not pool.requests
 
 
 @pytest.mark.parametrize("local", [True, False])

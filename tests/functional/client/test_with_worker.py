@@ -12,7 +12,6 @@
 
 """The client library and its command with real worker processes."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -20,11 +19,9 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 
 import pytest
 from cryptography.hazmat.primitives import ciphers
@@ -35,144 +32,12 @@ from fpgapool import client
 from fpgapool.client import frontdoor
 from fpgapool.cmd import run
 from fpgapool.common import channel
-from fpgapool.protocol import messages
 from tests.functional.worker import harness
+from tests.harness import slots
 
 TIMEOUT_S = 60
 KEY = bytes(range(32))
 IV = bytes(range(16))
-
-
-class Slot:
-    """One slot's worker.
-
-    :param directory: for its files.
-    :param transport: ``shm``, ``tcp`` or ``tls``.
-    """
-
-    def __init__(self, directory: pathlib.Path, transport: str) -> None:
-        directory.mkdir(exist_ok=True)
-        self.transport = transport
-        self.worker = harness.WorkerProcess(directory, tls=transport == "tls")
-        self.agent = self.worker.connect()
-
-    def stop(self) -> None:
-        self.agent.close()
-        self.worker.kill()
-
-
-class Door:
-    """A front door that assigns every session to one worker.
-
-    :param directory: for its socket.
-    :param transport: ``shm``, ``tcp`` or ``tls``.
-    """
-
-    def __init__(self, directory: pathlib.Path, transport: str) -> None:
-        self.path = str(directory / "door.sock")
-        self.cancelled = threading.Event()
-        self.promised_sha256: str | None = None
-        self.slots = [Slot(directory, transport)]
-        #: Take over from the newest slot when a session is reopened.
-        self.spares: list[Slot] = []
-        self._generation = 0
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.path)
-        self._listener.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for slot in [*self.slots, *self.spares]:
-            slot.stop()
-
-    @property
-    def slot(self) -> Slot:
-        return self.slots[-1]
-
-    @property
-    def worker(self) -> harness.WorkerProcess:
-        return self.slot.worker
-
-    def take_back(self) -> None:
-        """Take the slot from the session that has it."""
-        self.slot.agent.request(
-            "release", generation=self._generation, reason="YIELDED"
-        )
-        self.slot.agent.wait_result(self._generation)
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self._listener.accept()
-                threading.Thread(
-                    target=self._serve, args=(sock,), daemon=True
-                ).start()
-
-    def _serve(self, sock: socket.socket) -> None:
-        decoder = messages.MessageDecoder()
-        with sock, contextlib.suppress(OSError):
-            while data := sock.recv(65536):
-                for message in decoder.feed(data):
-                    self._answer(sock, message)
-
-    def _answer(self, sock: socket.socket, message: dict) -> None:
-        reply = messages.encode(messages.reply(message["id"], profile={}))
-        if message["op"] == "get":
-            session = {"session_id": message["session_id"]}
-            session |= {"state": "FAILED", "reason": "WORKER_DIED"}
-            if self.worker.process.poll() is None:
-                session["state"] = "ACTIVE"
-            reply = messages.encode(
-                messages.reply(message["id"], session=session)
-            )
-        if message["op"] == "connect":
-            path = self.worker.settings["data_socket"]
-            with channel.connect_unix(path) as connection:
-                socket.send_fds(sock, [reply], [connection.fileno()])
-            return
-        if message["op"] == "cancel":
-            self.cancelled.set()
-        sock.sendall(reply)
-        if message["op"] == "open":
-            if self._generation:
-                self.slot.agent.wait_result(self._generation)
-            self._accelerator = message["accelerator"]
-            self._grant(sock, f"session-{self._generation + 1}")
-        if message["op"] == "reopen":
-            assert message["generation"] == self._generation
-            self.slots.append(self.spares.pop(0))
-            self._grant(sock, message["session_id"])
-
-    def _grant(self, sock: socket.socket, session_id: str) -> None:
-        self._generation += 1
-        prepared = self.slot.agent.prepare(
-            self._generation,
-            session_id=session_id,
-            accelerator=self._accelerator,
-            bitstream=f"builtin:{self._accelerator}",
-        )
-        local = {"network": "local", "address": "", "port": 0}
-        remote = {
-            "network": "data",
-            "address": "127.0.0.1",
-            "port": prepared["data_port"],
-        }
-        view = {
-            "session_id": prepared["session_id"],
-            "generation": prepared["generation"],
-            "revision": self._generation,
-            "state": "READY",
-            "secret": prepared["secret"],
-            "endpoints": [local if self.slot.transport == "shm" else remote],
-            "certificate_sha256": self.promised_sha256
-            or prepared["certificate_sha256"],
-        }
-        sock.sendall(
-            messages.encode(messages.notification("session", session=view))
-        )
 
 
 @pytest.fixture
@@ -186,7 +51,7 @@ def directory():
 @pytest.fixture(params=["shm", "tcp", "tls"])
 def door(request, directory):
     """A pool of one slot."""
-    made = Door(directory, request.param)
+    made = slots.Door(directory, request.param)
     yield made
     made.stop()
 
@@ -194,7 +59,7 @@ def door(request, directory):
 @pytest.fixture
 def local_door(directory):
     """The same with shared memory only."""
-    made = Door(directory, "shm")
+    made = slots.Door(directory, "shm")
     yield made
     made.stop()
 
@@ -264,7 +129,7 @@ def test_runs_over_breaking_connections(door):
 
 
 def test_worker_with_another_certificate(directory):
-    door = Door(directory, "tls")
+    door = slots.Door(directory, "tls")
     door.promised_sha256 = "00" * 32
     try:
         with pytest.raises(client.SessionFailed) as caught:
@@ -280,11 +145,11 @@ def test_worker_with_another_certificate(directory):
 TRANSPORTS = ("shm", "tls", "shm", "tcp", "tcp")
 
 
-def _moving_door(directory, chooser) -> Door:
+def _moving_door(directory, chooser) -> slots.Door:
     first, *others = chooser.sample(TRANSPORTS, 3)
-    door = Door(directory, first)
+    door = slots.Door(directory, first)
     for number, transport in enumerate(others):
-        door.spares.append(Slot(directory / f"spare{number}", transport))
+        door.spares.append(slots.Slot(directory / f"spare{number}", transport))
     return door
 
 
@@ -308,6 +173,7 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
         output, report = client.run_buffer(
             "aes",
             data,
+            into=bytearray(len(data)) if seed % 2 else None,
             params={"key": KEY, "iv": IV},
             front_door=door.path,
             progress=progress,
@@ -348,7 +214,7 @@ def test_runs_in_one_slot_after_the_other(directory):
 
 def test_digest_is_started_over(directory):
     data = random.Random(8).randbytes(40 * harness.CHUNK_BYTES)
-    door = Door(directory, "shm")
+    door = slots.Door(directory, "shm")
     lost = []
 
     def progress(done_bytes, _total_bytes):

@@ -12,6 +12,7 @@
 
 """The life of a worker process and of its sessions."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -211,6 +212,20 @@ def test_exit_on_request_and_on_signal(start):
     agent = worker.connect()
     agent.wait_state("idle")
     worker.process.send_signal(signal.SIGTERM)
+    agent.wait_closed()
+    assert worker.wait() == 0
+
+
+def test_exit_on_a_signal_that_another_thread_gets(start):
+    worker = start()
+    agent = worker.connect()
+    agent.wait_state("idle")
+    others = set(os.listdir(f"/proc/{worker.process.pid}/task"))
+    others.remove(str(worker.process.pid))
+    libc = ctypes.CDLL(None)
+    # Of this thread only, unlike what os.kill sends.
+    other = int(max(others, key=int))
+    assert libc.tgkill(worker.process.pid, other, int(signal.SIGTERM)) == 0
     agent.wait_closed()
     assert worker.wait() == 0
 

@@ -26,37 +26,50 @@ from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
 from fpgapool.protocol import frames
 
-CAPACITY_BYTES = 100
+BLOCK_BYTES = 40
+OUT_BYTES = 100
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))))
-def test_ring_hands_out_disjoint_ranges(steps):
-    ring = memory.Ring(CAPACITY_BYTES)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, BLOCK_BYTES), st.integers(0, BLOCK_BYTES))
+    )
+)
+def test_blocks_hand_out_disjoint_ranges(steps):
+    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
     held = collections.deque()
     for wanted, kept in steps:
         if wanted == 0:
             if held:
-                ring.release()
+                blocks.release()
                 held.popleft()
             continue
-        start = ring.reserve(wanted)
+        start = blocks.reserve(wanted)
         if start is None:
-            # Refused only when more than all but two such ranges is out.
-            assert held
-            out = sum(end - begin for begin, end in held)
-            assert out > CAPACITY_BYTES - 2 * max(
-                wanted, *(end - begin for begin, end in held), 40
-            )
+            assert sum(end - begin for begin, end in held) + wanted > OUT_BYTES
             continue
-        assert 0 <= start <= CAPACITY_BYTES - wanted
+        assert 0 <= start <= blocks.capacity_bytes - wanted
         assert all(
             start + wanted <= begin or end <= start for begin, end in held
         )
         kept = min(kept, wanted)
-        ring.shrink(kept)
+        blocks.shrink(start, kept)
         if kept:
             held.append((start, start + kept))
-        assert len(ring) == len(held)
+        assert len(blocks) == len(held)
+    blocks.clear()
+    assert len(blocks) == 0
+    assert blocks.reserve(BLOCK_BYTES) is not None
+
+
+def test_blocks_stay_low():
+    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
+    blocks.reserve(BLOCK_BYTES)
+    starts = set()
+    for _ in range(20):
+        starts.add(blocks.reserve(BLOCK_BYTES))
+        blocks.release()
+    assert starts == {0, BLOCK_BYTES}
 
 
 def test_private_output_comes_in_chunks():
