@@ -715,8 +715,8 @@ class FrontDoor:
                     ("renew", session_id),
                     lambda: conductor.renew_secret(session_id),
                 )
-            case opens.Poll(session_ids):
-                self._poll(session_ids)
+            case opens.Poll(revisions):
+                self._poll(dict(revisions))
 
     def _push(self, number: int, view: objects.SessionView) -> None:
         client = self._clients.get(number)
@@ -727,28 +727,28 @@ class FrontDoor:
             messages.notification("session", session=_view_members(view)),
         )
 
-    def _poll(self, session_ids: tuple[str, ...]) -> None:
+    def _poll(self, revisions: dict[str, int]) -> None:
         if self._polling:
             return
         self._polling = True
 
-        def answered(views: list[objects.SessionView]) -> None:
+        def answered(
+            answer: tuple[list[objects.SessionView], list[str]],
+        ) -> None:
             self._polling = False
-            self.session_changed(views)
-            found = {view.session_id for view in views}
-            self._apply(
-                self._opens.absent(
-                    [one for one in session_ids if one not in found],
-                    self._loop.now(),
-                )
-            )
+            changed, unknown = answer
+            now = self._loop.now()
+            others = {view.session_id for view in changed}.union(unknown)
+            self._opens.unchanged(revisions.keys() - others, now)
+            self.session_changed(changed)
+            self._apply(self._opens.absent(unknown, now))
 
         def failed(error: Exception) -> None:
             self._polling = False
             LOG.warning("Sessions could not be asked for: %s", error)
 
         self._caller.submit(
-            lambda: self._conductor.get_sessions(session_ids),
+            lambda: self._conductor.changed_sessions(revisions),
             answered,
             failed,
         )

@@ -87,9 +87,12 @@ class CastRenew:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask the conductor for sessions that were not heard of."""
+    """Ask the conductor for sessions that were not heard of.
 
-    session_ids: tuple[str, ...]
+    :ivar revisions: session ids, and what is known of each.
+    """
+
+    revisions: tuple[tuple[str, int], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -393,6 +396,18 @@ class Opens:
                 )
         return effects
 
+    def unchanged(self, session_ids: Iterable[str], now: float) -> None:
+        """The conductor answered a poll: some sessions are as they were.
+
+        :param session_ids: those sessions.
+        :param now: seconds.
+        """
+        known = frozenset(session_ids)
+        for entry in self._opens.values():
+            if entry.view is not None and entry.view.session_id in known:
+                entry.heard_at_s = now
+                entry.absences = 0
+
     def tick(self, now: float) -> list[Effect]:
         """Repeat, give up and ask, as time demands.
 
@@ -400,7 +415,7 @@ class Opens:
         :returns: effects.
         """
         effects: list[Effect] = []
-        silent: list[str] = []
+        silent: list[tuple[str, int]] = []
         for entry in [*self._opens.values(), *self._nameless.values()]:
             if now >= entry.gives_up_at_s and self._gives_up(entry):
                 effects += self._give_up(entry)
@@ -412,7 +427,7 @@ class Opens:
                 view is not None
                 and now >= entry.heard_at_s + self._poll_interval_s
             ):
-                silent.append(view.session_id)
+                silent.append((view.session_id, view.revision))
         if silent:
             effects.append(Poll(tuple(silent[:MAX_POLLED_SESSIONS])))
         return effects

@@ -59,6 +59,10 @@ LOG = logging.getLogger(__name__)
 TICK_S = 1.0
 REPORT_RETRY_S = 1.0
 
+#: A slot on its way to its client changes several times within milliseconds,
+#: and the conductor need not hear of each step.
+REPORT_GATHER_S = 0.02
+
 #: How long workers found running may take to speak before the first report
 #: goes out without them.
 SETTLE_TIMEOUT_S = 5.0
@@ -115,6 +119,9 @@ class Agent:
         self._clock = clock.WallClock()
         self._sequence = 0
         self._report_pending = False
+        self._report_gathering = False
+        # Slots in use at the last report, or more since.
+        self._most_busy = 0
         self._report_timer: agent_loop.Timer | None = None
         self._checking_health = False
         self._lock_fd: int | None = None
@@ -513,15 +520,31 @@ class Agent:
         )
 
     def _report_soon(self) -> None:
-        # One report for all that changes in this turn of the loop.
-        if self._serving and not self._report_pending:
+        """Have changes reported; at once if a slot has come free."""
+        if not self._serving or self._report_pending:
+            return
+        busy = self._busy_count()
+        if busy < self._most_busy:
+            # One report for all that changes in this turn of the loop.
             self._report_pending = True
             self.loop.call(self._report)
+            return
+        self._most_busy = busy
+        if not self._report_gathering:
+            self._report_gathering = True
+            self._schedule_report(REPORT_GATHER_S)
+
+    def _busy_count(self) -> int:
+        return sum(
+            self.table.holder(key) is not None
+            for key in self.table.slot_keys()
+        )
 
     def _report(self) -> None:
-        self._report_pending = False
+        self._report_pending = self._report_gathering = False
         if not self._serving:
             return
+        self._most_busy = self._busy_count()
         self._schedule_report(self._settings.report_interval_s)
         self._sequence += 1
         settings = self._settings
@@ -552,7 +575,12 @@ class Agent:
         """A report that was lost is repeated before the next is due."""
         if key == "report":
             retry_s = min(REPORT_RETRY_S, self._settings.report_interval_s)
-            self.loop.call(lambda: self._schedule_report(retry_s))
+            self.loop.call(lambda: self._report_again(retry_s))
+
+    def _report_again(self, delay_s: float) -> None:
+        # What is being gathered is due earlier.
+        if not self._report_gathering:
+            self._schedule_report(delay_s)
 
     def _tick(self) -> None:
         if not self._serving:

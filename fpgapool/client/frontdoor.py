@@ -165,6 +165,23 @@ class FrontDoor:
         with self._lock:
             return self._request(operation, deadline_s, members)
 
+    def request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None = None,
+    ) -> list[messages.Message]:
+        """Ask several things in one turn and wait for all replies.
+
+        :param requests: operations and their arguments.
+        :param deadline_s: absolute deadline.
+        :returns: the replies, in the order of the requests.
+        :raises: as :meth:`request`, for the first that is refused.
+        """
+        with self._lock:
+            return self._request_all(requests, deadline_s)
+
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
@@ -194,20 +211,39 @@ class FrontDoor:
         deadline_s: float | None,
         members: dict[str, object],
     ) -> messages.Message:
-        self._last_number += 1
-        number = self._last_number
-        data = messages.encode(messages.request(number, operation, **members))
+        return self._request_all([(operation, members)], deadline_s)[0]
+
+    def _request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None,
+    ) -> list[messages.Message]:
+        first_number = self._last_number + 1
+        self._last_number += len(requests)
+        numbers = range(first_number, first_number + len(requests))
+        data = b"".join(
+            messages.encode(messages.request(number, operation, **members))
+            for number, (operation, members) in zip(
+                numbers, requests, strict=True
+            )
+        )
+        replies: dict[int, messages.Message] = {}
         with self._translated():
             self._channel.send(data, deadline_s=deadline_s)
-            while True:
+            while len(replies) < len(requests):
                 message = self._next_message(deadline_s)
+                number = message.get("id")
                 if "event" in message:
                     self._events.append(message)
-                elif message.get("id") == number:
-                    break
-        if message.get("ok") is True:
-            return message
-        raise _error_of(message)
+                elif isinstance(number, int) and number in numbers:
+                    replies[number] = message
+        ordered = [replies[number] for number in numbers]
+        for reply in ordered:
+            if reply.get("ok") is not True:
+                raise _error_of(reply)
+        return ordered
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """Wait for the next notification.

@@ -228,12 +228,12 @@ class _Opening:
     def _greet(
         self, door: frontdoor.FrontDoor, verify: bool, limit_s: float | None
     ) -> None:
-        door.request("hello", limit_s, version=messages.FRONT_DOOR_VERSION)
+        hello = ("hello", {"version": messages.FRONT_DOOR_VERSION})
         if not verify:
+            door.request_all([hello], limit_s)
             return
-        reply = door.request(
-            "accelerator", limit_s, name=self._members["accelerator"]
-        )
+        question = ("accelerator", {"name": self._members["accelerator"]})
+        _, reply = door.request_all([hello, question], limit_s)
         profile = reply.get("profile") or {}
         self._core_name = profile.get("core")
         checks.params_schema(self._params, profile.get("params_schema") or {})

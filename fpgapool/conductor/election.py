@@ -20,9 +20,11 @@ and every order to an agent carries.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 
 from oslo_log import log as logging
 
@@ -104,6 +106,27 @@ class Election:
             except exception.DatabaseError as error:
                 LOG.warning("The lease was not renewed: %s", error)
         return True
+
+    @contextlib.contextmanager
+    def kept(self, epoch: int, deposed: threading.Event) -> Iterator[None]:
+        """Renew the lease in a thread of its own while a block runs.
+
+        :param deposed: set if another conductor has been elected.
+        """
+        done = threading.Event()
+
+        def keep() -> None:
+            if not self.hold(epoch, done, lambda: None):
+                LOG.warning("Another conductor was elected meanwhile")
+                deposed.set()
+
+        keeper = threading.Thread(target=keep, name="lease", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            done.set()
+            keeper.join()
 
     def resign(self, epoch: int) -> None:
         """Give the lease back, so that a stand-by need not wait for it."""

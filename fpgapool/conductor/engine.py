@@ -23,6 +23,7 @@ import math
 import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,6 +198,24 @@ class Engine:
         )
         return [self._full_view(session) for session in found if session]
 
+    def changed(
+        self, revisions: Mapping[str, int]
+    ) -> tuple[list[objects.SessionView], list[str]]:
+        """Compare what somebody knows of sessions with how they stand.
+
+        :param revisions: the revision that is known of each, by its id.
+        :returns: the sessions that have another one, and the ids of those
+            that are not in memory.
+        """
+        changed, missing = [], []
+        for session_id, revision in revisions.items():
+            session = self._book.by_id.get(session_id)
+            if session is None:
+                missing.append(session_id)
+            elif session.revision != revision:
+                changed.append(self._full_view(session))
+        return changed, missing
+
     def find(
         self, project_id: str, request_id: str
     ) -> objects.SessionView | None:
@@ -210,7 +229,9 @@ class Engine:
             "strategy": self._strategy_name,
             "hosts": summary.hosts(self.registry, self.holds),
             "waiting": self.state.waiting_count,
-            "sessions": self._book.count_by_state(),
+            "sessions": self._book.count_by_state(
+                hold.session for hold in self.holds.values() if hold.wanted
+            ),
         }
 
     def _full_view(self, session: sessions.Session) -> objects.SessionView:
@@ -336,7 +357,7 @@ class Engine:
                 " else",
             )
         if request.host_uuid:
-            session.front_doors.add(request.host_uuid)
+            session.front_doors |= {request.host_uuid}
             self._publish(session, request.host_uuid)
 
     def _admit(self, request: objects.OpenRequest, now: float) -> None:
@@ -372,7 +393,7 @@ class Engine:
                 request.resume_grace_s, limits.resume_grace_s
             ),
             queued_at=now,
-            front_doors={request.host_uuid} if request.host_uuid else set(),
+            front_doors=sessions.front_doors(request.host_uuid),
         )
         self._book.add(session)
         self._book.queued[session.project_id] += 1
@@ -426,7 +447,7 @@ class Engine:
         session = self._book.by_id.get(item.session_id)
         if session is None or session.project_id != item.project_id:
             return
-        session.front_doors.add(item.host_uuid)
+        session.front_doors |= {item.host_uuid}
         profile = self.profiles.get(session.accelerator)
         if (
             profile is None

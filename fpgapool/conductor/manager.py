@@ -25,11 +25,11 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
+from fpgapool.conductor import lookup
 from fpgapool.conductor import pump
 from fpgapool.conductor import sessions
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
-from fpgapool.objects import states
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class ConductorManager:
     answered with ``INVALID_REQUEST`` where it is a call.
 
     :param pumping: takes inputs and questions.
+    :param requests: takes requests for sessions.
     :param database: for what has left the engine's memory.
     :param epoch: in which this conductor leads.
     """
@@ -58,10 +59,12 @@ class ConductorManager:
     def __init__(
         self,
         pumping: pump.Pump,
+        requests: lookup.Lookup,
         database: db_api.Database,
         epoch: int,
     ) -> None:
         self._pump = pumping
+        self._requests = requests
         self._database = database
         self._epoch = epoch
 
@@ -84,24 +87,8 @@ class ConductorManager:
     def open_session(self, ctxt: Any, request: Any) -> None:
         """Take a request; a repeated one learns how things stand."""
         parsed = _parsed(objects.OpenRequest.from_primitive, request)
-        if parsed is None:
-            return
-        if self._database.failing:
-            # Waiting for it would keep the other handlers from their work.
-            self._pump.put(inputs.Open(parsed, database_failing=True))
-            return
-        # The engine remembers what is alive and what ended lately. A name
-        # that was used before that must not be used again either.
-        try:
-            record = self._database.find_session(
-                parsed.project_id, parsed.request_id
-            )
-        except exception.DatabaseUnavailable as error:
-            LOG.warning("Request not looked up: %s", error)
-            self._pump.put(inputs.Open(parsed, database_failing=True))
-            return
-        ended = record if record and record.state in states.TERMINAL else None
-        self._pump.put(inputs.Open(parsed, ended=ended))
+        if parsed is not None:
+            self._requests.open(parsed)
 
     def cancel_session(
         self,
@@ -159,12 +146,39 @@ class ConductorManager:
         views = self._ask(lambda engine: engine.views(session_ids))
         found = {view.session_id for view in views}
         missing = [name for name in session_ids if name not in found]
-        if missing:
-            views += [
-                sessions.Session.from_record(record, None).view()
-                for record in self._database.sessions_by_ids(missing)
-            ]
+        views += self._forgotten(missing)
         return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def changed_sessions(self, ctxt: Any, revisions: Any) -> dict[str, Any]:
+        """Return which sessions have other revisions, or do not exist."""
+        if (
+            not isinstance(revisions, dict)
+            or len(revisions) > _MAX_IDS
+            or any(
+                type(revision) is not int for revision in revisions.values()
+            )
+        ):
+            raise exception.InvalidRequest(
+                reason=f"revisions must be whole numbers of at most {_MAX_IDS}"
+                " sessions"
+            )
+        changed, missing = self._ask(lambda engine: engine.changed(revisions))
+        changed += self._forgotten(missing)
+        found = {view.session_id for view in changed}
+        return {
+            "changed": [view.to_primitive() for view in changed],
+            "unknown": [name for name in missing if name not in found],
+        }
+
+    def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
+        """Return those sessions that the engine has forgotten."""
+        if not session_ids:
+            return []
+        return [
+            sessions.Session.from_record(record, None).view()
+            for record in self._database.sessions_by_ids(session_ids)
+        ]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def find_session(

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from oslo_config import cfg
@@ -26,7 +27,9 @@ from fpgapool.common import rpc
 from fpgapool.conductor import admission
 from fpgapool.conductor import election
 from fpgapool.conductor import engine
+from fpgapool.conductor import heap
 from fpgapool.conductor import inputs
+from fpgapool.conductor import lookup
 from fpgapool.conductor import manager
 from fpgapool.conductor import persistence
 from fpgapool.conductor import pump
@@ -100,6 +103,9 @@ class Conductor:
             except exception.DatabaseError as error:
                 LOG.error("The office cannot be entered: %s", error)
                 self._stopping.wait(_RETRY_S)
+            finally:
+                # A stand-by needs no room for a queue.
+                heap.spill(collect=not self._stopping.is_set())
 
     def _lead(self, epoch: int) -> None:
         LOG.info(
@@ -108,10 +114,7 @@ class Conductor:
         self._deposed.clear()
         if self._stopping.is_set():
             self._deposed.set()
-        term = _Term(
-            self._conf, self._database, epoch, self._deposed, self._fail
-        )
-        term.start()
+        term = self._enter(epoch)
         self._leading.set()
         if not self._election.hold(epoch, self._deposed, term.look_around):
             LOG.warning("Another conductor has been elected")
@@ -119,6 +122,22 @@ class Conductor:
         term.stop()
         self._election.resign(epoch)
         LOG.info("Epoch %d is over", epoch)
+
+    def _enter(self, epoch: int) -> _Term:
+        """Take over; a long queue takes longer than the lease lasts."""
+        started_s = time.monotonic()
+        with self._election.kept(epoch, self._deposed), heap.filling():
+            term = _Term(
+                self._conf, self._database, epoch, self._deposed, self._fail
+            )
+            term.start()
+        LOG.info(
+            "Epoch %d: %d sessions taken over in %.1f s",
+            epoch,
+            term.inherited_count,
+            time.monotonic() - started_s,
+        )
+        return term
 
     def _fail(self, thread_name: str) -> None:
         """A thread that cannot be replaced has ended: give up office."""
@@ -128,7 +147,10 @@ class Conductor:
 
 
 class _Term:
-    """All that exists only while a conductor leads."""
+    """All that exists only while a conductor leads.
+
+    :ivar inherited_count: sessions that it has taken over.
+    """
 
     def __init__(
         self,
@@ -168,6 +190,7 @@ class _Term:
         )
         self._database = database
         self._library = snapshot.accelerators
+        self.inherited_count = len(snapshot.live_sessions)
         latest = max((s.queued_at for s in snapshot.live_sessions), default=0)
         self._pump = pump.Pump(
             brain,
@@ -176,18 +199,25 @@ class _Term:
             outbox=self._orders,
             on_failure=on_failure,
         )
+        self._requests = lookup.Lookup(database, self._pump.put, on_failure)
+        endpoint = manager.ConductorManager(
+            self._pump, self._requests, database, epoch
+        )
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
-            [manager.ConductorManager(self._pump, database, epoch)],
+            [endpoint],
         )
 
     def start(self) -> None:
-        self._orders.start()
-        self._news.start()
         self._committer.start()
         self._pump.start()
+        self._requests.start()
+        # Before anything is sent: agents that are asked answer at once, and
+        # nobody would ask again.
         self._server.start()
+        self._orders.start()
+        self._news.start()
 
     def look_around(self) -> None:
         """Take over what operators have changed in the database.
@@ -203,6 +233,7 @@ class _Term:
     def stop(self) -> None:
         self._server.stop()
         self._server.wait()
+        self._requests.stop()
         self._pump.stop()
         self._committer.stop()
         self._orders.stop()

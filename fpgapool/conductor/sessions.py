@@ -16,6 +16,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import operator
+from collections.abc import Iterable
+from typing import Any
 
 from fpgapool import objects
 from fpgapool.core import model
@@ -24,6 +28,12 @@ from fpgapool.objects import states
 
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
+
+
+@functools.lru_cache(maxsize=10_000)
+def front_doors(host_uuid: str | None) -> frozenset[str]:
+    """Return a set of one host, or of none, that many sessions share."""
+    return frozenset((host_uuid,)) if host_uuid else frozenset()
 
 
 @dataclasses.dataclass(slots=True)
@@ -81,7 +91,7 @@ class Session:
     secret: str = dataclasses.field(default="", repr=False)
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
-    front_doors: set[str] = dataclasses.field(default_factory=set)
+    front_doors: frozenset[str] = frozenset()
 
     @property
     def live(self) -> bool:
@@ -178,10 +188,7 @@ class Session:
 
     def record(self) -> db_api.SessionRecord:
         """Return the session's row."""
-        return db_api.SessionRecord(
-            id=self.row_id,
-            **{name: getattr(self, name) for name in _SHARED_MEMBERS},
-        )
+        return db_api.SessionRecord(id=self.row_id, **_shared(self))
 
     @classmethod
     def from_record(
@@ -192,8 +199,8 @@ class Session:
             row_id=record.id,
             job_id=record.id,
             host_uuid=host_uuid,
-            front_doors={host_uuid} if host_uuid else set(),
-            **{name: getattr(record, name) for name in _SHARED_MEMBERS},
+            front_doors=front_doors(host_uuid),
+            **_shared(record),
         )
 
 
@@ -238,9 +245,17 @@ class Book:
         """Count an ended session among the living again."""
         del self._ended[session.row_id]
 
-    def count_by_state(self) -> dict[str, int]:
-        """Return how many sessions are in each state."""
-        return dict(collections.Counter(s.state for s in self.by_job.values()))
+    def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
+        """Return how many sessions are in each state.
+
+        Looks at none of those that wait: there may be very many.
+
+        :param served: the sessions that have a slot.
+        """
+        counts = collections.Counter(s.state for s in self._ended.values())
+        counts.update(session.state for session in served)
+        counts[states.QUEUED] += self.queued.total()
+        return {state: count for state, count in counts.items() if count}
 
 
 # Everything that the row and the session call by the same name.
@@ -271,3 +286,9 @@ _SHARED_MEMBERS = (
     "input_bytes",
     "output_bytes",
 )
+
+_shared_values = operator.attrgetter(*_SHARED_MEMBERS)
+
+
+def _shared(one: Session | db_api.SessionRecord) -> dict[str, Any]:
+    return dict(zip(_SHARED_MEMBERS, _shared_values(one), strict=True))

@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +75,11 @@ __all__ = [
 # The states of sessions that the conductor still has work with. The database
 # does not know fpgapool.objects; a test holds them equal.
 LIVE_STATES = ("QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED")
+
+# What a row says of the session's end; the others need not be asked for it.
+_WORDS_OF_THE_END = frozenset({"reason", "message", "finished_at"})
+
+_COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
 
 # The texts of errors may have any length; a row that the database refuses
 # would hold up all rows after it.
@@ -263,12 +269,7 @@ class Database:
                 accelerators=_all(
                     connection, models.accelerators, AcceleratorRecord
                 ),
-                live_sessions=_all(
-                    connection,
-                    models.sessions,
-                    SessionRecord,
-                    models.sessions.c.state.in_(LIVE_STATES),
-                ),
+                live_sessions=_live_sessions(connection),
                 assignments=_all(
                     connection, models.assignments, AssignmentRecord
                 ),
@@ -292,6 +293,33 @@ class Database:
                 columns.request_id == request_id,
             )
         )
+
+    def find_sessions(
+        self, names: Iterable[tuple[str, str]]
+    ) -> list[SessionRecord]:
+        """Return those sessions that requests led to, in no special order.
+
+        :param names: project id and request id of each request.
+        """
+        requests: dict[str, set[str]] = {}
+        for project_id, request_id in names:
+            requests.setdefault(project_id, set()).add(request_id)
+        columns = models.sessions.c
+        with self._question(), self._transaction() as connection:
+            return [
+                record
+                for project_id, request_ids in requests.items()
+                for batch in _batches(sorted(request_ids))
+                for record in _all(
+                    connection,
+                    models.sessions,
+                    SessionRecord,
+                    # Both with one index; of pairs, not all servers make
+                    # good use.
+                    columns.project_id == project_id,
+                    columns.request_id.in_(batch),
+                )
+            ]
 
     def sessions_by_ids(
         self, session_ids: Iterable[str]
@@ -424,25 +452,34 @@ def _lock_epoch(connection: sa.Connection, epoch: int) -> None:
     An update that changes nothing locks the row on every server, and takes
     the write lock of SQLite before anything was read, as it must be.
     """
-    columns = models.leader_lease.c
-    result = connection.execute(
-        sa.update(models.leader_lease)
-        .where(_lease_is(), columns.epoch == epoch)
-        .values(epoch=epoch)
-    )
+    result = connection.execute(_epoch_statement(), {"current": epoch})
     if result.rowcount != 1:
         raise exception.NotLeader(reason=f"epoch {epoch} is over")
+
+
+@functools.cache
+def _epoch_statement() -> sa.Executable:
+    # As for the others below: to build it takes longer than to execute it.
+    current = sa.bindparam("current", type_=sa.BigInteger)
+    return (
+        sa.update(models.leader_lease)
+        .where(_lease_is(), models.leader_lease.c.epoch == current)
+        .values(epoch=current)
+    )
 
 
 def _delete_assignments(
     connection: sa.Connection, slot_ids: Sequence[int]
 ) -> None:
     for batch in _batches(slot_ids):
-        connection.execute(
-            sa.delete(models.assignments).where(
-                models.assignments.c.slot_id.in_(batch)
-            )
-        )
+        connection.execute(_delete_statement(), {"slot_ids": list(batch)})
+
+
+@functools.cache
+def _delete_statement() -> sa.Executable:
+    column = models.assignments.c.slot_id
+    slot_ids = sa.bindparam("slot_ids", expanding=True)
+    return sa.delete(models.assignments).where(column.in_(slot_ids))
 
 
 def _upsert(
@@ -536,6 +573,23 @@ def _all(
     (key,) = table.primary_key.columns
     query = sa.select(table).where(*conditions).order_by(key)
     return _records(connection, query, record_class)
+
+
+def _live_sessions(connection: sa.Connection) -> list[SessionRecord]:
+    columns = models.sessions.c
+    query = (
+        sa.select(*(c for c in columns if c.name not in _WORDS_OF_THE_END))
+        .where(columns.state.in_(LIVE_STATES))
+        .order_by(columns.id)
+    )
+    return _records(connection, query, _live_session)
+
+
+def _live_session(**members: Any) -> SessionRecord:
+    # Many have these in common: one copy of each is enough.
+    for name in _COMMON_TEXTS:
+        members[name] = sys.intern(members[name])
+    return SessionRecord(**members)
 
 
 def _records(

@@ -16,6 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import oslo_messaging as messaging
@@ -26,7 +27,7 @@ from fpgapool.common import rpc
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.0"
+VERSION = "1.1"
 
 # Names of leaders come round again, so that the broker does not keep a queue
 # for each one that ever was.
@@ -178,6 +179,21 @@ class ConductorAPI:
         """Return the sessions that exist, in any order (call)."""
         views = self._call("get_sessions", session_ids=list(session_ids))
         return [objects.SessionView.from_primitive(view) for view in views]
+
+    def changed_sessions(
+        self, revisions: Mapping[str, int]
+    ) -> tuple[list[objects.SessionView], list[str]]:
+        """Return which sessions are not as they are known here (call).
+
+        Most are: so many that wait may be asked for at once.
+
+        :param revisions: the revision that is known of each, by its id.
+        :returns: the sessions that have another one, and the ids of those
+            that do not exist.
+        """
+        answer = self._call("changed_sessions", revisions=dict(revisions))
+        views = map(objects.SessionView.from_primitive, answer["changed"])
+        return list(views), answer["unknown"]
 
     def find_session(
         self, project_id: str, request_id: str

@@ -48,6 +48,15 @@ _cloud_numbers = itertools.count(1)
 
 Options = Mapping[str, Mapping[str, object]]
 
+#: What a host needs wherever it is.
+_HOST_OPTIONS: Options = {
+    "agent": {
+        "data_address": process.LOOPBACK,
+        "nic_bytes_per_s": 1_250_000_000,
+    },
+}
+
+#: Time limits at which tests need not wait long.
 _CONDUCTOR_OPTIONS: Options = {
     "conductor": {
         "report_timeout_s": 4,
@@ -60,11 +69,9 @@ _CONDUCTOR_OPTIONS: Options = {
 
 _AGENT_OPTIONS: Options = {
     "agent": {
-        "data_address": process.LOOPBACK,
         "report_interval_s": 0.5,
         "open_timeout_s": 10,
         "session_poll_interval_s": 1,
-        "nic_bytes_per_s": 1_250_000_000,
         "chunk_bytes": CHUNK_BYTES,
         "window_chunks": WINDOW_CHUNKS,
         "hello_timeout_s": 2,
@@ -184,7 +191,9 @@ class Cloud:
     :param database_url: of an empty database.
     :param hosts: what it consists of.
     :param conductors: how many; they stand by for each other.
-    :param options: for all daemons, over the defaults of this module.
+    :param options: for all daemons, over the defaults.
+    :param hurried: the defaults are those of this module, with short time
+        limits; otherwise they are those that operators get.
     """
 
     def __init__(
@@ -196,6 +205,7 @@ class Cloud:
         *,
         conductors: int = 1,
         options: Options | None = None,
+        hurried: bool = True,
     ) -> None:
         self.transport_url = transport_url
         self._database_url = database_url
@@ -218,10 +228,12 @@ class Cloud:
             )
             for number, plan in enumerate(hosts, start=1)
         }
-        self._write_configuration(options or {})
+        self._write_configuration(options or {}, hurried)
         self._database = db_api.Database(database_url)
 
-    def _write_configuration(self, options: Options) -> None:
+    def _write_configuration(self, options: Options, hurried: bool) -> None:
+        conductor_defaults = _CONDUCTOR_OPTIONS if hurried else {}
+        agent_defaults = _AGENT_OPTIONS if hurried else {}
         common: Options = {
             "DEFAULT": {"transport_url": self.transport_url},
             "database": {"connection": self._database_url},
@@ -229,13 +241,14 @@ class Cloud:
         for daemon in self.conductors:
             own = {"conductor": {"name": daemon.name}}
             _write(
-                daemon.config_path, common, _CONDUCTOR_OPTIONS, options, own
+                daemon.config_path, common, conductor_defaults, options, own
             )
         for host in self.hosts.values():
             _write(
                 host.agent.config_path,
                 common,
-                _AGENT_OPTIONS,
+                _HOST_OPTIONS,
+                agent_defaults,
                 options,
                 host.options(),
             )

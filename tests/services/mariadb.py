@@ -32,16 +32,22 @@ class MariaDB(process.Service):
     """A database server with its own data directory, port and account.
 
     :param workspace: where it lives.
+    :param durable: whether a transaction that has ended survives the death
+        of the machine, as in production, and not only that of the server;
+        costs a disk flush for each.
     """
 
     user = password = "fpgapool"
 
-    def __init__(self, workspace: process.Workspace) -> None:
+    def __init__(
+        self, workspace: process.Workspace, *, durable: bool = False
+    ) -> None:
         super().__init__("mariadb", workspace)
         self._server = process.find_program("mariadbd", _PACKAGE)
         self._installer = process.find_program("mariadb-install-db", _PACKAGE)
         self.port = process.free_port()
         self._data = self.directory / "data"
+        self._flush = 1 if durable else 2
         self._database_numbers = itertools.count(1)
 
     def _user_options(self) -> list[str]:
@@ -95,9 +101,7 @@ class MariaDB(process.Service):
             "--skip-name-resolve",
             "--skip-log-bin",
             "--innodb-buffer-pool-size=64M",
-            # Survives the death of the server, not that of the machine,
-            # and saves a disk flush for each transaction.
-            "--innodb-flush-log-at-trx-commit=2",
+            f"--innodb-flush-log-at-trx-commit={self._flush}",
             "--character-set-server=utf8mb4",
         ]
 

@@ -103,6 +103,18 @@ class FakeConductor:
             self.sessions[one] for one in session_ids if one in self.sessions
         ]
 
+    def changed_sessions(
+        self, revisions
+    ) -> tuple[list[objects.SessionView], list[str]]:
+        self._record("changed_sessions", tuple(revisions))
+        known = self.sessions
+        changed = [
+            known[one]
+            for one, revision in revisions.items()
+            if one in known and known[one].revision != revision
+        ]
+        return changed, [one for one in revisions if one not in known]
+
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         self._record("list_accelerators", None)
         self.answers.wait(TIMEOUT_S)

@@ -186,6 +186,23 @@ def test_old_generations_and_epochs_are_refused(host):
     assert report.leader_epoch == 5
 
 
+def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(
+    host, monkeypatch
+):
+    agent = start_idle(host)
+    monkeypatch.setattr(service, "REPORT_GATHER_S", 10 * harness.TIMEOUT_S)
+    harness.assign(agent, 7)
+    host.conductor.wait_for("prepared", lambda one: one.generation == 7)
+    harness.release(agent, 7)
+    slot = host.conductor.wait_for_slot(0, lambda one: one.last_result)
+    assert slot.last_result.generation == 7
+    assert "preparing" not in {
+        slot.state
+        for report in host.conductor.named("report")
+        for slot in report.devices[0].slots
+    }
+
+
 def test_messages_without_sense_change_nothing(host, caplog):
     agent = start_idle(host)
     agent.manager.assign({}, 1, {"fpgapool_object": "AssignRequest"})

@@ -168,6 +168,16 @@ def test_rows_are_replaced(database, epoch):
     assert snapshot.slots[0] == slot
 
 
+def test_live_sessions_have_not_ended(database, epoch):
+    """What a row says of the end is not read where there is none yet."""
+    stale = {"reason": "R", "message": "m", "finished_at": 3.0}
+    _write(database, epoch, factory.session(1, **stale))
+    assert database.load().live_sessions == [factory.session(1)]
+    assert database.sessions_by_ids([factory.session(1).session_id]) == [
+        factory.session(1, **stale)
+    ]
+
+
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):
     _write(
         database, epoch, factory.session(1), factory.ended(2, finished_at=5.0)
@@ -276,7 +286,8 @@ def test_identifiers_that_differ_by_case_are_different(database, epoch):
 def test_long_texts_are_cut(database, epoch):
     text = "é🙂" * api.MAX_TEXT_LENGTH
     _write(database, epoch, factory.session(1, message=text))
-    (loaded,) = database.load().live_sessions
+    loaded = database.find_session("p1", "request-1")
+    assert loaded is not None
     assert loaded.message == text[: api.MAX_TEXT_LENGTH]
 
 
@@ -314,11 +325,8 @@ def test_writing_twice_is_writing_once(database, batch):
     expected = {one.id: one for one in batch}
 
     def loaded():
-        return {
-            one.id: one
-            for one in database.load().live_sessions
-            if one.id in expected
-        }
+        ids = [one.session_id for one in batch]
+        return {one.id: one for one in database.sessions_by_ids(ids)}
 
     assert loaded() == expected
     _write(database, epoch, *batch)
@@ -335,6 +343,20 @@ def test_sessions_are_found(database, epoch):
     assert database.get_session("unknown") is None
     assert database.find_session("p1", live.request_id) == live
     assert database.find_session("p2", live.request_id) is None
+
+
+def test_sessions_of_many_requests_are_found_at_once(database, epoch):
+    written = [
+        factory.session(i, project_id=f"p{i % 3}") for i in range(1, 1202)
+    ]
+    _write(database, epoch, *written)
+    names = [(one.project_id, one.request_id) for one in written]
+    # The same name may be another project's, and may be asked for twice.
+    strangers = [("p1", "request-3"), ("p4", "request-4"), names[0]]
+    found = database.find_sessions([*names, *strangers])
+    assert sorted(found, key=lambda one: one.id) == written
+    assert database.find_sessions(strangers[:2]) == []
+    assert database.find_sessions([]) == []
 
 
 def test_many_sessions_are_read_at_once(database, epoch):

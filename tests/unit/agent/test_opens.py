@@ -93,9 +93,22 @@ def test_ready_is_passed_on_when_its_secret_has_come():
 def test_silent_sessions_are_asked_for():
     tracked = heard()
     assert tracked.tick(5.4) == []
-    assert tracked.tick(5.5) == [opens.Poll(("session-of-r1",))]
+    revision = factories.view().revision
+    assert tracked.tick(5.5) == [opens.Poll((("session-of-r1", revision),))]
     tracked.heard(factories.view(), 6.0)
     assert tracked.tick(10.9) == []
+
+
+def test_a_session_that_has_not_changed_is_asked_for_again_later():
+    tracked = heard(revision=3)
+    poll = opens.Poll((("session-of-r1", 3),))
+    assert tracked.tick(5.5) == [poll]
+    tracked.unchanged(["session-of-r1", "another"], 6.0)
+    assert tracked.tick(10.9) == []
+    assert tracked.tick(11.0) == [poll]
+    assert tracked.absent(["session-of-r1"], 11.0) == []
+    tracked.unchanged(["session-of-r1"], 12.0)
+    assert tracked.absent(["session-of-r1"], 17.0) == []
 
 
 def test_a_session_that_the_conductor_lost_ends():
@@ -257,7 +270,7 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     reopened(tracked)
     queued = factories.view(revision=5, generation=5)
     assert tracked.heard(queued, 2.0) == [opens.Push(CLIENT, queued)]
-    assert tracked.tick(20.0) == [opens.Poll(("session-of-r1",))]
+    assert tracked.tick(20.0) == [opens.Poll((("session-of-r1", 5),))]
     bare = factories.view(state="READY", revision=6, generation=6)
     assert tracked.heard(bare, 20.0) == []
     assert tracked.tick(21.0) == [opens.CastRenew("session-of-r1")]

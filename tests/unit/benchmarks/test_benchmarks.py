@@ -12,8 +12,6 @@
 
 """Benchmarks run, and what they measure is what they say."""
 
-import json
-import math
 import pathlib
 
 import pytest
@@ -23,31 +21,14 @@ from tests.benchmarks import measure
 from tests.benchmarks import plain
 from tests.benchmarks import pools
 from tests.benchmarks import report
+from tests.benchmarks import smoke
 
-PNG = b"\x89PNG\r\n"
 
-
-@pytest.mark.parametrize("name", command.find())
+@pytest.mark.parametrize("name", smoke.names(services=False))
 def test_a_tiny_run_of_each(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command.main([name, "--tiny", "--repetitions=2", f"--out={tmp_path}"])
-    module = command.find()[name]
-    document = json.loads((tmp_path / "results.json").read_text())
-    assert document["format"] == report.FORMAT
-    names = [row["name"] for row in document["rows"]]
-    assert names
-    assert len(set(names)) == len(names)
-    for row in document["rows"]:
-        assert row["unit"]
-        for sample in [*row["samples"], *row["floor_samples"]]:
-            assert 0 < sample["value"] < math.inf
-            assert sample["wall_s"] > 0
-        values = [sample["value"] for sample in row["samples"]]
-        assert min(values) <= row["median"] <= max(values)
-    shown = capsys.readouterr().out
-    assert module.TITLE in shown
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
+    smoke.check(name, tmp_path, capsys)
 
 
 def test_medians_of_an_earlier_run_are_shown(

@@ -70,7 +70,7 @@ def _view(session_id: str = "s1") -> objects.SessionView:
 class _Recorder:
     """An endpoint that keeps what it was asked, whatever it was."""
 
-    target = messaging.Target(version="1.0")
+    target = messaging.Target(version=conductor_api.VERSION)
 
     def __init__(self) -> None:
         self.received: queue.Queue = queue.Queue()
@@ -87,6 +87,10 @@ class _Conductor:
 
     def get_sessions(self, ctxt, session_ids):
         return [_view(id_).to_primitive() for id_ in session_ids]
+
+    def changed_sessions(self, ctxt, revisions):
+        changed = [_view(one).to_primitive() for one in sorted(revisions)]
+        return {"changed": changed[:1], "unknown": sorted(revisions)[1:]}
 
     def find_session(self, ctxt, project_id, request_id):
         found = request_id == "r1"
@@ -281,6 +285,8 @@ def test_calls_return_payloads(serve):
     serve(conductor_api.TOPIC, "c1", _Conductor())
     api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S)
     assert api.get_sessions(["a", "b"]) == [_view("a"), _view("b")]
+    changed, unknown = api.changed_sessions({"a": 1, "b": 2})
+    assert (changed, unknown) == ([_view("a")], ["b"])
     assert api.find_session("p1", "r1") == _view()
     assert api.find_session("p1", "r2") is None
     assert [one.name for one in api.list_accelerators()] == ["aes"]

@@ -664,6 +664,18 @@ def test_a_query_is_answered_after_the_commit(single):
     assert host["devices"][0]["slots"][0]["state"] == "idle"
 
 
+def test_only_sessions_that_changed_are_told(pool):
+    first, second = pool.open(), pool.open()
+    views = [pool.view(request_id) for request_id in (first, second)]
+    known = {view.session_id: view.revision for view in views}
+    assert pool.engine.changed(known) == ([], [])
+    pool.cancel(second)
+    changed, missing = pool.engine.changed(known | {"no-such": 1})
+    assert changed == [pool.view(second)]
+    assert changed[0].state == states.CANCELLED
+    assert missing == ["no-such"]
+
+
 def test_the_summary_says_why_a_link_is_not_capped(single):
     agent = single.agents["a"]
     for message in (None, "outgoing: no (KERNEL_REFUSED)", None):

@@ -23,6 +23,7 @@ from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
 from fpgapool.core import codes
+from fpgapool.db import api as db_api
 from tests.unit.conductor import world
 
 
@@ -39,20 +40,25 @@ class FakePump:
         raise TimeoutError
 
 
+class FakeLookup:
+    """Hands requests on as if nobody had used their names before."""
+
+    def __init__(self, pump: FakePump) -> None:
+        self._pump = pump
+
+    def open(self, request: objects.OpenRequest) -> None:
+        self._pump.put(inputs.Open(request))
+
+
 class FakeDatabase:
-    """Knows no session; may be away."""
-
-    failing = False
-
-    def find_session(self, project_id, request_id):
-        if self.failing:
-            raise exception.DatabaseUnavailable(reason="gone")
+    """Knows no session."""
 
 
 @pytest.fixture
 def endpoint():
-    made = manager.ConductorManager(FakePump(), FakeDatabase(), 40)
-    return made, made._pump.inputs, made._database
+    pump = FakePump()
+    made = manager.ConductorManager(pump, FakeLookup(pump), FakeDatabase(), 40)
+    return made, pump.inputs, made._database
 
 
 REQUEST = objects.OpenRequest(
@@ -120,21 +126,6 @@ def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
     assert taken == [inputs.Open(request)]
 
 
-def test_a_request_during_an_outage_is_marked(endpoint):
-    made, taken, database = endpoint
-    database.failing = True
-    made.open_session(None, REQUEST.to_primitive())
-    assert taken == [inputs.Open(REQUEST, database_failing=True)]
-
-
-def test_a_database_that_fails_is_not_asked_again(endpoint):
-    made, taken, database = endpoint
-    database.failing = True
-    database.find_session = None
-    made.open_session(None, REQUEST.to_primitive())
-    assert taken == [inputs.Open(REQUEST, database_failing=True)]
-
-
 def test_reports_to_an_earlier_leader_of_the_same_name_are_dropped(endpoint):
     made, taken, _ = endpoint
     report = world.FakeAgent("a", 1).report().report
@@ -170,3 +161,39 @@ def test_a_list_of_ids_has_a_limit(endpoint, ids):
     with pytest.raises(messaging.ExpectedException) as caught:
         made.get_sessions(None, ids)
     assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "revisions",
+    [None, ["s"], {"s": "1"}, {"s": True}, {str(n): 1 for n in range(1001)}],
+)
+def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
+    made, _, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.changed_sessions(None, revisions)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+
+
+def test_sessions_that_are_forgotten_are_looked_up(endpoint):
+    made, _, database = endpoint
+    made._pump.ask = lambda question, timeout_s: ([], ["old", "never"])
+    record = db_api.SessionRecord(
+        id=1,
+        session_id="old",
+        request_id="r",
+        project_id="p",
+        user_id="u",
+        host_id=None,
+        accelerator="copy",
+        claimed_bytes=1,
+        state="CLOSED",
+        revision=7,
+        connect_timeout_s=1.0,
+        resume_grace_s=1.0,
+        queued_at=1.0,
+    )
+    database.sessions_by_ids = lambda ids: [record] if "old" in ids else []
+    answer = made.changed_sessions(None, {"old": 3, "never": 1})
+    (view,) = map(objects.SessionView.from_primitive, answer["changed"])
+    assert (view.session_id, view.state, view.revision) == ("old", "CLOSED", 7)
+    assert answer["unknown"] == ["never"]

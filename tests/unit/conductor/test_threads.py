@@ -198,23 +198,23 @@ def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
     assert casts.next() == ("report_now", "b", 7)
 
 
+def news(revision: int, state: str = "QUEUED") -> effects.PublishSession:
+    return effects.PublishSession(
+        "a",
+        objects.SessionView(
+            session_id="s",
+            request_id="r",
+            project_id="p",
+            state=state,
+            accelerator="copy",
+            claimed_bytes=1,
+            revision=revision,
+        ),
+    )
+
+
 def test_only_the_newest_view_of_a_session_is_sent(outbox):
     made, casts = outbox
-
-    def news(revision: int) -> effects.PublishSession:
-        return effects.PublishSession(
-            "a",
-            objects.SessionView(
-                session_id="s",
-                request_id="r",
-                project_id="p",
-                state="QUEUED",
-                accelerator="copy",
-                claimed_bytes=1,
-                revision=revision,
-            ),
-        )
-
     made.deliver([news(revision) for revision in range(100)])
     last = -1
     while last < 99:
@@ -222,6 +222,24 @@ def test_only_the_newest_view_of_a_session_is_sent(outbox):
         assert method == "session_changed"
         assert views[-1].revision > last
         last = views[-1].revision
+
+
+def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
+    made, casts = outbox
+    monkeypatch.setattr(sender, "_GATHER_S", 10 * WAIT_S)
+    made.deliver([news(1, "QUEUED")])
+    made.deliver([news(2, "PREPARING")])
+    made.deliver([news(3, "READY")])
+    _, _, _, (view,) = casts.next()
+    assert (view.state, view.revision) == ("READY", 3)
+    assert casts.items.empty()
+
+
+def test_steps_are_told_although_nothing_follows(outbox):
+    made, casts = outbox
+    made.deliver([news(1, "ACTIVE")])
+    _, _, _, (view,) = casts.next()
+    assert view.state == "ACTIVE"
 
 
 class FakeCommitter:
@@ -412,6 +430,35 @@ def test_a_leader_stays_in_office_while_the_database_is_away():
     candidate = election.Election(leases, "me", 0.1)
     assert candidate.hold(4, stopping, renewed)
     assert renewals.next() == "renewed"
+
+
+def test_the_lease_is_kept_while_a_long_queue_is_taken_over():
+    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    renewals, deposed = Collector(), threading.Event()
+    renew = leases.renew_lease
+
+    def renew_lease(holder, epoch):
+        renew(holder, epoch)
+        renewals(epoch)
+
+    leases.renew_lease = renew_lease
+    candidate = election.Election(leases, "me", 0.1)
+    with candidate.kept(4, deposed):
+        assert renewals.next() == 4
+        assert renewals.next() == 4
+        assert not deposed.is_set()
+        leases.lease = db_api.Lease(holder="it", epoch=5, renewals=0)
+        assert deposed.wait(WAIT_S)
+
+
+def test_the_lease_is_kept_no_longer_than_needed():
+    leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
+    with (
+        pytest.raises(RuntimeError, match="no such table"),
+        election.Election(leases, "me", 3600).kept(4, threading.Event()),
+    ):
+        raise RuntimeError("no such table")
+    assert "lease" not in [one.name for one in threading.enumerate()]
 
 
 def test_a_resigned_office_is_free():

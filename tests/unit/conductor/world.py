@@ -17,6 +17,7 @@ whole slot table in each report), the network between them is a list: tests
 deliver, drop, double and reorder its messages as they like.
 """
 
+import collections
 import dataclasses
 
 from fpgapool import objects
@@ -298,6 +299,12 @@ class World:
                 assert held
                 assert held[0].phase.value == row.state
         assert self.engine.queued_count == len(waiting)
+        known = [
+            self.engine.find(row.project_id, row.request_id)
+            for row in self.rows["sessions"].values()
+        ]
+        counted = collections.Counter(view.state for view in known if view)
+        assert self.engine.summary()["sessions"] == counted
 
     def deliver(self, message: effects.Message) -> None:
         """Carry one message to its agent."""
