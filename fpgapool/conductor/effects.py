@@ -26,6 +26,7 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.db import api as db_api
+from fpgapool.objects import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +82,18 @@ class Answer:
     value: Any
 
 
+# Nobody acts on these: most are outdated within milliseconds, and who has
+# closed a session knows it.
+_STEPS = frozenset(
+    {
+        states.QUEUED,
+        states.PREPARING,
+        states.ACTIVE,
+        states.DETACHED,
+        states.CLOSED,
+    }
+)
+
 Message = (
     AssignSlot
     | ReleaseSlot
@@ -103,3 +116,12 @@ class Effects:
     changes: db_api.Changes
     at_once: list[Message] = dataclasses.field(default_factory=list)
     after_commit: list[Message] = dataclasses.field(default_factory=list)
+
+    def can_wait(self) -> bool:
+        """Whether nobody waits for its rows to be durable."""
+        return all(map(can_wait, self.after_commit))
+
+
+def can_wait(message: Message) -> bool:
+    """Whether nobody waits for a message, so that it may wait for others."""
+    return isinstance(message, PublishSession) and message.view.state in _STEPS

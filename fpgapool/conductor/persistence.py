@@ -23,6 +23,7 @@ from oslo_log import log as logging
 
 from fpgapool.common import exception
 from fpgapool.conductor import effects
+from fpgapool.conductor import gathering
 from fpgapool.conductor import threads
 from fpgapool.db import api as db_api
 
@@ -38,6 +39,10 @@ class GroupCommitter:
     While the database is away the rows stay in memory, newest value per row,
     and are written when it is back: rows hold absolute values, so a repeated
     write changes nothing.
+
+    The steps of a session that goes straight to its slot are one
+    transaction, which is written when the slot is ready: nobody waits for
+    the earlier ones.
 
     :param database: the database, see :class:`fpgapool.db.api.Database`.
     :param epoch: the leader epoch that every transaction checks.
@@ -90,20 +95,11 @@ class GroupCommitter:
     def _run(self) -> None:
         ended = False
         while not ended and not self._stopping.is_set():
-            batches, ended = self._take()
+            batches, ended = gathering.take(
+                self._queue, effects.Effects.can_wait
+            )
             if batches and not self._write(batches):
                 return
-
-    def _take(self) -> tuple[list[effects.Effects], bool]:
-        item = self._queue.get()
-        batches: list[effects.Effects] = []
-        while item is not None:
-            batches.append(item)
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                return batches, False
-        return batches, True
 
     def _write(self, batches: Sequence[effects.Effects]) -> bool:
         """:returns: whether this conductor may go on writing."""

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -25,8 +24,8 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.conductor import effects
+from fpgapool.conductor import gathering
 from fpgapool.conductor import threads
-from fpgapool.objects import states
 from fpgapool.rpcapi import agent as agent_rpcapi
 
 LOG = logging.getLogger(__name__)
@@ -34,13 +33,6 @@ LOG = logging.getLogger(__name__)
 # A broker that is away must not let memory grow without end. What is dropped
 # is sent again when the next report shows that it did not happen.
 _MAX_QUEUED = 100_000
-
-# Nobody acts on these, and most are outdated within milliseconds: the newest
-# one of each session is enough.
-_STEPS = frozenset(
-    {states.QUEUED, states.PREPARING, states.ACTIVE, states.DETACHED}
-)
-_GATHER_S = 0.02
 
 
 class Sender:
@@ -102,7 +94,7 @@ class Sender:
 
     def _run(self) -> None:
         while True:
-            batch, ended = self._take()
+            batch, ended = gathering.take(self._queue, effects.can_wait)
             for host_uuid, views in _views_by_host(batch).items():
                 self._cast(
                     lambda h=host_uuid, v=views: self._agents.session_changed(
@@ -114,21 +106,6 @@ class Sender:
                 self._send(message)
             if ended:
                 return
-
-    def _take(self) -> tuple[list[effects.Message], bool]:
-        item = self._queue.get()
-        batch: list[effects.Message] = []
-        limit_s = time.monotonic() + _GATHER_S
-        while item is not None:
-            batch.append(item)
-            if not _can_wait(item):
-                limit_s = 0.0
-            left_s = limit_s - time.monotonic()
-            try:
-                item = self._queue.get(left_s > 0, max(left_s, 0.0))
-            except queue.Empty:
-                return batch, False
-        return batch, True
 
     def _send(self, message: effects.Message) -> None:
         agents, epoch = self._agents, self._epoch
@@ -173,13 +150,6 @@ class Sender:
             cast()
         except messaging.MessagingException as error:
             LOG.warning("Agent %s could not be told: %s", host_uuid, error)
-
-
-def _can_wait(message: effects.Message) -> bool:
-    return (
-        isinstance(message, effects.PublishSession)
-        and message.view.state in _STEPS
-    )
 
 
 def _answer(message: effects.Answer) -> None:

@@ -43,6 +43,7 @@ from sqlalchemy.dialects import sqlite
 from fpgapool.common import exception
 from fpgapool.db import engine as db_engine
 from fpgapool.db import models
+from fpgapool.db import standing
 from fpgapool.db.records import AcceleratorRecord
 from fpgapool.db.records import AssignmentRecord
 from fpgapool.db.records import Changes
@@ -131,6 +132,9 @@ class Database:
             if isinstance(self._engine.pool, sa_pool.StaticPool)
             else contextlib.nullcontext()
         )
+        # Of the two threads by which all requests pass.
+        self._writer = standing.Standing(self._engine)
+        self._finder = standing.Standing(self._engine)
         self._unavailable = False
         self._asked_at_s: dict[object, float] = {}
         self._asked_lock = threading.Lock()
@@ -162,6 +166,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections that are not in use."""
+        self._writer.close()
+        self._finder.close()
         self._engine.dispose()
 
     # Leadership.
@@ -253,11 +259,15 @@ class Database:
         :param epoch: of the leader on whose behalf they are written.
         :raises: NotLeader if there is a later one; nothing is written then.
         """
-        with self._transaction() as connection:
+
+        def write(connection: sa.Connection) -> None:
             _lock_epoch(connection, epoch)
             _delete_assignments(connection, changes.released_slots)
             for record_class, table in _TABLES.items():
                 _upsert(connection, table, changes.rows(record_class))
+
+        with self._translated():
+            self._writer.run(write)
 
     def load(self) -> Snapshot:
         """Return all that a conductor needs to take over."""
@@ -305,7 +315,8 @@ class Database:
         for project_id, request_id in names:
             requests.setdefault(project_id, set()).add(request_id)
         columns = models.sessions.c
-        with self._question(), self._transaction() as connection:
+
+        def find(connection: sa.Connection) -> list[SessionRecord]:
             return [
                 record
                 for project_id, request_ids in requests.items()
@@ -320,6 +331,9 @@ class Database:
                     columns.request_id.in_(batch),
                 )
             ]
+
+        with self._question(), self._translated():
+            return self._finder.run(find)
 
     def sessions_by_ids(
         self, session_ids: Iterable[str]
@@ -427,9 +441,14 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            with self._turn, self._engine.begin() as connection:
-                yield connection
+            with self._turn:
+                yield
         except (
             oslo_exception.DBError,
             sa_exc.SQLAlchemyError,

@@ -96,6 +96,31 @@ def test_an_idle_connection_that_was_killed_is_replaced(maria, database_url):
     assert len(maria.load().live_sessions) == 1
 
 
+def test_connections_that_stay_are_replaced_when_killed(maria, database_url):
+    epoch = maria.take_lease("c1", None).epoch
+    for _ in range(2):
+        maria.commit(epoch, _changes())
+        (found,) = maria.find_sessions([_name_of(factory.session(1))])
+        assert found.id == 1
+        assert _kill_connections(database_url) >= 2
+
+
+def _name_of(session: api.SessionRecord) -> tuple[str, str]:
+    return session.project_id, session.request_id
+
+
+def test_nothing_of_a_transaction_that_fails_stays(database):
+    epoch = database.take_lease("c1", None).epoch
+    database.commit(epoch, _changes())
+    with pytest.raises(exception.NotLeader):
+        database.commit(epoch + 1, api.Changes.of([factory.session(2)]))
+    with pytest.raises(exception.DatabaseError):
+        # Of a slot that does not exist.
+        database.commit(epoch, api.Changes.of([factory.assignment(9, 1)]))
+    database.commit(epoch, api.Changes.of([factory.session(3)]))
+    assert [one.id for one in database.load().live_sessions] == [1, 3]
+
+
 def test_a_connection_killed_in_a_transaction(maria, database_url):
     epoch = maria.take_lease("c1", None).epoch
     with pytest.raises(exception.DatabaseUnavailable):
@@ -111,8 +136,11 @@ def test_a_server_that_was_killed_and_came_back(maria, mariadb):
     mariadb.kill()
     with pytest.raises(exception.DatabaseUnavailable):
         maria.renew_lease("c1", epoch)
+    with pytest.raises(exception.DatabaseUnavailable):
+        maria.commit(epoch, _changes())
     mariadb.start()
     maria.renew_lease("c1", epoch)
+    maria.commit(epoch, _changes())
     assert len(maria.load().live_sessions) == 1
 
 

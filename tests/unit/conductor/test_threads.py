@@ -23,6 +23,7 @@ from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.conductor import effects
 from fpgapool.conductor import election
+from fpgapool.conductor import gathering
 from fpgapool.conductor import inputs
 from fpgapool.conductor import persistence
 from fpgapool.conductor import pump
@@ -150,6 +151,26 @@ def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
     assert delivered.items.empty()
 
 
+def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
+    committer, database, delivered, _, _ = parts
+    monkeypatch.setattr(gathering, "GATHER_S", 10 * WAIT_S)
+    steps = [news(1, "PREPARING"), news(2, "READY")]
+    for number, step in enumerate(steps):
+        changes = db_api.Changes.of([host(number)])
+        committer.put(effects.Effects(changes, after_commit=[step]))
+    assert delivered.next() == steps
+    (written,) = database.committed
+    assert len(written.rows(db_api.HostRecord)) == 2
+
+
+def test_steps_are_written_although_nothing_follows(parts):
+    committer, database, delivered, _, _ = parts
+    changes = db_api.Changes.of([host(1)])
+    committer.put(effects.Effects(changes, after_commit=[news(1)]))
+    assert delivered.next() == [news(1)]
+    assert len(database.committed) == 1
+
+
 def test_an_error_that_repeating_cannot_help_is_not_hidden(parts):
     committer, database, _, _, failed = parts
     database.errors.put(exception.DatabaseError(reason="a row is refused"))
@@ -226,7 +247,7 @@ def test_only_the_newest_view_of_a_session_is_sent(outbox):
 
 def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
     made, casts = outbox
-    monkeypatch.setattr(sender, "_GATHER_S", 10 * WAIT_S)
+    monkeypatch.setattr(gathering, "GATHER_S", 10 * WAIT_S)
     made.deliver([news(1, "QUEUED")])
     made.deliver([news(2, "PREPARING")])
     made.deliver([news(3, "READY")])

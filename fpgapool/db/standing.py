@@ -1,0 +1,93 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Connections that stay with who uses them again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+from oslo_db import exception as oslo_exception
+
+# A connection that was idle for longer goes back to the pool, which asks the
+# server whether it is still there.
+_FRESH_S = 2.0
+
+# A server that has gone says so at once; one that is frozen never does, and
+# is not asked again.
+_PROMPT_S = 1.0
+
+_R = TypeVar("_R")
+
+
+class Standing:
+    """One transaction after the other on the same connection.
+
+    To take a connection from the pool and to give it back costs as many
+    messages to the server as a short transaction itself.
+
+    :param engine: where the connection is from.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._connection: sa.Connection | None = None
+        self._used_at_s = 0.0
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[sa.Connection], _R]) -> _R:
+        """Do work in a transaction of its own.
+
+        :param work: is done again, if the server closed the connection since
+            the transaction before.
+        :raises: what it raises; nothing is changed then.
+        """
+        with self._lock:
+            started_s = time.monotonic()
+            if started_s - self._used_at_s > _FRESH_S:
+                self._drop()
+            may_be_stale = self._connection is not None
+            try:
+                return self._run(work)
+            except oslo_exception.DBConnectionError:
+                if (
+                    not may_be_stale
+                    or time.monotonic() - started_s > _PROMPT_S
+                ):
+                    raise
+            return self._run(work)
+
+    def close(self) -> None:
+        """Give the connection back to the pool."""
+        with self._lock:
+            self._drop()
+
+    def _run(self, work: Callable[[sa.Connection], _R]) -> _R:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        try:
+            with self._connection.begin():
+                result = work(self._connection)
+        except BaseException:
+            self._drop()
+            raise
+        self._used_at_s = time.monotonic()
+        return result
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
