@@ -1,0 +1,59 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Compile the inner loops, where numba is installed (``fpgapool[sim]``).
+
+Without it the same functions run as they are, on lists instead of arrays,
+and give the same results more slowly.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import numpy as np
+
+try:
+    import numba
+except ImportError:
+    numba = None
+
+_Function = typing.TypeVar("_Function", bound=Callable[..., object])
+
+#: Whether loops are compiled.
+IS_COMPILED: bool = numba is not None
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function; it is remembered on disk beside its source."""
+    if numba is None:
+        return function
+    return typing.cast(_Function, numba.njit(cache=True)(function))
+
+
+def floats(values: Sequence[float]) -> list[float]:
+    """A vector of numbers that compiled functions take."""
+    vector: list[float] = _vector(values, np.float64)
+    return vector
+
+
+def integers(values: Sequence[int]) -> list[int]:
+    """A vector of whole numbers that compiled functions take."""
+    vector: list[int] = _vector(values, np.int64)
+    return vector
+
+
+def _vector(values: Sequence[float], kind: type) -> typing.Any:
+    # An array, where compiled, can do all that is done with these lists.
+    return np.array(values, dtype=kind) if IS_COMPILED else list(values)

@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A job is one flow; its rate changes only when a job starts or ends."""
+
+from __future__ import annotations
+
+from fpgapool.sim import scenario
+from fpgapool.sim.engines import base
+from fpgapool.sim.engines import compiling
+from fpgapool.sim.engines import sharing
+
+_NOWHERE = -1
+
+
+class FluidEngine(base.Engine):
+    """Flows with max-min fair rates, joint over all pipes that each uses."""
+
+    def __init__(self, cluster: scenario.Cluster) -> None:
+        self._pipes = base.Pipes(cluster)
+        self._net = sharing.make_network(
+            self._pipes.capacities_bytes_per_s,
+            len(base.slots_of(cluster)),
+        )
+
+    def start(
+        self, slot: base.Slot, transfer: base.Transfer, now: float
+    ) -> None:
+        pipes, source = self._pipes, transfer.source
+        is_remote = source != slot.host
+        has_sender = is_remote and source is not None
+        sender = source if source is not None else _NOWHERE
+        _start(
+            self._net,
+            slot.number,
+            pipes.dma(slot.device),
+            pipes.egress(sender) if has_sender else _NOWHERE,
+            pipes.ingress(slot.host) if is_remote else _NOWHERE,
+            pipes.egress(slot.host) if is_remote else _NOWHERE,
+            pipes.ingress(sender) if has_sender else _NOWHERE,
+            float(transfer.return_ratio),
+            float(transfer.peak_bytes_per_s),
+            float(transfer.size_bytes),
+            now,
+        )
+
+    def settle(self, now: float) -> None:
+        sharing.settle(self._net, now)
+
+    def advance(self, limit_s: float) -> tuple[float, list[int]]:
+        time_s, count = _finish(self._net, limit_s)
+        if count == 1:
+            return time_s, [int(self._net.found[0])]
+        return time_s, sorted(int(slot) for slot in self._net.found[:count])
+
+    def rates(self) -> list[float]:
+        return self._net.rate
+
+
+@compiling.compiled
+def _start(
+    net: sharing.Network,
+    flow: int,
+    dma: int,
+    egress: int,
+    ingress: int,
+    back_egress: int,
+    back_ingress: int,
+    return_ratio: float,
+    cap: float,
+    total: float,
+    now: float,
+) -> None:
+    sharing.use(net, flow, dma, 1.0)
+    for pipe in (egress, ingress):
+        if pipe >= 0:
+            sharing.use(net, flow, pipe, 1.0)
+    if return_ratio > 0.0:
+        for pipe in (back_egress, back_ingress):
+            if pipe >= 0:
+                sharing.use(net, flow, pipe, return_ratio)
+    sharing.start(net, flow, cap, total, now)
+
+
+@compiling.compiled
+def _finish(net: sharing.Network, limit_s: float) -> tuple[float, int]:
+    time_s, count = sharing.collect_done(net, limit_s)
+    for at in range(count):
+        sharing.stop(net, net.found[at])
+    return time_s, count

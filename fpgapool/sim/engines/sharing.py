@@ -1,0 +1,468 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Max-min fair rates of flows that come and go.
+
+All rates together are max-min fair (progressive filling over all resources
+at once, equal weights, each flow with a cap): an allocation that fits is
+that one exactly if every flow has its cap, or uses a full resource on which
+no other flow is faster (Bertsekas and Gallager, Data Networks, section 6.5).
+So after a change only flows without such a bottleneck need new rates: they
+are filled anew beside the others, whose rates stay, and whoever loses its
+bottleneck by that joins them, until everybody has one.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+
+from fpgapool.sim.engines import compiling
+from fpgapool.sim.engines import heaps
+
+#: Resources that one flow uses at most.
+USES = 5
+#: Relative difference of rates that is only a rounding error.
+_EPSILON = 1e-12
+_OWN_CAP = -1
+
+# Places in Network.counts.
+_DUE = 0  # size of the heap of ends
+_CAPS = 1  # size of the heap of caps
+_LEVELS = 2  # size of the heap of levels
+_CHANGED = 3  # flows whose rate is not valid any more
+_DIRTY = 4  # resources that somebody left
+_FILLED = 5  # flows that get new rates
+_TOUCHED = 6  # resources that these use
+_COUNTS = 7
+
+
+class Network(typing.NamedTuple):
+    """Flows and resources, each with a number; one vector per member.
+
+    A use of flow f has a number in [f × USES, (f + 1) × USES).
+
+    :ivar capacity: bytes/s of each resource.
+    :ivar head: first use of each resource, -1: nobody uses it.
+    :ivar level: while filling: the rate at which a resource is full.
+    :ivar room: while filling: bytes/s that nobody has yet.
+    :ivar weight: while filling: bytes/s per growing rate.
+    :ivar growing: while filling: how many of its flows still grow.
+    :ivar resource: what is used.
+    :ivar cost: bytes there per byte of the flow.
+    :ivar following: the resource's next use, -1: none.
+    :ivar preceding: the one before.
+    :ivar use_count: how many uses a flow has.
+    :ivar cap: bytes/s at most.
+    :ivar rate: bytes/s.
+    :ivar fresh: bytes/s that a flow is going to have.
+    :ivar bottleneck: resource that holds a flow back, -1: its own cap.
+    :ivar total: bytes it has to carry.
+    :ivar left: bytes that were left at the time ``since``.
+    :ivar since: seconds.
+    :ivar end: when it will be done at this rate, in seconds.
+    :ivar due: from when on it counts as done, just before its end.
+    """
+
+    counts: list[int]
+    capacity: list[float]
+    head: list[int]
+    level: list[float]
+    room: list[float]
+    weight: list[float]
+    growing: list[int]
+    level_order: list[int]
+    level_place: list[int]
+    dirty: list[int]
+    is_dirty: list[int]
+    touched: list[int]
+    is_touched: list[int]
+    resource: list[int]
+    cost: list[float]
+    following: list[int]
+    preceding: list[int]
+    use_count: list[int]
+    cap: list[float]
+    rate: list[float]
+    fresh: list[float]
+    bottleneck: list[int]
+    total: list[float]
+    left: list[float]
+    since: list[float]
+    end: list[float]
+    due: list[float]
+    due_order: list[int]
+    due_place: list[int]
+    cap_order: list[int]
+    cap_place: list[int]
+    changed: list[int]
+    is_changed: list[int]
+    filled: list[int]
+    is_filled: list[int]
+    found: list[int]
+
+
+def make_network(
+    capacities_bytes_per_s: typing.Sequence[float], flow_count: int
+) -> Network:
+    """A network without flows yet.
+
+    :param capacities_bytes_per_s: of each resource, above 0.
+    :param flow_count: how many flows there may be at once.
+    """
+    resources = len(capacities_bytes_per_s)
+    shapes: dict[str, typing.Any] = {"counts": _wholes(_COUNTS, 0)}
+    for name in ("level", "room", "weight"):
+        shapes[name] = _numbers(resources)
+    for name in ("growing", "dirty", "is_dirty", "touched", "is_touched"):
+        shapes[name] = _wholes(resources, 0)
+    for name in ("head", "level_order", "level_place"):
+        shapes[name] = _wholes(resources, -1)
+    for name in ("resource", "following", "preceding"):
+        shapes[name] = _wholes(flow_count * USES, -1)
+    for name in ("cap", "rate", "fresh", "total", "left", "since"):
+        shapes[name] = _numbers(flow_count)
+    for name in ("due_order", "due_place", "cap_order", "cap_place"):
+        shapes[name] = _wholes(flow_count, -1)
+    for name in ("changed", "filled", "found", "use_count", "bottleneck"):
+        shapes[name] = _wholes(flow_count, 0)
+    return Network(
+        capacity=compiling.floats(capacities_bytes_per_s),
+        cost=_numbers(flow_count * USES),
+        end=_numbers(flow_count),
+        due=_numbers(flow_count),
+        is_changed=_wholes(flow_count, 0),
+        is_filled=_wholes(flow_count, 0),
+        **shapes,
+    )
+
+
+def _numbers(count: int) -> list[float]:
+    return compiling.floats([0.0] * count)
+
+
+def _wholes(count: int, value: int) -> list[int]:
+    return compiling.integers([value] * count)
+
+
+# -- flows come and go -----------------------------------------------------
+
+
+@compiling.compiled
+def use(net: Network, flow: int, resource: int, cost: float) -> None:
+    """Let a flow that is about to start use one more resource.
+
+    :param cost: bytes there per byte of the flow, above 0.
+    """
+    number = flow * USES + net.use_count[flow]
+    net.use_count[flow] += 1
+    net.resource[number] = resource
+    net.cost[number] = cost
+
+
+@compiling.compiled
+def start(
+    net: Network, flow: int, cap: float, total: float, now: float
+) -> None:
+    """Start a flow whose uses are known; it has no rate before `settle`."""
+    net.cap[flow] = cap
+    net.total[flow] = net.left[flow] = total
+    net.since[flow] = now
+    net.rate[flow] = 0.0
+    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+        resource = net.resource[number]
+        first = net.head[resource]
+        net.following[number] = first
+        net.preceding[number] = -1
+        if first >= 0:
+            net.preceding[first] = number
+        net.head[resource] = number
+    _change(net, flow)
+
+
+@compiling.compiled
+def _change(net: Network, flow: int) -> None:
+    if not net.is_changed[flow]:
+        net.is_changed[flow] = 1
+        net.changed[net.counts[_CHANGED]] = flow
+        net.counts[_CHANGED] += 1
+
+
+@compiling.compiled
+def stop(net: Network, flow: int) -> None:
+    """End a flow; the others have their old rates before `settle`."""
+    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+        resource = net.resource[number]
+        before, after = net.preceding[number], net.following[number]
+        if before >= 0:
+            net.following[before] = after
+        else:
+            net.head[resource] = after
+        if after >= 0:
+            net.preceding[after] = before
+        if not net.is_dirty[resource]:
+            net.is_dirty[resource] = 1
+            net.dirty[net.counts[_DIRTY]] = resource
+            net.counts[_DIRTY] += 1
+    net.use_count[flow] = 0
+    net.rate[flow] = 0.0
+    net.counts[_DUE] = heaps.remove(
+        net.due, net.due_order, net.due_place, net.counts[_DUE], flow
+    )
+
+
+@compiling.compiled
+def extend(net: Network, flow: int, total: float, now: float) -> None:
+    """Give a flow that is done as much again to carry, at the same rate."""
+    net.total[flow] = net.left[flow] = total
+    net.since[flow] = now
+    _set_end(net, flow)
+
+
+@compiling.compiled
+def _set_end(net: Network, flow: int) -> None:
+    """Say when a flow will be done.
+
+    What is left of a flow that is done is at most 1e-9 of its bytes and
+    1e-12 of its rate × (1 + time).
+    """
+    rate = net.rate[flow]
+    end = net.since[flow] + net.left[flow] / rate
+    net.end[flow] = end
+    net.due[flow] = end - 1e-9 * net.total[flow] / rate - 1e-12 * (1.0 + end)
+    net.counts[_DUE] = heaps.put(
+        net.due, net.due_order, net.due_place, net.counts[_DUE], flow
+    )
+
+
+@compiling.compiled
+def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
+    """Find out which flows end next.
+
+    :param limit_s: look no further.
+    :returns: when the next flow ends, or the limit, and how many flows are
+        done then; their numbers are the first ones in ``found``.
+    """
+    # A later end can be due sooner: a larger flow has a larger tolerance.
+    time_s = limit_s
+    count = 0
+    while net.counts[_DUE] and net.due[net.due_order[0]] <= time_s:
+        flow = net.due_order[0]
+        net.counts[_DUE] = heaps.remove(
+            net.due, net.due_order, net.due_place, net.counts[_DUE], flow
+        )
+        net.found[count] = flow
+        count += 1
+        time_s = min(time_s, net.end[flow])
+    done = 0
+    for at in range(count):
+        flow = net.found[at]
+        net.counts[_DUE] = heaps.put(
+            net.due, net.due_order, net.due_place, net.counts[_DUE], flow
+        )
+        if net.due[flow] <= time_s:
+            net.found[done] = flow
+            done += 1
+    return time_s, done
+
+
+# -- new rates -------------------------------------------------------------
+
+
+@compiling.compiled
+def settle(net: Network, now: float) -> None:
+    """Give all flows the rates that follow from what came and went."""
+    _release(net)
+    while net.counts[_CHANGED]:
+        _join(net)
+        _fill(net)
+        _find_unfair(net)
+    for at in range(net.counts[_FILLED]):
+        flow = net.filled[at]
+        net.is_filled[flow] = 0
+        if net.fresh[flow] != net.rate[flow]:
+            net.left[flow] -= net.rate[flow] * (now - net.since[flow])
+            net.since[flow] = now
+            net.rate[flow] = net.fresh[flow]
+            _set_end(net, flow)
+    net.counts[_FILLED] = 0
+
+
+@compiling.compiled
+def _release(net: Network) -> None:
+    """Who was held back by something that others left can get more."""
+    for at in range(net.counts[_DIRTY]):
+        resource = net.dirty[at]
+        net.is_dirty[resource] = 0
+        number = net.head[resource]
+        while number >= 0:
+            if net.bottleneck[number // USES] == resource:
+                _change(net, number // USES)
+            number = net.following[number]
+    net.counts[_DIRTY] = 0
+
+
+@compiling.compiled
+def _join(net: Network) -> None:
+    """Let flows whose rate is not valid any more be filled with the rest."""
+    for at in range(net.counts[_CHANGED]):
+        flow = net.changed[at]
+        net.is_changed[flow] = 0
+        # A flow may have ended in the instant in which it came.
+        if net.use_count[flow] and not net.is_filled[flow]:
+            net.is_filled[flow] = 1
+            net.filled[net.counts[_FILLED]] = flow
+            net.counts[_FILLED] += 1
+    net.counts[_CHANGED] = 0
+
+
+@compiling.compiled
+def _fill(net: Network) -> None:
+    """Progressive filling beside the flows that keep their rates."""
+    _touch_resources(net)
+    for at in range(net.counts[_FILLED]):
+        net.counts[_CAPS] = heaps.put(
+            net.cap,
+            net.cap_order,
+            net.cap_place,
+            net.counts[_CAPS],
+            net.filled[at],
+        )
+    while net.counts[_CAPS]:
+        flow = net.cap_order[0]
+        if net.counts[_LEVELS]:
+            resource = net.level_order[0]
+            if net.level[resource] < net.cap[flow]:
+                _fill_up(net, resource)
+                continue
+        _freeze(net, flow, net.cap[flow], _OWN_CAP)
+
+
+@compiling.compiled
+def _touch_resources(net: Network) -> None:
+    for at in range(net.counts[_FILLED]):
+        flow = net.filled[at]
+        for number in range(flow * USES, flow * USES + net.use_count[flow]):
+            resource = net.resource[number]
+            if not net.is_touched[resource]:
+                net.is_touched[resource] = 1
+                net.touched[net.counts[_TOUCHED]] = resource
+                net.counts[_TOUCHED] += 1
+                _open(net, resource)
+
+
+@compiling.compiled
+def _open(net: Network, resource: int) -> None:
+    """Count what others leave of a resource and who may grow into it."""
+    room = net.capacity[resource]
+    weight = 0.0
+    growing = 0
+    number = net.head[resource]
+    while number >= 0:
+        flow = number // USES
+        if net.is_filled[flow]:
+            weight += net.cost[number]
+            growing += 1
+        else:
+            room -= net.cost[number] * net.rate[flow]
+        number = net.following[number]
+    net.room[resource] = room
+    net.weight[resource] = weight
+    net.growing[resource] = growing
+    net.level[resource] = max(room, 0.0) / weight
+    net.counts[_LEVELS] = heaps.put(
+        net.level,
+        net.level_order,
+        net.level_place,
+        net.counts[_LEVELS],
+        resource,
+    )
+
+
+@compiling.compiled
+def _fill_up(net: Network, resource: int) -> None:
+    """A resource is full: those who still grow there stop."""
+    level = net.level[resource]
+    number = net.head[resource]
+    while number >= 0:
+        if net.cap_place[number // USES] >= 0:
+            _freeze(net, number // USES, level, resource)
+        number = net.following[number]
+
+
+@compiling.compiled
+def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
+    net.fresh[flow] = rate
+    net.bottleneck[flow] = bottleneck
+    net.counts[_CAPS] = heaps.remove(
+        net.cap, net.cap_order, net.cap_place, net.counts[_CAPS], flow
+    )
+    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+        resource = net.resource[number]
+        cost = net.cost[number]
+        net.room[resource] -= cost * rate
+        net.weight[resource] -= cost
+        net.growing[resource] -= 1
+        if net.growing[resource]:
+            net.level[resource] = (
+                max(net.room[resource], 0.0) / net.weight[resource]
+            )
+            net.counts[_LEVELS] = heaps.put(
+                net.level,
+                net.level_order,
+                net.level_place,
+                net.counts[_LEVELS],
+                resource,
+            )
+        else:
+            net.counts[_LEVELS] = heaps.remove(
+                net.level,
+                net.level_order,
+                net.level_place,
+                net.counts[_LEVELS],
+                resource,
+            )
+
+
+@compiling.compiled
+def _find_unfair(net: Network) -> None:
+    """Whoever has lost its bottleneck, or holds another back, is to join."""
+    for at in range(net.counts[_TOUCHED]):
+        resource = net.touched[at]
+        net.is_touched[resource] = 0
+        load = 0.0
+        fastest = 0.0
+        level = math.inf
+        number = net.head[resource]
+        while number >= 0:
+            flow = number // USES
+            rate = net.rate[flow]
+            if net.is_filled[flow]:
+                rate = net.fresh[flow]
+                if net.bottleneck[flow] == resource:
+                    level = min(level, rate)
+            load += net.cost[number] * rate
+            fastest = max(fastest, rate)
+            number = net.following[number]
+        is_full = load >= net.capacity[resource] * (1.0 - _EPSILON)
+        number = net.head[resource]
+        while number >= 0:
+            flow = number // USES
+            if not net.is_filled[flow]:
+                rate = net.rate[flow]
+                if rate > level * (1.0 + _EPSILON) or (
+                    net.bottleneck[flow] == resource
+                    and not (is_full and rate >= fastest * (1.0 - _EPSILON))
+                ):
+                    _change(net, flow)
+            number = net.following[number]
+    net.counts[_TOUCHED] = 0

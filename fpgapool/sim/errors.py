@@ -1,0 +1,32 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is wrong with what a simulation was given."""
+
+from __future__ import annotations
+
+
+class InputError(Exception):
+    """Input that cannot be simulated.
+
+    :param source: the file, or the option of the command line.
+    :param place: where in it, for example ``jobs[3].size_bytes``; empty: all
+        of it.
+    :param reason: what is wrong there.
+    """
+
+    def __init__(self, source: str, place: str, reason: str) -> None:
+        where = f"{source}: {place}" if place else source
+        super().__init__(f"{where}: {reason}")
+        self.source = source
+        self.place = place
+        self.reason = reason

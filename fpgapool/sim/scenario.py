@@ -1,0 +1,356 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Scenario files, ``fpgapool-scenario/1``: a cluster, policies and jobs.
+
+All sizes are in bytes, times in seconds, rates in bytes/s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import typing
+
+import msgspec
+
+from fpgapool.sim import errors
+
+FORMAT = "fpgapool-scenario/1"
+
+_Positive = typing.Annotated[float, msgspec.Meta(gt=0)]
+_NotNegative = typing.Annotated[float, msgspec.Meta(ge=0)]
+_Count = typing.Annotated[int, msgspec.Meta(ge=1)]
+_Number = typing.Annotated[int, msgspec.Meta(ge=0)]
+_Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Record(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One object of the file."""
+
+
+class AcceleratorProfile(_Record, frozen=True):
+    """What the jobs of an accelerator do to slots and links.
+
+    :ivar peak_bytes_per_s: input of one slot at most.
+    :ivar return_ratio: bytes sent back per byte of input.
+    """
+
+    peak_bytes_per_s: _Positive
+    return_ratio: _NotNegative = 0.0
+
+
+class HostOverride(_Record, frozen=True):
+    """What is different in one host; None: as everywhere."""
+
+    slots_per_device: _Count | None = None
+    dma_bytes_per_s: _Positive | None = None
+    nic_bytes_per_s: _Positive | None = None
+
+
+class Power(_Record, frozen=True):
+    """Electrical power.
+
+    :ivar device_idle_w: of a device none of whose slots is taken.
+    :ivar device_active_w: of a device with all slots taken; in proportion
+        with some.
+    :ivar host_w: of a host, whether it has a device or not.
+    """
+
+    device_idle_w: _NotNegative = 0.0
+    device_active_w: _NotNegative = 0.0
+    host_w: _NotNegative = 0.0
+
+
+class Cluster(_Record, frozen=True):
+    """Hosts 0 … hosts − 1, some of which have a device.
+
+    :ivar fpga_hosts: those with a device.
+    :ivar slots_per_device: slots of each device.
+    :ivar dma_bytes_per_s: rate that all slots of a device share.
+    :ivar nic_bytes_per_s: rate of each host in each direction.
+    :ivar reconfiguration_s: programming another accelerator takes so long.
+    :ivar host_overrides: by host, what is different there.
+    :ivar power: None: no energy is computed.
+    """
+
+    hosts: _Count
+    fpga_hosts: tuple[_Number, ...]
+    accelerators: dict[_Name, AcceleratorProfile]
+    slots_per_device: _Count = 4
+    dma_bytes_per_s: _Positive = 2.1e9
+    nic_bytes_per_s: _Positive = 1.25e9
+    reconfiguration_s: _NotNegative = 0.0
+    host_overrides: dict[_Number, HostOverride] = {}
+    power: Power | None = None
+
+    def slot_count(self, host: int) -> int:
+        """How many slots a host with a device has."""
+        return self._of(host).slots_per_device or self.slots_per_device
+
+    def dma_of(self, host: int) -> float:
+        """DMA rate of a host's device in bytes/s."""
+        return self._of(host).dma_bytes_per_s or self.dma_bytes_per_s
+
+    def nic_of(self, host: int) -> float:
+        """NIC rate of a host, each direction, in bytes/s."""
+        return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
+
+    def _of(self, host: int) -> HostOverride:
+        return self.host_overrides.get(host, _AS_EVERYWHERE)
+
+
+_AS_EVERYWHERE = HostOverride()
+
+
+class Policy(_Record, frozen=True):
+    """Options of a strategy; what is None has the strategy's default.
+
+    :ivar strategy: its name; None: the policy's own name.
+    :ivar seed: of random choices; None: the run's.
+    """
+
+    strategy: _Name | None = None
+    seed: _Number | None = None
+    remote_limit: _Number | None = None
+    skip_limit: _Number | None = None
+    wait_s_per_byte: _NotNegative | None = None
+    fallback: bool | None = None
+    thresholds_bytes: tuple[_Positive, ...] | None = None
+    E_bytes: _Positive | None = None
+    q: _Positive | None = None
+    k1: _Count | None = None
+    k2: _Count | None = None
+    queues: _Count | None = None
+    slot_choice: _Name = "index"
+    offer_order: _Name = "index"
+
+    def options(self) -> dict[str, object]:
+        """The options by name, as strategies take them."""
+        return {
+            name: value
+            for name, value in msgspec.structs.asdict(self).items()
+            if name not in ("strategy", "seed") and value is not None
+        }
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One request for an accelerator.
+
+    :ivar host: where its data is; None: outside the cluster's hosts.
+    """
+
+    id: int
+    host: _Number | None
+    size_bytes: _Positive
+    arrival_s: _NotNegative
+    accelerator: str
+    tenant: str = ""
+
+
+class JobOutcome(msgspec.Struct, frozen=True):
+    """What became of a job.
+
+    :ivar host: where its slot was.
+    :ivar slot: number of the slot on that host.
+    :ivar local: whether that was the job's own host.
+    """
+
+    id: int
+    start_s: float
+    finish_s: float
+    host: int
+    slot: int
+    local: bool
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of all jobs under a policy.
+
+    :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
+        ``makespan_s``.
+    """
+
+    jobs: list[JobOutcome]
+    metrics: dict[str, float]
+
+
+class Scenario(_Record, frozen=True):
+    """A whole file.
+
+    :ivar policies: options by policy.
+    :ivar wakeups: whether a job that has waited for its own host for long
+        enough causes a scheduling pass by itself.
+    :ivar expected: worked results, by policy.
+    """
+
+    format: typing.Literal["fpgapool-scenario/1"]
+    cluster: Cluster
+    policies: dict[_Name, Policy]
+    jobs: list[JobSpec]
+    name: str = ""
+    note: str = ""
+    wakeups: bool = False
+    expected: dict[str, Outcome] | None = None
+
+
+def read(path: pathlib.Path) -> Scenario:
+    """Read a scenario file.
+
+    :raises errors.InputError: if it cannot be read or says something that
+        cannot be.
+    """
+    source = str(path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise errors.InputError(
+            source, "", error.strerror or str(error)
+        ) from error
+    try:
+        scenario = _decode(text)
+    except msgspec.ValidationError as error:
+        raise errors.InputError(source, *_place_and_reason(str(error)))
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise errors.InputError(source, place, error.msg) from error
+    except UnicodeDecodeError as error:
+        raise errors.InputError(
+            source, f"byte {error.start}", error.reason
+        ) from error
+    check(scenario, source)
+    return scenario
+
+
+def _decode(text: bytes) -> Scenario:
+    try:
+        return msgspec.json.decode(text, type=Scenario)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # Slower, but says where the text ends to be JSON, and understands
+        # NaN, which is then refused at the place where it is.
+        return msgspec.convert(json.loads(text), Scenario)
+
+
+def write(scenario: Scenario, path: pathlib.Path) -> None:
+    """Write a scenario file.
+
+    :raises errors.InputError: if it cannot be written.
+    """
+    text = msgspec.json.format(msgspec.json.encode(scenario), indent=1)
+    try:
+        path.write_bytes(text + b"\n")
+    except OSError as error:
+        raise errors.InputError(
+            str(path), "", error.strerror or str(error)
+        ) from error
+
+
+def _place_and_reason(message: str) -> tuple[str, str]:
+    """Split msgspec's ``Expected … - at `$.jobs[3].host```."""
+    reason, _, place = message.partition(" - at ")
+    place = place.replace("`", "").replace("$.", "").replace("$", "")
+    return place, reason[:1].lower() + reason[1:]
+
+
+# -- what types alone cannot say -------------------------------------------
+
+
+def check(scenario: Scenario, source: str) -> None:
+    """Make sure that a scenario can be simulated.
+
+    :param source: its file, for the message.
+    :raises errors.InputError: if it cannot.
+    """
+    _check_cluster(scenario.cluster, source)
+    if not scenario.policies:
+        raise errors.InputError(source, "policies", "there are none")
+    for name, policy in scenario.policies.items():
+        _check_thresholds(policy, f"policies.{name}", source)
+    _check_jobs(scenario, source)
+
+
+def _check_cluster(cluster: Cluster, source: str) -> None:
+    for place in ("dma_bytes_per_s", "nic_bytes_per_s"):
+        _check_finite(getattr(cluster, place), f"cluster.{place}", source)
+    for name, profile in cluster.accelerators.items():
+        where = f"cluster.accelerators.{name}"
+        _check_finite(
+            profile.peak_bytes_per_s, f"{where}.peak_bytes_per_s", source
+        )
+        _check_finite(profile.return_ratio, f"{where}.return_ratio", source)
+    seen: set[int] = set()
+    for at, host in enumerate(cluster.fpga_hosts):
+        where = f"cluster.fpga_hosts[{at}]"
+        _check_host(host, cluster, where, source)
+        if host in seen:
+            raise errors.InputError(source, where, f"host {host} twice")
+        seen.add(host)
+    for host in cluster.host_overrides:
+        where = f"cluster.host_overrides.{host}"
+        _check_host(host, cluster, where, source)
+
+
+def _check_host(host: int, cluster: Cluster, place: str, source: str) -> None:
+    if host >= cluster.hosts:
+        raise errors.InputError(
+            source,
+            place,
+            f"there is no host {host}, only 0 to {cluster.hosts - 1}",
+        )
+
+
+def _check_finite(value: float, place: str, source: str) -> None:
+    if not math.isfinite(value):
+        raise errors.InputError(source, place, f"{value} is not finite")
+
+
+def _check_thresholds(policy: Policy, place: str, source: str) -> None:
+    thresholds = policy.thresholds_bytes or ()
+    for at in range(1, len(thresholds)):
+        if not thresholds[at - 1] < thresholds[at]:
+            raise errors.InputError(
+                source,
+                f"{place}.thresholds_bytes[{at}]",
+                f"{thresholds[at]:g} is not above {thresholds[at - 1]:g}",
+            )
+
+
+def _check_jobs(scenario: Scenario, source: str) -> None:
+    cluster = scenario.cluster
+    if not scenario.jobs:
+        raise errors.InputError(source, "jobs", "there are none")
+    if not cluster.fpga_hosts:
+        raise errors.InputError(
+            source, "cluster.fpga_hosts", "nobody can serve the jobs"
+        )
+    seen: set[int] = set()
+    for at, job in enumerate(scenario.jobs):
+        place = f"jobs[{at}]"
+        if job.id in seen:
+            raise errors.InputError(source, f"{place}.id", f"{job.id} twice")
+        seen.add(job.id)
+        if job.host is not None:
+            _check_host(job.host, cluster, f"{place}.host", source)
+        if job.accelerator not in cluster.accelerators:
+            known = ", ".join(sorted(cluster.accelerators)) or "none"
+            raise errors.InputError(
+                source,
+                f"{place}.accelerator",
+                f"there is no accelerator {job.accelerator!r}; known: {known}",
+            )
+        _check_finite(job.size_bytes, f"{place}.size_bytes", source)
+        _check_finite(job.arrival_s, f"{place}.arrival_s", source)

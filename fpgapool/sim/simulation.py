@@ -1,0 +1,335 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Runs a scenario: the pool's own scheduling core, and a model of the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import importlib.metadata
+import math
+import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import state
+from fpgapool.core import strategy as strategy_api
+from fpgapool.sim import errors
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim.engines import base
+from fpgapool.sim.engines import fluid
+
+#: Any shape will do: simulated bitstreams fit everywhere.
+_SHAPE = "any"
+
+ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
+    "fluid": fluid.FluidEngine
+}
+
+
+class Watcher(typing.Protocol):
+    """Somebody who wants to see how a run goes on."""
+
+    def __call__(
+        self,
+        now: float,
+        jobs: list[scenarios.JobSpec | None],
+        rates: list[float],
+    ) -> None:
+        """At a time, each slot's job, None: idle, and its bytes/s."""
+
+
+def strategy_names() -> list[str]:
+    """The strategies that are installed."""
+    return sorted(_strategies())
+
+
+def _strategies() -> dict[str, importlib.metadata.EntryPoint]:
+    group = importlib.metadata.entry_points(group="fpgapool.strategies")
+    return {entry.name: entry for entry in group}
+
+
+def make_strategy(
+    name: str, policy: scenarios.Policy, seed: int, source: str
+) -> strategy_api.Strategy:
+    """The strategy of a policy.
+
+    :param name: of the policy.
+    :param seed: of random choices, unless the policy has its own.
+    :param source: where the policy is from, for messages.
+    :raises errors.InputError: if there is no such strategy, or if it does
+        not take these options.
+    """
+    wanted = policy.strategy or name
+    entry = _strategies().get(wanted)
+    if entry is None:
+        raise errors.InputError(
+            source,
+            f"policies.{name}",
+            f"there is no strategy {wanted!r}; "
+            f"known: {', '.join(strategy_names())}",
+        )
+    own_seed = seed if policy.seed is None else policy.seed
+    try:
+        made: strategy_api.Strategy = entry.load()(policy.options(), own_seed)
+    except ValueError as error:
+        raise errors.InputError(
+            source, f"policies.{name}", str(error)
+        ) from error
+    return made
+
+
+def run(
+    scenario: scenarios.Scenario,
+    policy: str,
+    *,
+    engine: str = "fluid",
+    seed: int = 0,
+    source: str = "scenario",
+    watcher: Watcher | None = None,
+) -> list[scenarios.JobOutcome]:
+    """Simulate one policy.
+
+    :param policy: name of one of the scenario's policies, or of a strategy,
+        which then has its default options.
+    :param engine: one of :data:`ENGINES`.
+    :param seed: of the strategy's random choices.
+    :param source: the scenario's file, for messages.
+    :param watcher: is called whenever rates may have changed.
+    :returns: what became of each job, in the order of the scenario.
+    :raises errors.InputError: if the strategy is not known or refuses its
+        options, or if jobs would wait for ever.
+    """
+    options = scenario.policies.get(policy, scenarios.Policy())
+    strategy = make_strategy(policy, options, seed, source)
+    simulation = _Simulation(scenario, strategy, ENGINES[engine], watcher)
+    simulation.run()
+    if simulation.waiting:
+        raise errors.InputError(
+            source,
+            f"policies.{policy}",
+            f"{len(simulation.waiting)} jobs would wait for ever, the first "
+            f"is {min(simulation.waiting)}",
+        )
+    return [simulation.outcomes[job.id] for job in scenario.jobs]
+
+
+@dataclasses.dataclass(slots=True)
+class _Holding:
+    """A job in its slot."""
+
+    job: scenarios.JobSpec
+    generation: int
+    start_s: float
+
+
+class _Simulation:
+    """One run.
+
+    :ivar outcomes: by job id.
+    :ivar waiting: by id, the jobs that have no slot yet.
+    """
+
+    def __init__(
+        self,
+        scenario: scenarios.Scenario,
+        strategy: strategy_api.Strategy,
+        make_engine: Callable[[scenarios.Cluster], base.Engine],
+        watcher: Watcher | None,
+    ) -> None:
+        self.outcomes: dict[int, scenarios.JobOutcome] = {}
+        self.waiting: dict[int, scenarios.JobSpec] = {}
+        self._cluster = scenario.cluster
+        self._profiles = scenario.cluster.accelerators
+        self._engine = make_engine(scenario.cluster)
+        self._watcher = watcher
+        self._slots = base.slots_of(scenario.cluster)
+        self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
+        self._holdings: list[_Holding | None] = [None] * len(self._slots)
+        self._working = 0
+        self._programmed: list[str | None] = [None] * len(self._slots)
+        # (when it is programmed, slot)
+        self._programming: list[tuple[float, int]] = []
+        self._wake_s = math.inf
+        # Latest first, so that the next one is at the end.
+        self._to_come = sorted(
+            scenario.jobs,
+            key=lambda job: (job.arrival_s, job.id),
+            reverse=True,
+        )
+
+    def run(self) -> None:
+        """Run to the end of the last job that can end."""
+        self._pool.step(_topology(self._cluster, self._slots), 0.0)
+        while self._to_come or self._working or self._is_anything_to_come():
+            now, done = self._engine.advance(self._next_s())
+            batch: list[events.Event] = [
+                self._complete(slot, now) for slot in done
+            ]
+            batch += self._programmed_slots(now)
+            batch += self._arrivals(now)
+            if self._wake_s <= now:
+                self._wake_s = math.inf
+                batch.append(events.Wake())
+            for order in self._pool.step(batch, now):
+                self._follow(order, now)
+            self._engine.settle(now)
+            if self._watcher is not None:
+                self._watcher(
+                    now,
+                    [
+                        None if held is None else held.job
+                        for held in self._holdings
+                    ],
+                    self._engine.rates(),
+                )
+
+    def _is_anything_to_come(self) -> bool:
+        return bool(self._programming) or (
+            bool(self.waiting) and self._wake_s < math.inf
+        )
+
+    def _next_s(self) -> float:
+        """When something comes that the engine does not know of."""
+        next_s = self._wake_s
+        if self._to_come:
+            next_s = min(next_s, self._to_come[-1].arrival_s)
+        if self._programming:
+            next_s = min(next_s, self._programming[0][0])
+        return next_s
+
+    def _complete(self, number: int, now: float) -> events.Event:
+        slot, held = self._slots[number], self._holdings[number]
+        assert held is not None
+        self._holdings[number] = None
+        self._working -= 1
+        self.outcomes[held.job.id] = scenarios.JobOutcome(
+            id=held.job.id,
+            start_s=held.start_s,
+            finish_s=now,
+            host=slot.host,
+            slot=slot.place,
+            local=slot.host == held.job.host,
+        )
+        return events.SlotReleased(number, held.generation)
+
+    def _programmed_slots(self, now: float) -> Iterator[events.Event]:
+        while self._programming and self._programming[0][0] <= now:
+            _, number = heapq.heappop(self._programming)
+            held = self._holdings[number]
+            assert held is not None
+            self._work(number, held, now)
+            yield events.SlotReady(number, held.generation)
+
+    def _arrivals(self, now: float) -> Iterator[events.Event]:
+        while self._to_come and self._to_come[-1].arrival_s <= now:
+            job = self._to_come.pop()
+            self.waiting[job.id] = job
+            yield events.JobSubmitted(
+                model.Job(
+                    id=job.id,
+                    host_id=job.host,
+                    accelerator=job.accelerator,
+                    claimed_bytes=job.size_bytes,
+                    arrival_s=job.arrival_s,
+                    project=job.tenant,
+                )
+            )
+
+    def _follow(self, order: instructions.Instruction, now: float) -> None:
+        if isinstance(order, instructions.Program):
+            self._give(order, now)
+        elif isinstance(order, instructions.WakeAt):
+            self._wake_s = order.time_s
+
+    def _give(self, order: instructions.Program, now: float) -> None:
+        number = order.slot_id
+        held = _Holding(self.waiting.pop(order.job_id), order.generation, now)
+        self._holdings[number] = held
+        programming_s = self._cluster.reconfiguration_s
+        if programming_s and self._programmed[number] != order.accelerator:
+            self._programmed[number] = order.accelerator
+            heapq.heappush(self._programming, (now + programming_s, number))
+        else:
+            self._work(number, held, now)
+
+    def _work(self, number: int, held: _Holding, now: float) -> None:
+        job = held.job
+        profile = self._profiles[job.accelerator]
+        held.start_s = now
+        self._working += 1
+        self._engine.start(
+            self._slots[number],
+            base.Transfer(
+                job.host,
+                job.size_bytes,
+                profile.peak_bytes_per_s,
+                profile.return_ratio,
+            ),
+            now,
+        )
+
+
+def _topology(
+    cluster: scenarios.Cluster, slots: list[base.Slot]
+) -> list[events.Event]:
+    """The cluster as the core is told of it."""
+    by_host: dict[int, list[base.Slot]] = {}
+    for slot in slots:
+        by_host.setdefault(slot.host, []).append(slot)
+    library = tuple(
+        model.Accelerator(name, profile.peak_bytes_per_s, profile.return_ratio)
+        for name, profile in cluster.accelerators.items()
+    )
+    return [
+        events.AcceleratorsChanged(library),
+        *(
+            events.HostUp(_host(cluster, host, by_host.get(host, [])))
+            for host in range(cluster.hosts)
+        ),
+    ]
+
+
+def _host(
+    cluster: scenarios.Cluster, host: int, slots: list[base.Slot]
+) -> model.HostSpec:
+    devices: tuple[model.DeviceSpec, ...] = ()
+    if slots:
+        devices = (
+            model.DeviceSpec(
+                id=slots[0].device,
+                host_id=host,
+                name="board0",
+                dma_bytes_per_s=cluster.dma_of(host),
+                slots=tuple(
+                    model.SlotSpec(
+                        id=slot.number,
+                        device_id=slot.device,
+                        host_id=host,
+                        number=slot.place,
+                        shape=_SHAPE,
+                        programming_time_s=cluster.reconfiguration_s,
+                    )
+                    for slot in slots
+                ),
+            ),
+        )
+    return model.HostSpec(
+        id=host,
+        name=f"host{host}",
+        nic_bytes_per_s=cluster.nic_of(host),
+        devices=devices,
+    )
