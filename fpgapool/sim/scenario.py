@@ -222,7 +222,9 @@ def read(path: pathlib.Path) -> Scenario:
     try:
         scenario = _decode(text)
     except msgspec.ValidationError as error:
-        raise errors.InputError(source, *_place_and_reason(str(error)))
+        raise errors.InputError(
+            source, *_place_and_reason(str(error))
+        ) from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise errors.InputError(source, place, error.msg) from error

@@ -18,14 +18,17 @@ and give the same results more slowly.
 
 from __future__ import annotations
 
+import importlib
+import types
 import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import numpy as np
 
+numba: types.ModuleType | None
 try:
-    import numba
+    numba = importlib.import_module("numba")
 except ImportError:
     numba = None
 
