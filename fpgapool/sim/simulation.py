@@ -30,13 +30,15 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.sim import errors
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
+from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
 
 #: Any shape will do: simulated bitstreams fit everywhere.
 _SHAPE = "any"
 
 ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
-    "fluid": fluid.FluidEngine
+    "fluid": fluid.FluidEngine,
+    "chunk": chunk.ChunkEngine,
 }
 
 

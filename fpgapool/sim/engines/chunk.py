@@ -1,0 +1,238 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A job's data goes in chunks, of which a bounded window is on the way.
+
+Each chunk of a remote job is sent, processed and, if the accelerator returns
+data, sent back; three stages that work at the same time on different chunks,
+as in the data plane and in the simulator of the paper (FPGAPooling, section
+7.1). A chunk may be sent when fewer than ``window`` are on the way; it is on
+the way until it is back, or processed if nothing comes back.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+
+from fpgapool.sim import scenario
+from fpgapool.sim.engines import base
+from fpgapool.sim.engines import compiling
+from fpgapool.sim.engines import sharing
+
+CHUNK_BYTES = 4 * 2**20
+WINDOW = 8
+
+_STAGES = 3
+_SEND, _PROCESS, _RETURN = range(_STAGES)
+_NOWHERE = -1
+
+
+class _Slots(typing.NamedTuple):
+    """What the slots' jobs have done; one vector per member.
+
+    A stage of slot s has the number s × 3 + stage, and so has its flow.
+
+    :ivar chunks: how many the job has.
+    :ivar chunk_bytes: of all chunks but the last.
+    :ivar last_bytes: of the last one.
+    :ivar window: how many may be on the way.
+    :ivar done: by stage: chunks that are through.
+    :ivar is_active: by stage: whether it has a chunk in work.
+    :ivar is_used: by stage: whether the job needs it.
+    :ivar cap: by stage: bytes/s at most.
+    :ivar ratio: by stage: bytes there per byte of input.
+    :ivar pipes: by stage: two resources, -1: none.
+    """
+
+    chunks: list[int]
+    chunk_bytes: list[float]
+    last_bytes: list[float]
+    window: list[int]
+    done: list[int]
+    is_active: list[int]
+    is_used: list[int]
+    cap: list[float]
+    ratio: list[float]
+    pipes: list[int]
+
+
+class ChunkEngine(base.Engine):
+    """Chunks through pipes that are shared max-min fairly at each moment.
+
+    :param chunk_bytes: size of a chunk.
+    :param window: how many chunks of a job may be on the way, at least 1.
+    """
+
+    def __init__(
+        self,
+        cluster: scenario.Cluster,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+        window: int = WINDOW,
+    ) -> None:
+        if chunk_bytes < 1 or window < 1:
+            raise ValueError("chunk_bytes and window must be at least 1")
+        count = len(base.slots_of(cluster))
+        self._pipes = base.Pipes(cluster)
+        self._net = sharing.make_network(
+            self._pipes.capacities_bytes_per_s, count * _STAGES
+        )
+        self._chunk_bytes = chunk_bytes
+        self._slots = _Slots(
+            chunks=compiling.integers([0] * count),
+            chunk_bytes=compiling.floats([float(chunk_bytes)] * count),
+            last_bytes=compiling.floats([0.0] * count),
+            window=compiling.integers([window] * count),
+            done=compiling.integers([0] * count * _STAGES),
+            is_active=compiling.integers([0] * count * _STAGES),
+            is_used=compiling.integers([0] * count * _STAGES),
+            cap=compiling.floats([math.inf] * count * _STAGES),
+            ratio=compiling.floats([1.0] * count * _STAGES),
+            pipes=compiling.integers([_NOWHERE] * count * _STAGES * 2),
+        )
+
+    def start(
+        self, slot: base.Slot, transfer: base.Transfer, now: float
+    ) -> None:
+        number, state = slot.number, self._slots
+        chunks = max(1, math.ceil(transfer.size_bytes / self._chunk_bytes))
+        state.chunks[number] = chunks
+        state.last_bytes[number] = (
+            transfer.size_bytes - (chunks - 1) * self._chunk_bytes
+        )
+        state.cap[number * _STAGES + _PROCESS] = transfer.peak_bytes_per_s
+        self._use(number, _PROCESS, self._pipes.dma(slot.device))
+        is_remote = transfer.source != slot.host
+        self._use_ways(slot, transfer, is_remote)
+        _begin(self._net, state, number, now)
+
+    def _use_ways(
+        self, slot: base.Slot, transfer: base.Transfer, is_remote: bool
+    ) -> None:
+        """Say which pipes lead to the slot and back."""
+        pipes, source = self._pipes, transfer.source
+        here, there = slot.host, source if is_remote else None
+        out = _NOWHERE if there is None else pipes.egress(there)
+        back = _NOWHERE if there is None else pipes.ingress(there)
+        state, first = self._slots, slot.number * _STAGES
+        state.is_used[first + _SEND] = is_remote
+        state.is_used[first + _PROCESS] = True
+        state.is_used[first + _RETURN] = (
+            is_remote and transfer.return_ratio > 0
+        )
+        state.ratio[first + _RETURN] = transfer.return_ratio
+        self._use(slot.number, _SEND, out, pipes.ingress(here))
+        self._use(slot.number, _RETURN, pipes.egress(here), back)
+
+    def _use(self, slot: int, stage: int, *pipes: int) -> None:
+        first = (slot * _STAGES + stage) * 2
+        for place in range(2):
+            self._slots.pipes[first + place] = (
+                pipes[place] if place < len(pipes) else _NOWHERE
+            )
+
+    def settle(self, now: float) -> None:
+        sharing.settle(self._net, now)
+
+    def advance(self, limit_s: float) -> tuple[float, list[int]]:
+        time_s, count = _advance(self._net, self._slots, limit_s)
+        return time_s, sorted(int(slot) for slot in self._net.found[:count])
+
+    def rates(self) -> list[float]:
+        return self._net.rate[_PROCESS::_STAGES]
+
+
+@compiling.compiled
+def _begin(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
+    first = slot * _STAGES
+    for stage in range(first, first + _STAGES):
+        slots.done[stage] = 0
+    _go_on(net, slots, slot, now)
+
+
+@compiling.compiled
+def _advance(
+    net: sharing.Network, slots: _Slots, limit_s: float
+) -> tuple[float, int]:
+    """Move chunks until a job is done, or up to a time."""
+    while True:
+        time_s, count = sharing.collect_done(net, limit_s)
+        if not count:
+            return time_s, 0
+        # A slot that is done takes the place of a flow that was looked at.
+        jobs_done = 0
+        for at in range(count):
+            stage = net.found[at]
+            slot = stage // _STAGES
+            slots.done[stage] += 1
+            slots.is_active[stage] = 0
+            if _is_done(slots, slot):
+                sharing.stop(net, stage)
+                net.found[jobs_done] = slot
+                jobs_done += 1
+            else:
+                _go_on(net, slots, slot, time_s)
+                if not slots.is_active[stage]:
+                    sharing.stop(net, stage)
+        if jobs_done:
+            return time_s, jobs_done
+        sharing.settle(net, time_s)
+
+
+@compiling.compiled
+def _is_done(slots: _Slots, slot: int) -> bool:
+    return _back(slots, slot) == slots.chunks[slot]
+
+
+@compiling.compiled
+def _back(slots: _Slots, slot: int) -> int:
+    """How many chunks are not on the way any more."""
+    last = slot * _STAGES + _RETURN
+    if slots.is_used[last]:
+        return slots.done[last]
+    return slots.done[last - 1]
+
+
+@compiling.compiled
+def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
+    """Let each stage of a slot that can take its next chunk do so."""
+    first = slot * _STAGES
+    # How many chunks the stage may have begun in all.
+    may_begin = min(
+        slots.chunks[slot], _back(slots, slot) + slots.window[slot]
+    )
+    for stage in range(first, first + _STAGES):
+        if not slots.is_used[stage]:
+            continue
+        if not slots.is_active[stage] and slots.done[stage] < may_begin:
+            _take_chunk(net, slots, slot, stage, now)
+        may_begin = slots.done[stage]
+
+
+@compiling.compiled
+def _take_chunk(
+    net: sharing.Network, slots: _Slots, slot: int, stage: int, now: float
+) -> None:
+    size = slots.chunk_bytes[slot]
+    if slots.done[stage] == slots.chunks[slot] - 1:
+        size = slots.last_bytes[slot]
+    size *= slots.ratio[stage]
+    slots.is_active[stage] = 1
+    if net.use_count[stage]:
+        # It has just finished one: no other flow is touched.
+        sharing.extend(net, stage, size, now)
+        return
+    for place in (2 * stage, 2 * stage + 1):
+        if slots.pipes[place] >= 0:
+            sharing.use(net, stage, slots.pipes[place], 1.0)
+    sharing.start(net, stage, slots.cap[stage], size, now)

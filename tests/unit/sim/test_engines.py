@@ -1,0 +1,170 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The engines, on clusters small enough to compute by hand."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import simulation
+from fpgapool.sim.engines import base
+from fpgapool.sim.engines import chunk
+from fpgapool.sim.engines import fluid
+
+CASES = sorted((pathlib.Path(__file__).parents[2] / "cases").glob("*.json"))
+MIB = 2**20
+
+
+def make_cluster(**members: object) -> scenarios.Cluster:
+    """Two hosts, the first one with a device."""
+    profiles = {"aes": scenarios.AcceleratorProfile(1e9)}
+    defaults = {"hosts": 2, "fpga_hosts": (0,), "accelerators": profiles}
+    return scenarios.Cluster(**{**defaults, **members})  # type: ignore[arg-type]
+
+
+def make_transfer(
+    source: int | None, size_bytes: float = 1e9, return_ratio: float = 0.0
+) -> base.Transfer:
+    return base.Transfer(source, size_bytes, 1e9, return_ratio)
+
+
+def run_alone(engine: base.Engine, transfer: base.Transfer) -> float:
+    """How long a transfer takes on an idle cluster, in seconds."""
+    slot = base.Slot(number=0, device=0, host=0, place=0)
+    engine.start(slot, transfer, 0.0)
+    engine.settle(0.0)
+    now, done = engine.advance(1e9)
+    assert done == [0]
+    return now
+
+
+def test_slots_are_numbered_over_all_hosts() -> None:
+    cluster = make_cluster(
+        hosts=4,
+        fpga_hosts=(3, 1),
+        slots_per_device=1,
+        host_overrides={3: scenarios.HostOverride(slots_per_device=2)},
+    )
+    assert base.slots_of(cluster) == [
+        base.Slot(0, 0, 1, 0),
+        base.Slot(1, 1, 3, 0),
+        base.Slot(2, 1, 3, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "return_ratio", "expected_s"),
+    [
+        (0, 4.0, 1.0),  # local: the DMA pipe and the slot, no NIC
+        (1, 0.0, 1.0),
+        (1, 2.0, 1.6),  # 2 GB come back through 1.25 GB/s
+        (None, 2.0, 1.6),  # the slot's own host is the bottleneck
+    ],
+)
+def test_fluid_alone(
+    source: int | None, return_ratio: float, expected_s: float
+) -> None:
+    engine = fluid.FluidEngine(make_cluster())
+    transfer = make_transfer(source, return_ratio=return_ratio)
+    assert run_alone(engine, transfer) == pytest.approx(expected_s)
+
+
+def test_each_direction_of_a_nic_is_shared_apart() -> None:
+    engine = fluid.FluidEngine(
+        make_cluster(
+            fpga_hosts=(0, 1),
+            slots_per_device=1,
+            host_overrides={1: scenarios.HostOverride(nic_bytes_per_s=5e8)},
+        )
+    )
+    engine.start(base.Slot(0, 0, 0, 0), make_transfer(1), 0.0)
+    engine.start(base.Slot(1, 1, 1, 0), make_transfer(0), 0.0)
+    engine.settle(0.0)
+    assert list(engine.rates()) == [5e8, 5e8]
+    assert engine.advance(1e9) == (pytest.approx(2.0), [0, 1])
+
+
+def test_a_chunk_takes_three_stages_one_after_the_other() -> None:
+    cluster = make_cluster(nic_bytes_per_s=1e9)
+    transfer = make_transfer(1, size_bytes=MIB, return_ratio=1.0)
+    took_s = run_alone(chunk.ChunkEngine(cluster), transfer)
+    assert took_s == pytest.approx(3 * MIB / 1e9)
+
+
+def test_chunks_overlap_within_the_window() -> None:
+    """All stages at 1 GB/s: n chunks take n + 2 steps, or 3 n without."""
+    cluster = make_cluster(nic_bytes_per_s=1e9)
+    transfer = make_transfer(1, size_bytes=10 * MIB, return_ratio=1.0)
+    step_s = MIB / 1e9
+    for window, steps in ((1, 30), (3, 12), (8, 12)):
+        engine = chunk.ChunkEngine(cluster, chunk_bytes=MIB, window=window)
+        assert run_alone(engine, transfer) == pytest.approx(steps * step_s)
+
+
+def test_the_last_chunk_is_smaller() -> None:
+    engine = chunk.ChunkEngine(make_cluster(), chunk_bytes=MIB)
+    transfer = make_transfer(0, size_bytes=2.5 * MIB)
+    assert run_alone(engine, transfer) == pytest.approx(2.5 * MIB / 1e9)
+
+
+@pytest.mark.parametrize("members", [{"window": 0}, {"chunk_bytes": 0}])
+def test_no_chunk_or_no_window(members: dict[str, int]) -> None:
+    with pytest.raises(ValueError):
+        chunk.ChunkEngine(make_cluster(), **members)
+
+
+def test_engines_agree_on_average() -> None:
+    scenario = scenarios.read(CASES[-1])
+    for policy in scenario.policies:
+        fluid_jobs = simulation.run(scenario, policy)
+        chunk_jobs = simulation.run(scenario, policy, engine="chunk")
+        fluid_s = sum(job.finish_s for job in fluid_jobs)
+        chunk_s = sum(job.finish_s for job in chunk_jobs)
+        assert chunk_s == pytest.approx(fluid_s, rel=0.1)
+
+
+def test_without_numba_the_results_are_the_same() -> None:
+    """Bit for bit, in a process that cannot import it."""
+    program = textwrap.dedent(
+        """
+        import json, pathlib, sys
+        if sys.argv[1] == "without":
+            sys.modules["numba"] = None
+        from fpgapool.sim import scenario, simulation
+        from fpgapool.sim.engines import compiling
+        assert compiling.IS_COMPILED == (sys.argv[1] == "with")
+        read = scenario.read(pathlib.Path(sys.argv[2]))
+        print(json.dumps([
+            [job.id, job.start_s.hex(), job.finish_s.hex(), job.slot]
+            for engine in ("fluid", "chunk")
+            for job in simulation.run(read, "wra", engine=engine)
+        ]))
+        """
+    )
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", program, how, str(CASES[-1])],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout
+        for how in ("with", "without")
+    ]
+    assert results[0] == results[1]
+    assert json.loads(results[0])
