@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +69,23 @@ class JobResult:
             )
 
 
+class Columns(typing.NamedTuple):
+    """Finished jobs, a vector per property, all in the same order."""
+
+    arrivals_s: Floats
+    starts_s: Floats
+    finishes_s: Floats
+    sizes_bytes: Floats
+    is_local: npt.NDArray[np.bool_]
+
+    def of(self, jobs: npt.NDArray[typing.Any]) -> Columns:
+        """Some of the jobs.
+
+        :param jobs: their places, or whether each is one of them.
+        """
+        return Columns(*(values[jobs] for values in self))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Metrics:
     """What a schedule did on the whole.
@@ -100,25 +121,47 @@ def measure(results: Sequence[JobResult]) -> Metrics:
     :returns: the metrics.
     :raises ValueError: if there are no jobs.
     """
-    if not results:
+    return measure_columns(
+        Columns(
+            arrivals_s=column(job.arrival_s for job in results),
+            starts_s=column(job.start_s for job in results),
+            finishes_s=column(job.finish_s for job in results),
+            sizes_bytes=column(job.size_bytes for job in results),
+            is_local=np.array([job.local for job in results], dtype=np.bool_),
+        )
+    )
+
+
+def measure_columns(jobs: Columns) -> Metrics:
+    """Measure a schedule of many jobs.
+
+    :param jobs: every job of it.
+    :returns: the metrics.
+    :raises ValueError: if there are no jobs.
+    """
+    if not jobs.sizes_bytes.size:
         raise ValueError("there are no jobs to measure")
-    arrivals_s = _column([job.arrival_s for job in results])
-    starts_s = _column([job.start_s for job in results])
-    finishes_s = _column([job.finish_s for job in results])
-    sizes_bytes = _column([job.size_bytes for job in results])
-    is_local = np.array([job.local for job in results])
-    completions_s = finishes_s - arrivals_s
+    completions_s = jobs.finishes_s - jobs.arrivals_s
+    worked_s = jobs.finishes_s - jobs.starts_s
+    # A job may be too small for its times to differ as floats.
+    shares = np.divide(
+        worked_s,
+        completions_s,
+        out=np.ones_like(worked_s),
+        where=completions_s > 0,
+    )
     # numpy interpolates percentiles linearly unless told otherwise.
     p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
+    local_bytes = jobs.sizes_bytes[jobs.is_local].sum()
     return Metrics(
-        jobs=len(results),
+        jobs=completions_s.size,
         act_s=float(completions_s.mean()),
         tct95_s=float(p95_s),
         p50_s=float(p50_s),
         p99_s=float(p99_s),
-        sar=float(((finishes_s - starts_s) / completions_s).mean()),
-        dlr=float(sizes_bytes[is_local].sum() / sizes_bytes.sum()),
-        makespan_s=float(finishes_s.max()),
+        sar=float(shares.mean()),
+        dlr=float(local_bytes / jobs.sizes_bytes.sum()),
+        makespan_s=float(jobs.finishes_s.max()),
     )
 
 
@@ -130,6 +173,7 @@ class Improvement:
 
     :ivar act: of the average completion time.
     :ivar tct95: of the tail completion time.
+    :ivar p99: of the 99th percentile of the completion time.
     :ivar sar: of the slot access ratio.
     :ivar dlr: of the data locality ratio; infinite if the other one's is 0.
     :ivar makespan: of the makespan.
@@ -137,6 +181,7 @@ class Improvement:
 
     act: float
     tct95: float
+    p99: float
     sar: float
     dlr: float
     makespan: float
@@ -150,19 +195,21 @@ def improvement(before: Metrics, after: Metrics) -> Improvement:
     :returns: how many times better it is.
     """
     return Improvement(
-        act=before.act_s / after.act_s,
-        tct95=before.tct95_s / after.tct95_s,
-        sar=after.sar / before.sar,
+        act=_ratio(before.act_s, after.act_s),
+        tct95=_ratio(before.tct95_s, after.tct95_s),
+        p99=_ratio(before.p99_s, after.p99_s),
+        sar=_ratio(after.sar, before.sar),
         dlr=_ratio(after.dlr, before.dlr),
-        makespan=before.makespan_s / after.makespan_s,
+        makespan=_ratio(before.makespan_s, after.makespan_s),
     )
 
 
-def _ratio(share: float, other: float) -> float:
+def _ratio(value: float, other: float) -> float:
     if other:
-        return share / other
-    return math.inf if share else 1.0
+        return value / other
+    return math.inf if value else 1.0
 
 
-def _column(values: list[float]) -> npt.NDArray[np.float64]:
-    return np.array(values, dtype=np.float64)
+def column(values: Iterable[float]) -> Floats:
+    """A vector of numbers, one per job."""
+    return np.fromiter(values, dtype=np.float64)

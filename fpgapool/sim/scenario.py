@@ -25,8 +25,9 @@ import typing
 import msgspec
 
 from fpgapool.sim import errors
+from fpgapool.sim import files
 
-FORMAT = "fpgapool-scenario/1"
+FORMAT: typing.Final = "fpgapool-scenario/1"
 
 _Positive = typing.Annotated[float, msgspec.Meta(gt=0)]
 _NotNegative = typing.Annotated[float, msgspec.Meta(ge=0)]
@@ -146,7 +147,7 @@ class Policy(_Record, frozen=True):
         }
 
 
-class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JobSpec(_Record, frozen=True):
     """One request for an accelerator.
 
     :ivar host: where its data is; None: outside the cluster's hosts.
@@ -213,12 +214,7 @@ def read(path: pathlib.Path) -> Scenario:
         cannot be.
     """
     source = str(path)
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise errors.InputError(
-            source, "", error.strerror or str(error)
-        ) from error
+    text = files.read_text(path)
     try:
         scenario = _decode(text)
     except msgspec.ValidationError as error:
@@ -228,15 +224,11 @@ def read(path: pathlib.Path) -> Scenario:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise errors.InputError(source, place, error.msg) from error
-    except UnicodeDecodeError as error:
-        raise errors.InputError(
-            source, f"byte {error.start}", error.reason
-        ) from error
     check(scenario, source)
     return scenario
 
 
-def _decode(text: bytes) -> Scenario:
+def _decode(text: str) -> Scenario:
     try:
         return msgspec.json.decode(text, type=Scenario)
     except msgspec.ValidationError:
@@ -248,17 +240,12 @@ def _decode(text: bytes) -> Scenario:
 
 
 def write(scenario: Scenario, path: pathlib.Path) -> None:
-    """Write a scenario file.
+    """Write a scenario file, as a whole or not at all.
 
     :raises errors.InputError: if it cannot be written.
     """
     text = msgspec.json.format(msgspec.json.encode(scenario), indent=1)
-    try:
-        path.write_bytes(text + b"\n")
-    except OSError as error:
-        raise errors.InputError(
-            str(path), "", error.strerror or str(error)
-        ) from error
+    files.write(path, text + b"\n")
 
 
 def _place_and_reason(message: str) -> tuple[str, str]:

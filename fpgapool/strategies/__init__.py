@@ -25,6 +25,7 @@ from collections import abc
 
 import numpy
 
+from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies.orderings import fifo as fifo_ordering
 from fpgapool.strategies.orderings import sjf as sjf_ordering
@@ -137,7 +138,7 @@ def _wa(options: Options) -> base.Ordering:
 
 
 def _hybrid_thresholds(options: Options) -> tuple[float, ...]:
-    return wa_ordering.hybrid_thresholds(
+    return queue_thresholds.hybrid_thresholds(
         E_bytes=_number(options, "E_bytes", 20e6),
         q=_number(options, "q", 1.41),
         k1=_whole(options, "k1", 5),

@@ -354,7 +354,7 @@ PLANTED = {
     ),
     "eventlet": ("cmd/a.py", "import eventlet.green"),
     "asyncio": ("agent/a.py", "import asyncio"),
-    "tests": ("cmd/a.py", "from tests import fluid"),
+    "tests": ("cmd/a.py", "from tests import harness"),
     "a package without a row": ("novelty/a.py", "import json"),
     "root package": ("__init__.py", "from fpgapool import version"),
     "filters to fpgapool": (

@@ -17,6 +17,9 @@ parsed arguments that raises :class:`fpgapool.sim.errors.InputError` for
 input that makes no sense.
 """
 
+from fpgapool.sim.commands import figures
+from fpgapool.sim.commands import generate
 from fpgapool.sim.commands import run
+from fpgapool.sim.commands import tune
 
-COMMANDS = (run,)
+COMMANDS = (run, generate, tune, figures)

@@ -13,7 +13,17 @@
 """Pictures of schedules. matplotlib is loaded when one is drawn."""
 
 from fpgapool.sim.plots.comparison import draw_comparison
+from fpgapool.sim.plots.completion import draw_completions
+from fpgapool.sim.plots.overview import draw_overview
 from fpgapool.sim.plots.schedule import SlotName
 from fpgapool.sim.plots.timeline import draw_timeline
+from fpgapool.sim.plots.utilisation import draw_utilisation
 
-__all__ = ["SlotName", "draw_comparison", "draw_timeline"]
+__all__ = [
+    "SlotName",
+    "draw_comparison",
+    "draw_completions",
+    "draw_overview",
+    "draw_timeline",
+    "draw_utilisation",
+]

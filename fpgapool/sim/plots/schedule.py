@@ -58,10 +58,14 @@ def rows_of(
     :param results: jobs, each of which had one.
     :param slots: more of them, for the idle ones.
     """
-    return sorted({_slot_of(job) for job in results} | set(slots), key=_order)
+    return sorted({slot_of(job) for job in results} | set(slots), key=_order)
 
 
-def _slot_of(job: metrics.JobResult) -> SlotName:
+def slot_of(job: metrics.JobResult) -> SlotName:
+    """The row of a job.
+
+    :param job: that ran.
+    """
     return SlotName(job.host, job.device, job.slot)
 
 
@@ -128,7 +132,7 @@ def draw_bars(
     positions = {row: position for position, row in enumerate(rows)}
     for job in results:
         axes.barh(
-            positions[_slot_of(job)],
+            positions[slot_of(job)],
             job.finish_s - job.start_s,
             left=job.start_s,
             height=_BAR_ROWS,
@@ -160,7 +164,7 @@ def write_in_bars(
         # Digits alone cannot be read on the hatch.
         axes.text(
             (job.start_s + job.finish_s) / 2,
-            positions[_slot_of(job)],
+            positions[slot_of(job)],
             job.job_id,
             ha="center",
             va="center",

@@ -37,6 +37,15 @@ _COLOURS = (
     "#A6D854",
     "#BDBDBD",
 )
+# Dark enough for lines; Okabe and Ito's, too.
+_LINE_COLOURS = (
+    "#000000",
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+)
 REMOTE_HATCH = "////"
 INK = "#222222"
 MUTED = "#666666"
@@ -79,6 +88,14 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
     :param names: in the order of the legend.
     """
     return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
+
+
+def lines_of(names: Iterable[str]) -> dict[str, str]:
+    """Choose a colour for the line of each name.
+
+    :param names: in the order of the legend.
+    """
+    return dict(zip(names, itertools.cycle(_LINE_COLOURS), strict=False))
 
 
 def prepare_axes(axes: mpl_axes.Axes) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from fpgapool import strategies
 from fpgapool.core import strategy
+from fpgapool.core import thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies.orderings import wa
 from tests.unit.core import pools
@@ -106,7 +107,7 @@ def test_half_the_slots_may_be_remote(slot_count: int, limit: int) -> None:
 
 
 def test_hybrid_thresholds() -> None:
-    found = wa.hybrid_thresholds(20e6, 1.41, 5, 16, 20)
+    found = thresholds.hybrid_thresholds(20e6, 1.41, 5, 16, 20)
     assert len(found) == 19
     assert found[0] == 20e6
     assert found[4] == pytest.approx(20e6 * 1.41**4)
@@ -118,9 +119,9 @@ def test_hybrid_thresholds() -> None:
 
 
 def test_geometric_thresholds_and_none() -> None:
-    found = wa.hybrid_thresholds(1.0, 2.0, 1, 2, 6)
+    found = thresholds.hybrid_thresholds(1.0, 2.0, 1, 2, 6)
     assert found == pytest.approx((1.0, 2.0, 4.0, 8.0, 16.0))
-    assert wa.hybrid_thresholds(1.0, 2.0, 1, 2, 1) == ()
+    assert thresholds.hybrid_thresholds(1.0, 2.0, 1, 2, 1) == ()
 
 
 def test_orderings() -> None:

@@ -1,0 +1,379 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How large jobs are: distributions of sizes and their partial moments.
+
+Everything takes numbers or arrays and gives arrays. Nothing is drawn here:
+``quantile`` of uniformly distributed numbers is a sample.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+import statistics
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class SizeDistribution(abc.ABC):
+    """A distribution of job sizes.
+
+    :param min_bytes: no job is smaller.
+    :param max_bytes: no job is larger; may be infinite.
+    :param mean_bytes: of all jobs.
+    """
+
+    def __init__(
+        self, min_bytes: float, max_bytes: float, mean_bytes: float
+    ) -> None:
+        self._min_bytes = float(min_bytes)
+        self._max_bytes = float(max_bytes)
+        self._mean_bytes = float(mean_bytes)
+
+    @property
+    def min_bytes(self) -> float:
+        """No job is smaller."""
+        return self._min_bytes
+
+    @property
+    def max_bytes(self) -> float:
+        """No job is larger; may be infinite."""
+        return self._max_bytes
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size of all jobs."""
+        return self._mean_bytes
+
+    @property
+    def second_moment_bytes2(self) -> float:
+        """Mean of the square of the size."""
+        return float(self.partial_moment(2, 0.0, math.inf))
+
+    def cdf(self, size_bytes: npt.ArrayLike) -> Floats:
+        """The share of jobs of at most this size."""
+        sizes = np.asarray(size_bytes, dtype=np.float64)
+        return self._cdf(np.clip(sizes, self._min_bytes, self._max_bytes)) * (
+            sizes >= self._min_bytes
+        )
+
+    def quantile(self, share: npt.ArrayLike) -> Floats:
+        """The smallest size that at least this share of jobs do not exceed.
+
+        :param share: from 0 to 1; 1 gives :attr:`max_bytes`.
+        :raises ValueError: if it is not from 0 to 1.
+        """
+        shares = np.asarray(share, dtype=np.float64)
+        if not np.all((shares >= 0) & (shares <= 1)):
+            raise ValueError("a share must be from 0 to 1")
+        return np.clip(
+            self._quantile(shares), self._min_bytes, self._max_bytes
+        )
+
+    def partial_moment(
+        self,
+        order: int,
+        low_bytes: npt.ArrayLike,
+        high_bytes: npt.ArrayLike,
+    ) -> Floats:
+        """The integral of x^order f(x) over low < x ≤ high.
+
+        With order 0 the share of jobs between the sizes, with order 1 their
+        part of the mean, with order 2 that of the second moment.
+
+        :param order: 0, 1 or 2.
+        :param low_bytes: not included; 0 leaves no job out.
+        :param high_bytes: included; may be infinite.
+        :raises ValueError: if the order is another one.
+        """
+        if order not in (0, 1, 2):
+            raise ValueError(f"order must be 0, 1 or 2, not {order}")
+        low = np.asarray(low_bytes, dtype=np.float64)
+        high = np.asarray(high_bytes, dtype=np.float64)
+        return self._partial_moment(order, low, np.maximum(low, high))
+
+    @abc.abstractmethod
+    def _cdf(self, sizes: Floats) -> Floats:
+        """Of sizes that are possible."""
+
+    @abc.abstractmethod
+    def _quantile(self, shares: Floats) -> Floats:
+        """Of shares from 0 to 1."""
+
+    @abc.abstractmethod
+    def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
+        """Of order 0, 1 or 2, with low ≤ high, both of any size."""
+
+
+class Exponential(SizeDistribution):
+    """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean less s0.
+
+    :param s0_bytes: the smallest size; may be 0.
+    :param mean_bytes: the mean, s0 included.
+    :raises ValueError: unless 0 ≤ s0 < mean < infinity.
+    """
+
+    def __init__(self, s0_bytes: float, mean_bytes: float) -> None:
+        if not 0 <= s0_bytes < mean_bytes < math.inf:
+            raise ValueError(
+                "0 <= s0_bytes < mean_bytes must hold, not "
+                f"s0_bytes={s0_bytes}, mean_bytes={mean_bytes}"
+            )
+        super().__init__(s0_bytes, math.inf, mean_bytes)
+        self._scale = float(mean_bytes) - float(s0_bytes)
+
+    def __repr__(self) -> str:
+        return (
+            f"Exponential(s0_bytes={self.min_bytes!r}, "
+            f"mean_bytes={self.mean_bytes!r})"
+        )
+
+    def _cdf(self, sizes: Floats) -> Floats:
+        return -np.expm1(-(sizes - self.min_bytes) / self._scale)
+
+    def _quantile(self, shares: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            return self.min_bytes - self._scale * np.log1p(-shares)
+
+    def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
+        return self._above(order, low) - self._above(order, high)
+
+    def _above(self, order: int, sizes: Floats) -> Floats:
+        """The integral of x^order f(x) from these sizes on."""
+        # Beyond 700 scales there is nothing left that a float could show.
+        x = np.clip(
+            sizes, self.min_bytes, self.min_bytes + 700.0 * self._scale
+        )
+        left = np.exp(-(x - self.min_bytes) / self._scale)
+        a = self._scale
+        if order == 0:
+            return left
+        if order == 1:
+            return left * (x + a)
+        return left * ((x + a) ** 2 + a**2)
+
+
+class BoundedPowerLaw(SizeDistribution):
+    """f(x) = α s0^α x^(−α−1) / (1 − (s0/smax)^α) on s0 ≤ x ≤ smax.
+
+    :param s0_bytes: the smallest size.
+    :param smax_bytes: the largest size.
+    :param alpha: the larger, the fewer large jobs.
+    :raises ValueError: unless 0 < s0 < smax < infinity and α is positive and
+        finite.
+    """
+
+    def __init__(
+        self, s0_bytes: float, smax_bytes: float, alpha: float
+    ) -> None:
+        if not 0 < s0_bytes < smax_bytes < math.inf:
+            raise ValueError(
+                "0 < s0_bytes < smax_bytes must hold, not "
+                f"s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
+            )
+        if not 0 < alpha < math.inf:
+            raise ValueError(f"alpha must be positive, not {alpha}")
+        self.alpha = float(alpha)
+        # Minus the share that the unbounded power law has up to smax.
+        self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
+        super().__init__(s0_bytes, smax_bytes, math.nan)
+        self._mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
+
+    def __repr__(self) -> str:
+        return (
+            f"BoundedPowerLaw(s0_bytes={self.min_bytes!r}, "
+            f"smax_bytes={self.max_bytes!r}, alpha={self.alpha!r})"
+        )
+
+    def _cdf(self, sizes: Floats) -> Floats:
+        logs = np.log(sizes / self.min_bytes)
+        return np.expm1(-self.alpha * logs) / self._cut
+
+    def _quantile(self, shares: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            # A cut that rounds to −1 makes the share 1 infinite; it is
+            # clipped.
+            logs = -np.log1p(shares * self._cut) / self.alpha
+        with np.errstate(over="ignore"):
+            return self.min_bytes * np.exp(logs)
+
+    def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
+        # In units of s0: the integral of u^(exponent − 1).
+        exponent = order - self.alpha
+        from_u = np.clip(low, self.min_bytes, self.max_bytes) / self.min_bytes
+        to_u = np.clip(high, self.min_bytes, self.max_bytes) / self.min_bytes
+        logs = np.log(to_u / from_u)
+        if abs(exponent) < 1e-12:
+            integral = logs
+        else:
+            integral = from_u**exponent * np.expm1(exponent * logs) / exponent
+        scale = self.min_bytes**order * self.alpha / -self._cut
+        return np.asarray(scale * integral)
+
+
+class Lognormal(SizeDistribution):
+    """The logarithm of the size is normally distributed.
+
+    :param median_bytes: the median, before anything is cut off.
+    :param sigma: standard deviation of the natural logarithm.
+    :param min_bytes: smaller sizes are cut off.
+    :param max_bytes: larger sizes are cut off.
+    :raises ValueError: unless the median and sigma are positive and finite,
+        and the limits leave something.
+    """
+
+    def __init__(
+        self,
+        median_bytes: float,
+        sigma: float,
+        min_bytes: float = 0.0,
+        max_bytes: float = math.inf,
+    ) -> None:
+        if not 0 < median_bytes < math.inf:
+            raise ValueError(
+                f"median_bytes must be positive, not {median_bytes}"
+            )
+        # Beyond it the second moment of no truncation would be a float.
+        if not 0 < sigma <= 15:
+            raise ValueError(f"sigma must be above 0 and ≤ 15, not {sigma}")
+        if not 0 <= min_bytes < max_bytes:
+            raise ValueError(
+                "0 <= min_bytes < max_bytes must hold, not "
+                f"min_bytes={min_bytes}, max_bytes={max_bytes}"
+            )
+        super().__init__(min_bytes, max_bytes, math.nan)
+        self.median_bytes = float(median_bytes)
+        self.sigma = float(sigma)
+        self._share = 1.0
+        self._share = float(self.partial_moment(0, 0.0, math.inf))
+        if not self._share > 0:
+            raise ValueError(
+                f"there are no sizes from {min_bytes} to {max_bytes}"
+            )
+        self._mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
+
+    def __repr__(self) -> str:
+        return (
+            f"Lognormal(median_bytes={self.median_bytes!r}, "
+            f"sigma={self.sigma!r}, min_bytes={self.min_bytes!r}, "
+            f"max_bytes={self.max_bytes!r})"
+        )
+
+    def _cdf(self, sizes: Floats) -> Floats:
+        return self._partial_moment(0, np.zeros_like(sizes), sizes)
+
+    def _quantile(self, shares: Floats) -> Floats:
+        from_z = float(self._z(np.asarray(self.min_bytes)))
+        # From the nearer end, as below.
+        if from_z <= 0:
+            below = _below(from_z) + shares * self._share
+            z = _inverse_below(below)
+        else:
+            z = -_inverse_below(_below(-from_z) - shares * self._share)
+        return self.median_bytes * np.exp(self.sigma * z)
+
+    def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
+        limits = (self.min_bytes, self.max_bytes)
+        from_z = self._z(np.clip(low, *limits)) - order * self.sigma
+        to_z = self._z(np.clip(high, *limits)) - order * self.sigma
+        # From the nearer end, so that small probabilities keep their digits.
+        side = np.where(from_z > 0, -1.0, 1.0)
+        share = side * (_below(side * to_z) - _below(side * from_z))
+        whole = self.median_bytes**order * math.exp(
+            (order * self.sigma) ** 2 / 2
+        )
+        return np.asarray(share * whole / self._share)
+
+    def _z(self, sizes: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(sizes / self.median_bytes) / self.sigma
+
+
+class Empirical(SizeDistribution):
+    """Exactly the sizes of a sample, each as likely as it is frequent.
+
+    :param sizes_bytes: the sample, in any order.
+    :raises ValueError: if it is empty, or a size is not positive and finite.
+    """
+
+    def __init__(self, sizes_bytes: npt.ArrayLike) -> None:
+        sizes = np.sort(np.asarray(sizes_bytes, dtype=np.float64), axis=None)
+        if not sizes.size:
+            raise ValueError("there are no sizes")
+        if not np.all((sizes > 0) & np.isfinite(sizes)):
+            raise ValueError("sizes must be positive and finite")
+        super().__init__(sizes[0], sizes[-1], sizes.mean())
+        self._sizes = sizes
+        self._shares = np.arange(1, sizes.size + 1) / sizes.size
+        # By order, then by how many of the smallest are counted.
+        self._sums = [
+            np.concatenate(([0.0], np.cumsum(sizes**order))) / sizes.size
+            for order in range(3)
+        ]
+
+    def __repr__(self) -> str:
+        return f"Empirical({self._sizes.size} sizes)"
+
+    @property
+    def sizes_bytes(self) -> Floats:
+        """The sample, ascending."""
+        return self._sizes.copy()
+
+    def _cdf(self, sizes: Floats) -> Floats:
+        counts = np.searchsorted(self._sizes, sizes, side="right")
+        return np.asarray(counts / self._sizes.size)
+
+    def _quantile(self, shares: Floats) -> Floats:
+        return self._sizes[np.searchsorted(self._shares, shares)]
+
+    def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
+        sums = self._sums[order]
+        upto = np.searchsorted(self._sizes, high, side="right")
+        fro = np.searchsorted(self._sizes, low, side="right")
+        return np.asarray(sums[upto] - sums[fro])
+
+
+# -- the normal distribution -----------------------------------------------
+
+_SQRT_HALF = math.sqrt(0.5)
+#: Wichura's algorithm AS 241, to the last digits of a float.
+_inverse = statistics.NormalDist().inv_cdf
+
+
+def _each(function: Callable[[float], float], values: npt.ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    results = np.fromiter(
+        map(function, array.ravel().tolist()), np.float64, array.size
+    )
+    return results.reshape(array.shape)
+
+
+def _below(z: npt.ArrayLike) -> Floats:
+    """The probability of at most z standard deviations above the mean."""
+    return 0.5 * _each(math.erfc, np.asarray(z) * -_SQRT_HALF)
+
+
+def _inverse_below(probability: npt.ArrayLike) -> Floats:
+    return _each(_inverse_or_end, probability)
+
+
+def _inverse_or_end(probability: float) -> float:
+    if probability <= 0:
+        return -math.inf
+    if probability >= 1:
+        return math.inf
+    return _inverse(probability)

@@ -1,0 +1,91 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Thresholds between the priority queues of workload-aware strategies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+
+def hybrid_factors(
+    q: npt.ArrayLike, k1: npt.ArrayLike, k2: npt.ArrayLike, queues: int
+) -> npt.NDArray[np.float64]:
+    """Hybrid thresholds in units of the first one, unchecked.
+
+    :param q: see :func:`hybrid_thresholds`; arrays give one row for each of
+        what they broadcast to.
+    :param k1: as q.
+    :param k2: as q.
+    :param queues: how many queues there are.
+    :returns: queues − 1 factors along the last axis.
+    """
+    ratio, first, last = (
+        np.asarray(values, dtype=np.float64)[..., np.newaxis]
+        for values in (q, k1, k2)
+    )
+    k = np.arange(1, queues, dtype=np.float64)
+    step = (ratio ** (last - 1) - ratio**first) / (last - first)
+    is_linear = (first < k) & (k <= last)
+    return np.where(
+        is_linear, ratio**first + (k - first) * step, ratio ** (k - 1)
+    )
+
+
+def hybrid_thresholds(
+    E_bytes: float, q: float, k1: int, k2: int, queues: int
+) -> tuple[float, ...]:
+    """Upper bounds of all priority queues but the last.
+
+    They grow geometrically up to queue k1, linearly up to k2 and
+    geometrically again after it; k1 = 1 and k2 = 2 is geometric throughout.
+
+    :param E_bytes: the bound of the first queue.
+    :param q: the factor of the geometric parts.
+    :param queues: how many queues there are; 1 gives no threshold.
+    :raises ValueError: if the thresholds would not be finite and increase.
+    """
+    if not 0 < E_bytes < math.inf:
+        raise ValueError(f"E_bytes must be positive, not {E_bytes}")
+    if not 1 < q < math.inf:
+        raise ValueError(f"q must be above 1, not {q}")
+    if not 1 <= k1 < k2:
+        raise ValueError(f"1 <= k1 < k2 must hold, not k1={k1}, k2={k2}")
+    if queues < 1:
+        raise ValueError(f"queues must be at least 1, not {queues}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = hybrid_factors(q, k1, k2, queues)
+        thresholds = tuple((E_bytes * factors).tolist())
+    if not all(map(math.isfinite, thresholds)):
+        raise ValueError(
+            f"thresholds are not finite with q={q}, queues={queues}"
+        )
+    check_thresholds(thresholds)
+    return thresholds
+
+
+def check_thresholds(thresholds_bytes: tuple[float, ...]) -> None:
+    """Make sure that thresholds separate queues.
+
+    :raises ValueError: if they are not positive, finite and increasing.
+    """
+    lower_bytes = 0.0
+    for threshold_bytes in thresholds_bytes:
+        if not lower_bytes < threshold_bytes < math.inf:
+            raise ValueError(
+                "thresholds_bytes must be positive, finite and increasing, "
+                f"but {threshold_bytes} follows {lower_bytes}"
+            )
+        lower_bytes = threshold_bytes

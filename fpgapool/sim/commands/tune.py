@@ -1,0 +1,433 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``fpgapool-sim tune``: the best priority queues for given sizes of jobs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import typing
+
+import rich.console
+import rich.progress
+import rich.table
+
+from fpgapool.core import distributions
+from fpgapool.core import fitting
+from fpgapool.core import queueing
+from fpgapool.core import thresholds as queue_thresholds
+from fpgapool.sim import errors
+from fpgapool.sim import families
+from fpgapool.sim import sizes as size_files
+from fpgapool.sim import tuning
+from fpgapool.sim.commands import screen
+
+#: What the options of the conductor allow.
+_MAX_QUEUES = 1000
+_MAX_BYTES = 2**63 - 1
+#: As that of the factor in its configuration.
+_RATIO_DIGITS = 6
+
+_DEFAULT = (20_000_000, 1.41, 5, 16, 20)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """What the conductor's configuration says."""
+
+    E_bytes: int
+    q: float
+    k1: int
+    k2: int
+    queues: int
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        return queue_thresholds.hybrid_thresholds(*dataclasses.astuple(self))
+
+
+class _Sizes(typing.NamedTuple):
+    """Sizes of jobs.
+
+    :ivar fitted: for the model.
+    :ivar given: for simulations.
+    :ivar name: to be shown.
+    :ivar fit: how it was fitted; None: a distribution was given.
+    """
+
+    fitted: distributions.SizeDistribution
+    given: distributions.SizeDistribution
+    name: str
+    fit: fitting.Fit | None
+
+
+def add_parser(subparsers: typing.Any) -> None:
+    """Add this command to the command line."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "tune",
+        help="find the best priority queues for given sizes of jobs",
+        description="Find the thresholds of the priority queues of wa and "
+        "wra that a queueing model expects to give the smallest mean "
+        "completion time, confirm them by simulation, and print them as the "
+        "conductor's configuration.",
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--sizes",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="sizes of jobs in bytes, one per line, or a CSV file with a "
+        "column size_bytes; a distribution is fitted to them",
+    )
+    source.add_argument(
+        "--dist",
+        metavar="NAME[:PARAMETER=VALUE,...]",
+        help="a distribution of sizes: "
+        + "; ".join(families.describe(name) for name in families.FAMILIES),
+    )
+    parser.add_argument(
+        "--load",
+        type=float,
+        required=True,
+        metavar="RHO",
+        help="bytes that arrive per second in units of what the pool can "
+        "process, above 0 and below 1",
+    )
+    parser.add_argument(
+        "--queues",
+        type=int,
+        default=_DEFAULT[-1],
+        metavar="K",
+        help="how many priority queues there are (default: %(default)s)",
+    )
+    _add_confirmation(parser.add_argument_group("confirmation by simulation"))
+    parser.set_defaults(run=run)
+
+
+def _add_confirmation(group: typing.Any) -> None:
+    group.add_argument(
+        "--no-confirm",
+        action="store_true",
+        help="believe the model, simulate nothing",
+    )
+    for option, default, what in (
+        ("--hosts", 100, "hosts of the cluster"),
+        ("--boards", 50, "of them have a board"),
+        ("--slots", 4, "slots of each board"),
+        ("--jobs-per-host", 50, "jobs from each host"),
+        ("--seeds", 3, "workloads to compare on"),
+    ):
+        group.add_argument(
+            option,
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: %(default)s)",
+        )
+    group.add_argument(
+        "--return-ratio",
+        type=float,
+        default=1.0,
+        metavar="RATIO",
+        help="bytes of results per byte of input (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seed",
+        type=screen.seed,
+        default=0,
+        metavar="SEED",
+        help="of the first workload (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit, minimise, confirm and print."""
+    _check(arguments)
+    console = screen.make_console()
+    sizes = _sizes(arguments)
+    server = queueing.make_server(sizes.fitted, arguments.load)
+    if sizes.fit is not None:
+        _show_fit(console, sizes.given, sizes.fit)
+    with screen.busy(console, "minimising the completion time …"):
+        tuned = _setting(queueing.minimise(server, arguments.queues))
+    default = _Setting(*_DEFAULT)
+    _show_model(console, server, {"default": default, "tuned": tuned})
+    chosen, why = tuned, "not confirmed by simulation"
+    if not arguments.no_confirm:
+        summaries = _confirm(arguments, console, sizes.given, tuned)
+        _show_confirmation(console, summaries)
+        chosen, why = _judge(console, summaries, tuned, default)
+    screen.say(console, "")
+    screen.say(
+        console,
+        _snippet(chosen, f"{sizes.name}, load {arguments.load:g}: {why}."),
+    )
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    try:
+        queueing.check_load(arguments.load)
+    except ValueError as error:
+        raise errors.InputError("--load", "", str(error)) from error
+    if not 1 <= arguments.queues <= _MAX_QUEUES:
+        raise errors.InputError(
+            "--queues",
+            "",
+            f"must be from 1 to {_MAX_QUEUES}, not {arguments.queues}",
+        )
+    if arguments.no_confirm:
+        return
+    for name in ("hosts", "boards", "slots", "jobs_per_host", "seeds"):
+        value = getattr(arguments, name)
+        if value < 1:
+            raise errors.InputError(
+                f"--{name.replace('_', '-')}",
+                "",
+                f"must be at least 1, not {value}",
+            )
+    if arguments.boards > arguments.hosts:
+        raise errors.InputError(
+            "--boards",
+            "",
+            f"{arguments.boards} boards need as many hosts, not "
+            f"{arguments.hosts}",
+        )
+    if not 0 <= arguments.return_ratio < float("inf"):
+        raise errors.InputError(
+            "--return-ratio",
+            "",
+            f"must be at least 0 and finite, not {arguments.return_ratio:g}",
+        )
+
+
+# -- the distribution ------------------------------------------------------
+
+
+def _sizes(arguments: argparse.Namespace) -> _Sizes:
+    """What was given, and what it is taken for."""
+    if arguments.sizes is None:
+        source = "--dist"
+        made = families.parse(arguments.dist, source)
+        sizes = _Sizes(made, made, arguments.dist, None)
+    else:
+        source = str(arguments.sizes)
+        sample = distributions.Empirical(size_files.read(arguments.sizes))
+        fit = fitting.fit(sample.sizes_bytes)
+        name = f"{arguments.sizes.name} as {fit.family}"
+        sizes = _Sizes(fit.distribution, sample, name, fit)
+    # No threshold is beyond, see queueing.minimise.
+    if sizes.fitted.quantile(1 - 1e-5) > _MAX_BYTES:
+        raise errors.InputError(
+            source, "", f"sizes are too large, beyond {_MAX_BYTES} bytes"
+        )
+    return sizes
+
+
+def _show_fit(
+    console: rich.console.Console,
+    sample: distributions.SizeDistribution,
+    found: fitting.Fit,
+) -> None:
+    screen.say(
+        console,
+        f"{found.sizes} sizes with a mean of {sample.mean_bytes / 1e6:.6g} MB,"
+        f" taken for {found.family}: {found.reason}.",
+    )
+    if found.candidates:
+        table = rich.table.Table(title="Distributions fitted to the sizes")
+        table.add_column("family")
+        table.add_column("parameters")
+        table.add_column("AIC", justify="right")
+        table.add_column("KS distance", justify="right")
+        for candidate in found.candidates:
+            table.add_row(
+                candidate.family,
+                _parameters(candidate.distribution),
+                f"{candidate.aic:.1f}",
+                f"{candidate.ks_distance:.4f}",
+            )
+        console.print(table)
+
+
+def _parameters(distribution: distributions.SizeDistribution) -> str:
+    if isinstance(distribution, distributions.Exponential):
+        return (
+            f"s0 {distribution.min_bytes / 1e6:.4g} MB, "
+            f"mean {distribution.mean_bytes / 1e6:.4g} MB"
+        )
+    if isinstance(distribution, distributions.BoundedPowerLaw):
+        return (
+            f"s0 {distribution.min_bytes / 1e6:.4g} MB, "
+            f"smax {distribution.max_bytes / 1e6:.4g} MB, "
+            f"α {distribution.alpha:.4g}"
+        )
+    assert isinstance(distribution, distributions.Lognormal)
+    return (
+        f"median {distribution.median_bytes / 1e6:.4g} MB, "
+        f"σ {distribution.sigma:.4g}"
+    )
+
+
+# -- the model -------------------------------------------------------------
+
+
+def _setting(found: queueing.Tuning) -> _Setting:
+    """The same as the configuration can say it."""
+    return _Setting(
+        max(round(found.E_bytes), 1),
+        round(found.q, _RATIO_DIGITS),
+        found.k1,
+        found.k2,
+        found.queues,
+    )
+
+
+def _show_model(
+    console: rich.console.Console,
+    server: queueing.PriorityServer,
+    settings: dict[str, _Setting],
+) -> None:
+    table = rich.table.Table(
+        title="Queueing model: mean completion time, "
+        "in mean service times of an idle pool"
+    )
+    table.add_column("thresholds")
+    for name in ("queues", "E, MB", "q", "k1", "k2", "time"):
+        table.add_column(name, justify="right")
+    service_s = server.sizes.mean_bytes / server.bandwidth_bytes_per_s
+    for name, setting in settings.items():
+        services = server.completion_s(setting.thresholds_bytes) / service_s
+        table.add_row(
+            name,
+            str(setting.queues),
+            f"{setting.E_bytes / 1e6:.6g}",
+            f"{setting.q:g}",
+            str(setting.k1),
+            str(setting.k2),
+            f"{float(services):.3f}",
+        )
+    fifo = float(server.completion_s(())) / service_s
+    table.add_row("one queue", "1", "", "", "", "", f"{fifo:.3f}")
+    console.print(table)
+
+
+# -- the confirmation ------------------------------------------------------
+
+
+def _confirm(
+    arguments: argparse.Namespace,
+    console: rich.console.Console,
+    distribution: distributions.SizeDistribution,
+    tuned: _Setting,
+) -> list[tuning.Summary]:
+    trial = tuning.Trial(
+        sizes=distribution,
+        load=arguments.load,
+        hosts=arguments.hosts,
+        boards=arguments.boards,
+        slots=arguments.slots,
+        jobs_per_host=arguments.jobs_per_host,
+        return_ratio=arguments.return_ratio,
+    )
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    comparisons = rich.progress.track(
+        tuning.compare(trial, tuned.thresholds_bytes, seeds),
+        description="simulating",
+        total=len(seeds) * len(tuning.STRATEGIES),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    return tuning.summarise(list(comparisons))
+
+
+def _show_confirmation(
+    console: rich.console.Console, summaries: list[tuning.Summary]
+) -> None:
+    table = rich.table.Table(
+        title="Simulation: default against tuned thresholds, means over seeds"
+    )
+    table.add_column("strategy")
+    for name in (
+        "ACT default, s",
+        "ACT tuned, s",
+        "× better (range)",
+        "TCT95 default, s",
+        "TCT95 tuned, s",
+        "× better (range)",
+    ):
+        table.add_column(name, justify="right")
+    for summary in summaries:
+        table.add_row(
+            summary.strategy,
+            f"{summary.default_act_s:.4g}",
+            f"{summary.tuned_act_s:.4g}",
+            _times(summary.act, summary.act_range),
+            f"{summary.default_tct95_s:.4g}",
+            f"{summary.tuned_tct95_s:.4g}",
+            _times(summary.tct95, summary.tct95_range),
+        )
+    console.print(table)
+
+
+def _times(mean: float, limits: tuple[float, float]) -> str:
+    return f"{mean:.3f} ({limits[0]:.2f}–{limits[1]:.2f})"
+
+
+def _judge(
+    console: rich.console.Console,
+    summaries: list[tuning.Summary],
+    tuned: _Setting,
+    default: _Setting,
+) -> tuple[_Setting, str]:
+    """Which thresholds to recommend, and why."""
+    worse = [each.strategy for each in summaries if not each.is_better]
+    longer = [each.strategy for each in summaries if each.tct95 < 1]
+    if worse:
+        screen.say(
+            console,
+            "The tuned thresholds do not beat the defaults under "
+            f"{' and '.join(worse)}: the average completion time does not "
+            "get shorter there, or the tail grows by more than it shrinks. "
+            "The defaults are kept.",
+        )
+        return default, "the defaults, tuned thresholds did not beat them"
+    screen.say(
+        console,
+        "The tuned thresholds beat the defaults: jobs take less time on "
+        "average under "
+        f"{' and '.join(each.strategy for each in summaries)}."
+        + (
+            f" The tail gets longer under {' and '.join(longer)}, by less "
+            "than the average gets shorter."
+            if longer
+            else " So does the tail."
+        ),
+    )
+    return tuned, "tuned, beat the defaults in simulations"
+
+
+def _snippet(setting: _Setting, comment: str) -> str:
+    return "\n".join(
+        (
+            "[scheduler]",
+            f"# {comment}",
+            "# They count only while thresholds_bytes is not set.",
+            f"queues = {setting.queues}",
+            f"first_threshold_bytes = {setting.E_bytes}",
+            f"threshold_ratio = {setting.q}",
+            f"geometric_queues = {setting.k1}",
+            f"linear_queues_end = {setting.k2}",
+        )
+    )

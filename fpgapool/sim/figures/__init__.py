@@ -1,0 +1,42 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The paper's figures again, a module each.
+
+Each has ``make(out_dir)``, which writes a PNG and a CSV file into a directory
+that exists, and returns one sentence: whether what the paper claims holds at
+these settings, and where not.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import typing
+
+from fpgapool.sim.figures import figure5
+
+
+class Figure(typing.Protocol):
+    """One of the modules."""
+
+    def make(self, out_dir: pathlib.Path) -> str:
+        """Write the files.
+
+        :param out_dir: where.
+        :returns: the sentence.
+        :raises OSError: if the picture cannot be written.
+        :raises fpgapool.sim.errors.InputError: if the numbers cannot.
+        """
+
+
+#: By number, in the order in which they are made.
+FIGURES: dict[str, Figure] = {"5": figure5}

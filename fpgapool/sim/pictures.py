@@ -1,0 +1,165 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pictures of ``fpgapool-sim run --plot``."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.sim import errors
+from fpgapool.sim import files
+from fpgapool.sim import metrics
+from fpgapool.sim import observation
+from fpgapool.sim import plots
+from fpgapool.sim import results
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim.engines import base
+
+# Beyond one of these a bar per job, coloured by host, cannot be read.
+_MOST_SLOTS = 32
+_MOST_JOBS = 300
+_MOST_ORIGINS = 9
+
+
+def prepare(directory: pathlib.Path) -> None:
+    """Make sure before a run that pictures can be drawn after it.
+
+    :raises errors.InputError: if they cannot.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise errors.InputError(
+            "--plot",
+            "",
+            "matplotlib is not installed; pip install 'fpgapool[plot]'",
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.unusable(directory, error) from error
+
+
+def draw(
+    scenario: scenarios.Scenario,
+    found: Mapping[str, results.Result],
+    courses: Mapping[str, observation.Course],
+    directory: pathlib.Path,
+) -> list[pathlib.Path]:
+    """Draw what policies did.
+
+    :param found: by policy.
+    :param courses: by policy.
+    :returns: the files: the slots of each policy, completion times and
+        utilisation of all.
+    :raises errors.InputError: if one cannot be written.
+    """
+    slots = base.slots_of(scenario.cluster)
+    subtitle = (
+        f"{scenario.name + ': ' if scenario.name else ''}"
+        f"{scenario.cluster.hosts} hosts, "
+        f"{len(scenario.cluster.fpga_hosts)} boards, "
+        f"{len(slots)} slots, {len(scenario.jobs)} jobs"
+    )
+    completions = directory / "completion-times.png"
+    utilisation = directory / "utilisation.png"
+    timelines = _file_names(directory, found)
+    try:
+        for name, path in timelines.items():
+            _draw_slots(scenario, slots, found[name], path, name, subtitle)
+        plots.draw_completions(
+            {
+                name: _completions_s(scenario, each)
+                for name, each in found.items()
+            },
+            completions,
+            subtitle=subtitle,
+        )
+        plots.draw_utilisation(
+            courses, utilisation, slot_count=len(slots), subtitle=subtitle
+        )
+    except OSError as error:
+        raise files.unusable(directory, error) from error
+    return [*timelines.values(), completions, utilisation]
+
+
+def _file_names(
+    directory: pathlib.Path, policies: Mapping[str, object]
+) -> dict[str, pathlib.Path]:
+    """A file for each policy, whose name may be any text."""
+    paths: dict[str, pathlib.Path] = {}
+    for name in policies:
+        stem = f"timeline-{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:100]}"
+        path = directory / f"{stem}.png"
+        number = 2
+        while path in paths.values():
+            path = directory / f"{stem}-{number}.png"
+            number += 1
+        paths[name] = path
+    return paths
+
+
+def _completions_s(
+    scenario: scenarios.Scenario, found: results.Result
+) -> metrics.Floats:
+    jobs = results.columns(scenario, found.outcome.jobs)
+    return jobs.finishes_s - jobs.arrivals_s
+
+
+def _draw_slots(
+    scenario: scenarios.Scenario,
+    slots: Sequence[base.Slot],
+    found: results.Result,
+    path: pathlib.Path,
+    policy: str,
+    subtitle: str,
+) -> None:
+    jobs = _job_results(scenario, found)
+    names = [_slot_name(slot.host, slot.place) for slot in slots]
+    title = f"Slots over time: {policy}"
+    few = (
+        len(slots) <= _MOST_SLOTS
+        and len(jobs) <= _MOST_JOBS
+        and len({job.origin for job in jobs}) <= _MOST_ORIGINS
+    )
+    drawing = plots.draw_timeline if few else plots.draw_overview
+    drawing(jobs, path, slots=names, title=title, subtitle=subtitle)
+
+
+def _slot_name(host: int, place: int) -> plots.SlotName:
+    return plots.SlotName(f"host{host}", "board0", place)
+
+
+def _job_results(
+    scenario: scenarios.Scenario, found: results.Result
+) -> list[metrics.JobResult]:
+    """The jobs as pictures take them, without those of no length."""
+    return [
+        metrics.JobResult(
+            job_id=str(job.id),
+            origin=None if job.host is None else f"host{job.host}",
+            size_bytes=job.size_bytes,
+            arrival_s=job.arrival_s,
+            start_s=outcome.start_s,
+            finish_s=outcome.finish_s,
+            host=f"host{outcome.host}",
+            device="board0",
+            slot=outcome.slot,
+            local=outcome.local,
+            kind=job.accelerator,
+        )
+        for job, outcome in zip(scenario.jobs, found.outcome.jobs, strict=True)
+        if outcome.start_s < outcome.finish_s
+    ]

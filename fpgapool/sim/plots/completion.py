@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How long jobs took under several policies, as cumulative shares."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from fpgapool.sim import metrics
+from fpgapool.sim.plots import style
+
+_HEIGHT_IN = 6.0
+_LEFT = 0.065
+_BOTTOM_IN = 0.6
+_TOP_IN = 0.95
+_TAIL = 0.95
+#: Told apart without colours, too.
+_STYLES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+
+
+def draw_completions(
+    completions_s: Mapping[str, metrics.Floats],
+    path: pathlib.Path,
+    *,
+    title: str = "Completion times",
+    subtitle: str = "",
+) -> None:
+    """Draw the distribution of completion times as a PNG file.
+
+    :param completions_s: of the jobs, by policy.
+    :param path: of the file.
+    :param title: what it is.
+    :param subtitle: a line below it.
+    :raises ValueError: if there are no policies, or one has no jobs.
+    :raises OSError: if the file cannot be written.
+    """
+    if not completions_s or not all(
+        each.size for each in completions_s.values()
+    ):
+        raise ValueError("there are no jobs to draw")
+    figure = style.make_figure(_HEIGHT_IN)
+    axes = figure.add_axes(
+        (
+            _LEFT,
+            _BOTTOM_IN / _HEIGHT_IN,
+            0.985 - _LEFT,
+            1 - (_BOTTOM_IN + _TOP_IN) / _HEIGHT_IN,
+        )
+    )
+    style.prepare_axes(axes)
+    colours = style.lines_of(completions_s)
+    for at, (name, values) in enumerate(completions_s.items()):
+        axes.plot(
+            np.sort(values),
+            np.arange(1, values.size + 1) / values.size,
+            color=colours[name],
+            linestyle=_STYLES[at % len(_STYLES)],
+            linewidth=1.8,
+            drawstyle="steps-post",
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.axhline(_TAIL, color=style.MUTED, linewidth=0.8, linestyle=":")
+    axes.annotate(
+        "95 %: TCT(95)",
+        (0, _TAIL),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 3),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=style.MUTED,
+    )
+    axes.set_ylim(0, 1.005)
+    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    axes.set_xlabel(
+        "completion time (arrival to finish), s, logarithmic",
+        fontsize=9,
+        color=style.INK,
+    )
+    axes.set_ylabel("share of jobs", fontsize=9, color=style.INK)
+    axes.legend(
+        loc="lower right", fontsize=10, frameon=False, handlelength=3.2
+    )
+    style.write_texts(figure, title, subtitle)
+    style.save(figure, path)

@@ -1,0 +1,190 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Jobs from a CSV file, as they were recorded somewhere.
+
+The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
+``accelerator`` and, if wanted, ``id`` and ``tenant``, in any order.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import pathlib
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+
+from fpgapool.sim import errors
+from fpgapool.sim import files
+from fpgapool.sim import scenario as scenarios
+
+_NEEDED = ("arrival_s", "host", "size_bytes", "accelerator")
+_KNOWN = (*_NEEDED, "id", "tenant")
+
+
+def read(
+    path: pathlib.Path, hosts: int, accelerators: Collection[str]
+) -> list[scenarios.JobSpec]:
+    """Read a trace.
+
+    :param path: of the file.
+    :param hosts: how many the cluster has.
+    :param accelerators: those of the cluster.
+    :returns: the jobs, in the order of the file; where it has no ids, they
+        count from 0.
+    :raises errors.InputError: if it cannot be read, or says something that
+        cannot be; names file, line and column.
+    """
+    source = str(path)
+    text = files.read_text(path)
+    rows = _rows(text, source)
+    _, names = next(rows, (1, []))
+    if not names:
+        raise errors.InputError(source, "", "is empty")
+    _check_columns(names, source)
+    jobs: list[scenarios.JobSpec] = []
+    seen: dict[int, int] = {}
+    for line, values in rows:
+        row = _Row(source, line, names, values)
+        job = _job(row, len(jobs), hosts, accelerators)
+        if job.id in seen:
+            raise row.error(
+                "id", f"{job.id} twice, the first is in line {seen[job.id]}"
+            )
+        seen[job.id] = line
+        if jobs and job.arrival_s < jobs[-1].arrival_s:
+            raise row.error(
+                "arrival_s",
+                f"{job.arrival_s:g} is before {jobs[-1].arrival_s:g} of the "
+                "job above; arrivals must be sorted",
+            )
+        jobs.append(job)
+    if not jobs:
+        raise errors.InputError(source, "", "there are no jobs")
+    return jobs
+
+
+def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Lines that hold something, with their numbers from 1."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for values in reader:
+            stripped = [value.strip() for value in values]
+            if any(stripped):
+                yield reader.line_num, stripped
+    except csv.Error as error:
+        raise errors.InputError(
+            source, f"line {reader.line_num}", str(error)
+        ) from error
+
+
+def _check_columns(names: list[str], source: str) -> None:
+    for at, name in enumerate(names):
+        if name not in _KNOWN:
+            raise errors.InputError(
+                source,
+                "line 1",
+                f"unknown column {name!r}; known: {', '.join(_KNOWN)}",
+            )
+        if name in names[:at]:
+            raise errors.InputError(source, "line 1", f"column {name!r} twice")
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise errors.InputError(
+            source, "line 1", f"columns are missing: {', '.join(missing)}"
+        )
+
+
+class _Row:
+    """A line of the file."""
+
+    def __init__(
+        self, source: str, line: int, names: list[str], values: list[str]
+    ) -> None:
+        self._source = source
+        self._line = line
+        if len(values) != len(names):
+            raise errors.InputError(
+                source,
+                f"line {line}",
+                f"has {len(values)} values for {len(names)} columns",
+            )
+        self._values = dict(zip(names, values, strict=True))
+
+    def error(self, column: str, reason: str) -> errors.InputError:
+        """Something is wrong in a column."""
+        return errors.InputError(
+            self._source, f"line {self._line}, column {column}", reason
+        )
+
+    def text(self, column: str, default: str = "") -> str:
+        """What a column says."""
+        return self._values.get(column, default)
+
+    def whole(self, column: str) -> int:
+        """A whole number of at least 0."""
+        text = self.text(column)
+        if not (text.isascii() and text.isdecimal()):
+            raise self.error(
+                column, f"{text!r} is not a whole number of at least 0"
+            )
+        # Longer ones are no numbers that anybody counts with.
+        if len(text) > 18:
+            raise self.error(column, f"{text[:18]}… is too large")
+        return int(text)
+
+    def number(
+        self, column: str, is_right: Callable[[float], bool], what: str
+    ) -> float:
+        """A finite number.
+
+        :param is_right: whether it is in its range.
+        :param what: the range.
+        """
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(column, f"{text!r} is not a number") from None
+        if not (math.isfinite(value) and is_right(value)):
+            raise self.error(column, f"{text} is not a finite number {what}")
+        return value
+
+
+def _job(
+    row: _Row, number: int, hosts: int, accelerators: Collection[str]
+) -> scenarios.JobSpec:
+    host = row.whole("host") if row.text("host") else None
+    if host is not None and host >= hosts:
+        raise row.error(
+            "host", f"there is no host {host}, only 0 to {hosts - 1}"
+        )
+    accelerator = row.text("accelerator")
+    if accelerator not in accelerators:
+        raise row.error(
+            "accelerator",
+            f"there is no accelerator {accelerator!r}; known: "
+            f"{', '.join(sorted(accelerators))}",
+        )
+    return scenarios.JobSpec(
+        id=row.whole("id") if row.text("id", "-") != "-" else number,
+        host=host,
+        size_bytes=row.number("size_bytes", lambda size: size > 0, "above 0"),
+        arrival_s=row.number(
+            "arrival_s", lambda time_s: time_s >= 0, "of at least 0"
+        ),
+        accelerator=accelerator,
+        tenant=row.text("tenant"),
+    )

@@ -1,0 +1,148 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Any scenario that is written is read back as it was."""
+
+import pathlib
+import tempfile
+
+import hypothesis
+import hypothesis.strategies as st
+import msgspec
+
+from fpgapool.sim import scenario as scenarios
+
+positive = st.floats(1e-3, 1e15)
+not_negative = st.one_of(st.just(0.0), positive)
+counts = st.integers(1, 12)
+numbers = st.integers(0, 20)
+# What UTF-8 cannot hold cannot be in a file.
+texts = st.text(
+    st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=8
+)
+
+
+def optional(values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.one_of(st.none(), values)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> scenarios.Cluster:
+    hosts = draw(st.integers(1, 12))
+    host = st.integers(0, hosts - 1)
+    overrides = st.builds(
+        scenarios.HostOverride,
+        optional(counts),
+        optional(positive),
+        optional(positive),
+    )
+    profiles = st.builds(scenarios.AcceleratorProfile, positive, not_negative)
+    return scenarios.Cluster(
+        hosts=hosts,
+        fpga_hosts=tuple(draw(st.sets(host, min_size=1))),
+        accelerators=draw(
+            st.dictionaries(texts, profiles, min_size=1, max_size=3)
+        ),
+        slots_per_device=draw(counts),
+        dma_bytes_per_s=draw(positive),
+        nic_bytes_per_s=draw(positive),
+        reconfiguration_s=draw(not_negative),
+        host_overrides=draw(st.dictionaries(host, overrides, max_size=3)),
+        power=draw(
+            optional(
+                st.builds(
+                    scenarios.Power, not_negative, not_negative, not_negative
+                )
+            )
+        ),
+    )
+
+
+policies = st.builds(
+    scenarios.Policy,
+    strategy=optional(texts),
+    seed=optional(numbers),
+    remote_limit=optional(numbers),
+    skip_limit=optional(numbers),
+    wait_s_per_byte=optional(not_negative),
+    fallback=optional(st.booleans()),
+    thresholds_bytes=optional(
+        st.sets(positive, max_size=5).map(lambda values: tuple(sorted(values)))
+    ),
+    E_bytes=optional(positive),
+    q=optional(positive),
+    k1=optional(counts),
+    k2=optional(counts),
+    queues=optional(counts),
+    slot_choice=texts,
+    offer_order=texts,
+)
+outcomes = st.builds(
+    scenarios.Outcome,
+    jobs=st.lists(
+        st.builds(
+            scenarios.JobOutcome,
+            numbers,
+            not_negative,
+            not_negative,
+            numbers,
+            numbers,
+            st.booleans(),
+        ),
+        max_size=3,
+    ),
+    metrics=st.dictionaries(texts, not_negative, max_size=3),
+)
+
+
+@st.composite
+def whole_scenarios(draw: st.DrawFn) -> scenarios.Scenario:
+    cluster = draw(clusters())
+    job = st.builds(
+        scenarios.JobSpec,
+        id=st.integers(-(2**60), 2**60),
+        host=optional(st.integers(0, cluster.hosts - 1)),
+        size_bytes=positive,
+        arrival_s=not_negative,
+        accelerator=st.sampled_from(sorted(cluster.accelerators)),
+        tenant=st.one_of(st.just(""), texts),
+    )
+    return scenarios.Scenario(
+        format=scenarios.FORMAT,
+        cluster=cluster,
+        policies=draw(
+            st.dictionaries(texts, policies, min_size=1, max_size=3)
+        ),
+        jobs=draw(
+            st.lists(
+                job, min_size=1, max_size=6, unique_by=lambda each: each.id
+            )
+        ),
+        name=draw(st.one_of(st.just(""), texts)),
+        note=draw(st.one_of(st.just(""), texts)),
+        wakeups=draw(st.booleans()),
+        expected=draw(optional(st.dictionaries(texts, outcomes, max_size=2))),
+    )
+
+
+@hypothesis.given(scenario=whole_scenarios())
+def test_round_trip(scenario: scenarios.Scenario) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "s.json"
+        scenarios.write(scenario, path)
+        again = scenarios.read(path)
+        content = path.read_bytes()
+        scenarios.write(again, path)
+        assert path.read_bytes() == content
+    assert again == scenario
+    # Equality does not tell 1 from 1.0 or from True.
+    assert msgspec.json.encode(again) == msgspec.json.encode(scenario)

@@ -1,0 +1,79 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Runs ``fpgapool-sim`` in the process of the tests."""
+
+import json
+import pathlib
+import typing
+
+import pytest
+
+from fpgapool.cmd import sim
+
+CASES = sorted((pathlib.Path(__file__).parents[2] / "cases").glob("*.json"))
+
+
+def make_scenario(**members: typing.Any) -> dict[str, typing.Any]:
+    """A small scenario file, as JSON has it."""
+    scenario: dict[str, typing.Any] = {
+        "format": "fpgapool-scenario/1",
+        "cluster": {
+            "hosts": 3,
+            "fpga_hosts": [0, 2],
+            "accelerators": {
+                "aes": {"peak_bytes_per_s": 1.2e9, "return_ratio": 1.0},
+                "sha": {"peak_bytes_per_s": 0.6e9},
+            },
+        },
+        "policies": {"fifo": {}, "wra": {}},
+        "jobs": [
+            make_job(0, host=0, size_bytes=1e9),
+            make_job(1, host=1, arrival_s=0.25, tenant="a"),
+            make_job(2, host=2, arrival_s=0.5, accelerator="sha"),
+        ],
+    }
+    return {**scenario, **members}
+
+
+def make_job(number: int, **members: typing.Any) -> dict[str, typing.Any]:
+    """A job of a scenario file."""
+    job = {
+        "id": number,
+        "host": 0,
+        "size_bytes": 5e8,
+        "arrival_s": 0.0,
+        "accelerator": "aes",
+    }
+    return {**job, **members}
+
+
+def write(path: pathlib.Path, scenario: dict[str, typing.Any]) -> pathlib.Path:
+    """Write a scenario file."""
+    path.write_text(json.dumps(scenario))
+    return path
+
+
+def refused(
+    capsys: pytest.CaptureFixture[str], *arguments: str | pathlib.Path
+) -> str:
+    """Run a command that is refused.
+
+    :returns: what it says, without the program's name.
+    """
+    code = sim.main([str(each) for each in arguments])
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert said.err.startswith("fpgapool-sim: ")
+    assert said.err.count("\n") == 1
+    return said.err.removeprefix("fpgapool-sim: ").rstrip("\n")

@@ -1,0 +1,256 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``fpgapool-sim generate``: files that can be run, and bad options."""
+
+import pathlib
+
+import pytest
+
+from fpgapool.cmd import sim
+from fpgapool.sim import scenario as scenarios
+from tests.unit.sim import commands
+
+TRACE = (
+    "arrival_s,host,size_bytes,accelerator,tenant\n"
+    "0,0,1e9,aes,a\n1,2,5e8,sha,b\n"
+)
+
+
+def generate(path: pathlib.Path, *options: str) -> scenarios.Scenario:
+    assert sim.main(["generate", "--output", str(path), *options]) == 0
+    return scenarios.read(path)
+
+
+def test_defaults_are_the_papers_first_setting(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = generate(tmp_path / "s.json")
+    cluster = scenario.cluster
+    assert (cluster.hosts, len(cluster.fpga_hosts)) == (100, 50)
+    assert cluster.slots_per_device == 4
+    assert {each.return_ratio for each in cluster.accelerators.values()} == {1}
+    assert len(scenario.jobs) == 5000
+    assert list(scenario.policies) == ["fifo", "sjf", "wa", "ra", "wra"]
+    assert scenario.policies["wra"] == scenarios.Policy(
+        skip_limit=5,
+        wait_s_per_byte=1e-8,
+        slot_choice="random",
+        offer_order="random",
+    )
+    said = capsys.readouterr().out
+    assert "5000 jobs" in said
+    assert "load 0.8, mean size 400.0 MB, 210 jobs/s" in said
+
+
+def test_a_seed_gives_the_same_file(tmp_path: pathlib.Path) -> None:
+    contents = []
+    for seed in ("3", "3", "4"):
+        path = tmp_path / f"{len(contents)}.json"
+        generate(path, "--hosts=9", "--boards=4", f"--seed={seed}")
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1] != contents[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--sizes power-law --alpha 1.3 --max-size-bytes 1e9",
+        "--sizes lognormal --median-size-bytes 1e8 --sigma 0.5",
+        "--bias 4 --jobs 40 --host-weight 1=3",
+        "--duration-s 5 --tenant a=2:0.5 --tenant b=1",
+        "--accelerator aes=3 --accelerator sha",
+        "--peak-bytes-per-s gzip=5e8 --reconfiguration-s 0.1",
+        "--device-idle-w 20 --device-active-w 60 --host-w 200",
+        "--remote-limit 1 --skip-limit none --slot-choice least_busy",
+    ],
+)
+def test_what_is_generated_runs(
+    options: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    generate(path, "--hosts=6", "--boards=3", *options.split())
+    assert sim.main(["run", str(path), "--policy", "fifo", "wra"]) == 0
+    assert "wra" in capsys.readouterr().out
+
+
+def test_options_reach_the_scenario(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "s.json"
+    (tmp_path / "sizes.txt").write_text("1000\n3000\n")
+    scenario = generate(
+        path,
+        *"--hosts 4 --boards 2 --slots-per-device 2 --return-ratio 0".split(),
+        *"--dma-bytes-per-s 1e9 --nic-bytes-per-s 5e8".split(),
+        *"--peak-bytes-per-s gzip=5e8 --host-w 90 --jobs 30".split(),
+        *"--reconfiguration-s 0.5 --name mine --policy ra wa".split(),
+        *"--sizes empirical --tenant a=1 --skip-limit none --wakeups".split(),
+        f"--sizes-file={tmp_path / 'sizes.txt'}",
+    )
+    assert scenario.cluster == scenarios.Cluster(
+        hosts=4,
+        fpga_hosts=(0, 2),
+        accelerators={"gzip": scenarios.AcceleratorProfile(5e8, 0.0)},
+        slots_per_device=2,
+        dma_bytes_per_s=1e9,
+        nic_bytes_per_s=5e8,
+        reconfiguration_s=0.5,
+        power=scenarios.Power(host_w=90.0),
+    )
+    assert scenario.name == "mine"
+    assert scenario.wakeups
+    assert list(scenario.policies) == ["ra", "wa"]
+    assert scenario.policies["ra"].skip_limit is None
+    assert len(scenario.jobs) == 30
+    assert {job.size_bytes for job in scenario.jobs} == {1000, 3000}
+    assert {job.tenant for job in scenario.jobs} == {"a"}
+
+
+def test_heavy_tails_have_their_thresholds(tmp_path: pathlib.Path) -> None:
+    scenario = generate(tmp_path / "s.json", "--jobs=5", "--sizes=power-law")
+    for name in ("wa", "wra"):
+        assert scenario.policies[name].E_bytes == 26e6
+    assert scenario.policies["ra"].E_bytes is None
+
+
+def test_arrivals_whatever_the_boards_are(tmp_path: pathlib.Path) -> None:
+    """The same jobs for other clusters, to compare these."""
+    few, many = (
+        generate(
+            tmp_path / "s.json",
+            *f"--hosts 9 --boards {boards} --duration-s 20".split(),
+            "--arrivals-per-s=10",
+        ).jobs
+        for boards in (2, 7)
+    )
+    assert [(job.host, job.size_bytes) for job in few] == [
+        (job.host, job.size_bytes) for job in many
+    ]
+    # Rates that are computed from other loads may differ by an ulp.
+    assert [job.arrival_s for job in few] == pytest.approx(
+        [job.arrival_s for job in many]
+    )
+    assert len(few) == pytest.approx(200, abs=4 * 200**0.5)
+
+
+def test_trace(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text(TRACE)
+    scenario = generate(
+        tmp_path / "s.json",
+        *"--hosts 3 --boards 1 --trace".split(),
+        str(tmp_path / "t.csv"),
+    )
+    assert scenario.jobs == [
+        scenarios.JobSpec(0, 0, 1e9, 0.0, "aes", "a"),
+        scenarios.JobSpec(1, 2, 5e8, 1.0, "sha", "b"),
+    ]
+    assert "trace: 2 jobs, mean size 750.0 MB" in capsys.readouterr().out
+
+
+# -- bad input -------------------------------------------------------------
+
+BAD = {
+    "--boards 101": "--boards: from 1 to 100 boards are possible",
+    "--boards 0": "--boards: must be at least 1",
+    "--hosts 0": "--hosts: must be at least 1",
+    "--slots-per-device 0": "--slots-per-device: must be at least 1",
+    "--dma-bytes-per-s 0": "--dma-bytes-per-s: must be finite and above 0",
+    "--nic-bytes-per-s nan": "--nic-bytes-per-s: must be finite and above 0",
+    "--return-ratio -1": "--return-ratio: must be finite and at least 0",
+    "--host-w inf": "--host-w: must be finite and at least 0",
+    "--load 0": "--load: must be finite and above 0",
+    "--load nan": "--load: must be finite and above 0",
+    "--arrivals-per-s nan": "--arrivals-per-s: must be finite and above 0",
+    "--jobs 0": "--jobs: must be finite and above 0",
+    "--jobs-per-host -3": "--jobs-per-host: must be finite and above 0",
+    "--duration-s inf": "--duration-s: must be finite and above 0",
+    "--duration-s 1e-9": "workload: no job arrives",
+    "--jobs 99999999999999": "workload: 1e+14 jobs are more than",
+    "--bias 0": "--bias: must be finite and above 0",
+    "--mean-size-bytes 1e6": "--sizes: exponential: 0 <= s0_bytes < mean",
+    "--mean-size-bytes nan": "--sizes: exponential: ",
+    "--alpha 2": "--alpha: says nothing about sizes exponential",
+    "--sizes power-law --alpha -1": "--sizes: power-law: alpha",
+    "--sizes lognormal --sigma 0": "--sizes: lognormal: sigma",
+    "--sizes empirical": "--sizes: empirical: --sizes-file is missing",
+    "--sizes empirical --sizes-file none.txt": "none.txt: No such file",
+    "--accelerator gpu": "--accelerator: gpu: there is no accelerator 'gpu'",
+    "--accelerator aes=x": "--accelerator: aes=x: 'x' is not a number",
+    "--accelerator aes=0": "workload: accelerators: none has a weight",
+    "--accelerator aes=nan": "workload: the weight of 'aes'",
+    "--accelerator aes --accelerator aes": "--accelerator: aes=1: 'aes' twice",
+    "--peak-bytes-per-s a": "--peak-bytes-per-s: a: is not NAME=NUMBER",
+    "--peak-bytes-per-s a=0": "--peak-bytes-per-s: a: must be finite",
+    "--host-weight x=1": "--host-weight: x: is not the number of a host",
+    "--host-weight 100=1": "workload: there is no host 100, only 0 to 99",
+    "--tenant a": "--tenant: a: is not NAME=NUMBER",
+    "--tenant a=1:2": "workload: the board share of tenant 'a'",
+    "--tenant a=1:x": "--tenant: a=1:x: 'x' is not a number",
+    "--policy best": "there is no strategy 'best'; known: ",
+    "--remote-limit -1": "--remote-limit: must be at least 0, not -1",
+    "--wait-s-per-byte nan": "--wait-s-per-byte: must be finite",
+    "--trace t.csv": "t.csv: No such file or directory",
+    "--trace t.csv --load 1": "--load: cannot be used with --trace",
+    "--trace t.csv --accelerator aes": "--accelerator: cannot be used with",
+    "--trace t.csv --jobs 0": "--jobs: cannot be used with --trace",
+}
+
+
+@pytest.mark.parametrize(("options", "said"), BAD.items(), ids=BAD.keys())
+def test_bad_options(
+    options: str,
+    said: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = commands.refused(
+        capsys, "generate", "--output=s.json", *options.split()
+    )
+    assert said in found
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_trace(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text(TRACE + "0.5,0,1,aes,\n")
+    said = commands.refused(
+        capsys, "generate", f"--output={tmp_path / 's.json'}", "--trace", trace
+    )
+    assert said == (
+        f"{trace}: line 4, column arrival_s: 0.5 is before 1 of the job "
+        "above; arrivals must be sorted"
+    )
+
+
+def test_output_that_cannot_be_written(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none" / "s.json"
+    said = commands.refused(capsys, "generate", "--output", path)
+    assert said == f"{path}: there is no directory {path.parent}"
+
+
+@pytest.mark.parametrize(
+    "options", ["--hosts x", "--sizes round", "--seed -1", "--skip-limit x"]
+)
+def test_options_that_are_none(
+    options: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        sim.main(["generate", f"--output={tmp_path / 's'}", *options.split()])
+    assert stopped.value.code == 2
+    assert options.split()[0] in capsys.readouterr().err

@@ -1,0 +1,341 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``fpgapool-sim run``: results, comparisons, pictures and bad input."""
+
+import json
+import pathlib
+import typing
+from collections.abc import Callable
+
+import pytest
+
+from fpgapool.cmd import sim
+from fpgapool.sim import simulation
+from tests.unit.sim import commands
+
+
+def run(*arguments: str | pathlib.Path) -> None:
+    assert sim.main(["run", *(str(each) for each in arguments)]) == 0
+
+
+@pytest.fixture
+def scenario(tmp_path: pathlib.Path) -> pathlib.Path:
+    return commands.write(tmp_path / "s.json", commands.make_scenario())
+
+
+def test_there_are_cases() -> None:
+    assert len(commands.CASES) >= 5
+
+
+@pytest.mark.parametrize("case", commands.CASES, ids=lambda path: path.stem)
+def test_worked_examples(case: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Slots exactly, times and metrics to a millionth."""
+    run(case, "--output", tmp_path / "out.json")
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    expected = json.loads(case.read_text())["expected"]
+    assert results.keys() == expected.keys()
+    for policy, right in expected.items():
+        found = results[policy]
+        assert found.keys() == right.keys()
+        assert found["metrics"] == pytest.approx(right["metrics"], rel=1e-6)
+        assert len(found["jobs"]) == len(right["jobs"])
+        by_id = {job["id"]: job for job in found["jobs"]}
+        for job in right["jobs"]:
+            got = by_id[job["id"]]
+            assert got.keys() == job.keys()
+            for name in ("host", "slot", "local"):
+                assert got[name] == job[name]
+            for name in ("start_s", "finish_s"):
+                assert got[name] == pytest.approx(
+                    job[name], rel=1e-6, abs=1e-9
+                )
+
+
+@pytest.mark.parametrize("engine", sorted(simulation.ENGINES))
+def test_a_seed_gives_the_same_file(
+    engine: str, tmp_path: pathlib.Path
+) -> None:
+    case = json.loads(commands.CASES[-1].read_text())
+    del case["expected"]
+    for policy in case["policies"].values():
+        policy.update(slot_choice="random", offer_order="random")
+    source = commands.write(tmp_path / "s.json", case)
+    outputs = []
+    for seed in ("7", "7", "8"):
+        path = tmp_path / f"{len(outputs)}.json"
+        run(source, "--engine", engine, "--seed", seed, "--output", path)
+        outputs.append(path.read_bytes())
+    assert outputs[0] == outputs[1]
+    assert outputs[0] != outputs[2]
+
+
+def test_details_stand_beside_the_results(
+    scenario: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run(scenario, "--policy", "fifo", "--output", tmp_path / "o.json")
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found.keys() == {"results", "details"}
+    details = found["details"]["fifo"]
+    assert details["p50_s"] <= details["p99_s"]
+    assert [host["host"] for host in details["hosts"]] == [0, 1, 2]
+    assert details["hosts"][1]["utilisation"]["slots"] is None
+    assert details["tenants"].keys() == {"", "a"}
+    assert details["tenants"]["a"]["jobs"] == 1
+    assert "energy" not in details
+
+
+def test_energy_where_the_scenario_sets_power(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = commands.make_scenario()
+    scenario["cluster"]["power"] = {"host_w": 100.0}
+    run(
+        commands.write(tmp_path / "s.json", scenario),
+        "--output",
+        tmp_path / "o.json",
+    )
+    found = json.loads((tmp_path / "o.json").read_text())
+    for policy, details in found["details"].items():
+        makespan_s = found["results"][policy]["metrics"]["makespan_s"]
+        assert details["energy"]["total_j"] == pytest.approx(300 * makespan_s)
+    assert "energy" in capsys.readouterr().out
+
+
+def test_policies_are_compared_with_the_first_one(
+    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(scenario, "--policy", "wra", "sjf", "--policy", "fifo", "wra")
+    said = capsys.readouterr().out
+    assert "improvement over wra" in said
+    rows = [line.split()[0] for line in said.splitlines() if line.strip()]
+    named = [row for row in rows if row in ("wra", "sjf", "fifo")]
+    # The comparison, then what was used.
+    assert named == ["wra", "sjf", "fifo"] * 2
+
+
+def test_a_policy_alone_shows_its_metrics(
+    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(scenario, "--policy", "fifo")
+    said = capsys.readouterr().out
+    for name in ("ACT", "TCT(95)", "p99", "SAR", "DLR", "makespan"):
+        assert name in said
+    assert "×" not in said
+
+
+def test_a_strategy_that_the_scenario_does_not_name(
+    scenario: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run(scenario, "--policy", "ra", "--output", tmp_path / "o.json")
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["results"].keys() == {"ra"}
+
+
+def test_pictures(scenario: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    content = commands.make_scenario()
+    content["policies"] = {
+        "a/b": {"strategy": "fifo"},
+        "a?b": {"strategy": "wra"},
+    }
+    directory = tmp_path / "new" / "plots"
+    run(commands.write(scenario, content), "--plot", directory)
+    assert {path.name for path in directory.iterdir()} == {
+        "timeline-a_b.png",
+        "timeline-a_b-2.png",
+        "completion-times.png",
+        "utilisation.png",
+    }
+    for path in directory.iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+# -- bad input -------------------------------------------------------------
+
+
+def _of(place: str, value: object) -> Callable[[dict[str, typing.Any]], None]:
+    """Set, or with None remove, a member of the first job."""
+
+    def change(scenario: dict[str, typing.Any]) -> None:
+        if value is None:
+            del scenario["jobs"][0][place]
+        else:
+            scenario["jobs"][0][place] = value
+
+    return change
+
+
+def _twice(scenario: dict[str, typing.Any]) -> None:
+    scenario["jobs"][2]["id"] = scenario["jobs"][0]["id"]
+
+
+def _no_rate(scenario: dict[str, typing.Any]) -> None:
+    del scenario["cluster"]["accelerators"]["aes"]["peak_bytes_per_s"]
+
+
+def _thresholds(scenario: dict[str, typing.Any]) -> None:
+    scenario["policies"]["wra"]["thresholds_bytes"] = [2e6, 1e6]
+
+
+def _strategy(scenario: dict[str, typing.Any]) -> None:
+    scenario["policies"]["wra"]["strategy"] = "best"
+
+
+def _range(scenario: dict[str, typing.Any]) -> None:
+    scenario["policies"]["wra"]["slot_choice"] = "whichever"
+
+
+BAD = {
+    "missing": (_of("size_bytes", None), "jobs[0]", "size_bytes"),
+    "unknown": (_of("colour", "red"), "jobs[0]", "colour"),
+    "negative": (_of("size_bytes", -1), "jobs[0].size_bytes", "> 0"),
+    "nan": (_of("size_bytes", float("nan")), "jobs[0].size_bytes", "> 0"),
+    "infinite": (_of("size_bytes", float("inf")), "jobs[0].size_bytes", "inf"),
+    "early": (_of("arrival_s", -1), "jobs[0].arrival_s", ">= 0"),
+    "host": (_of("host", 3), "jobs[0].host", "no host 3, only 0 to 2"),
+    "twice": (_twice, "jobs[2].id", "0 twice"),
+    "accelerator": (_of("accelerator", "x"), "jobs[0].accelerator", "aes"),
+    "no rate": (_no_rate, "cluster.accelerators", "peak_bytes_per_s"),
+    "thresholds": (
+        _thresholds,
+        "policies.wra.thresholds_bytes[1]",
+        "1e+06 is not above 2e+06",
+    ),
+    "strategy": (_strategy, "policies.wra", "known: "),
+    "option": (_range, "policies.wra", "whichever"),
+    "no jobs": (lambda each: each.update(jobs=[]), "jobs", "none"),
+    "no policy": (lambda each: each.update(policies={}), "policies", "none"),
+    "format": (lambda each: each.update(format="x"), "format", "x"),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "reason"), BAD.values(), ids=BAD.keys()
+)
+def test_bad_scenario(
+    change: Callable[[dict[str, typing.Any]], None],
+    place: str,
+    reason: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scenario = commands.make_scenario()
+    change(scenario)
+    path = commands.write(tmp_path / "s.json", scenario)
+    out = tmp_path / "o.json"
+    said = commands.refused(capsys, "run", path, "--output", out)
+    assert said.startswith(f"{path}: {place}")
+    assert reason in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"", "line 1 column 1"),
+        (b'{\n "format": ', "line 2 column 12"),
+        (b'{"name": "\xff"}', "byte 10"),
+        (b"[]", "expected `object`"),
+    ],
+)
+def test_no_scenario_at_all(
+    content: bytes,
+    place: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(content)
+    assert place in commands.refused(capsys, "run", path)
+
+
+def test_missing_file(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    said = commands.refused(capsys, "run", path)
+    assert said == f"{path}: No such file or directory"
+
+
+def test_unknown_policy_names_the_known_ones(
+    scenario: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nothing runs before all of them are known."""
+    monkeypatch.setattr(simulation, "run", None)
+    said = commands.refused(
+        capsys, "run", scenario, "--policy", "fifo", "best"
+    )
+    assert said == (
+        f"{scenario}: policies.best: there is no policy 'best'; known: fifo, "
+        f"wra (of the scenario), {', '.join(simulation.strategy_names())} "
+        "(strategies)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [("", "is a directory"), ("none/o.json", "there is no directory")],
+)
+def test_output_that_cannot_be_written(
+    output: str,
+    reason: str,
+    scenario: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(simulation, "run", None)
+    path = scenario.parent / output
+    said = commands.refused(capsys, "run", scenario, "--output", path)
+    assert said.startswith(f"{path}: {reason}")
+
+
+def test_plot_into_a_file(
+    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = commands.refused(capsys, "run", scenario, "--plot", scenario)
+    assert said == f"{scenario}: File exists"
+
+
+def test_jobs_that_nobody_serves(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A board host's job may wait for ever: a result would be wrong."""
+    content = commands.make_scenario()
+    content["policies"] = {
+        "ra": {
+            "remote_limit": 0,
+            "wait_s_per_byte": 1e9,
+            "slot_choice": "index",
+        }
+    }
+    path = commands.write(tmp_path / "s.json", content)
+    out = tmp_path / "o.json"
+    out.write_text("old")
+    said = commands.refused(capsys, "run", path, "--output", out)
+    assert "would wait for ever" in said
+    assert out.read_text() == "old"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "o.json",
+        "s.json",
+    ]
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", "x"])
+def test_bad_seed(
+    seed: str, scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        sim.main(["run", str(scenario), f"--seed={seed}"])
+    assert stopped.value.code == 2
+    assert "--seed" in capsys.readouterr().err

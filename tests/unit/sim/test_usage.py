@@ -1,0 +1,131 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Use of slots, pipes and energy, on schedules computed by hand."""
+
+import pytest
+
+from fpgapool.sim import results
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import simulation
+from fpgapool.sim import usage
+
+
+def make_scenario(
+    jobs: list[scenarios.JobSpec], **members: object
+) -> scenarios.Scenario:
+    """Three hosts, the first one with a board of two slots."""
+    profiles = {
+        "aes": scenarios.AcceleratorProfile(1e9, 0.5),
+        "sha": scenarios.AcceleratorProfile(0.5e9),
+    }
+    defaults = {
+        "hosts": 3,
+        "fpga_hosts": (0,),
+        "accelerators": profiles,
+        "slots_per_device": 2,
+        "dma_bytes_per_s": 2e9,
+        "nic_bytes_per_s": 1e9,
+        "power": scenarios.Power(10.0, 30.0, 100.0),
+    }
+    return scenarios.Scenario(
+        format=scenarios.FORMAT,
+        cluster=scenarios.Cluster(**{**defaults, **members}),  # type: ignore[arg-type]
+        policies={"fifo": scenarios.Policy()},
+        jobs=jobs,
+    )
+
+
+LOCAL = scenarios.JobSpec(0, 0, 2e9, 0.0, "aes", "a")
+REMOTE = scenarios.JobSpec(1, 1, 1e9, 0.0, "sha", "b")
+OUTSIDE = scenarios.JobSpec(2, None, 1e9, 0.0, "aes")
+
+
+def test_by_hand() -> None:
+    """Both slots from 0 to 2 s; 2 GB local, 1 GB from host 1."""
+    scenario = make_scenario([LOCAL, REMOTE])
+    outcomes = simulation.run(scenario, "fifo")
+    assert [each.finish_s for each in outcomes] == pytest.approx([2, 2])
+    details = results.evaluate(scenario, outcomes).details
+    assert details.utilisation == results.Utilisation(
+        slots=pytest.approx(1.0),
+        dma=pytest.approx(3e9 / 4e9),
+        nic_egress=pytest.approx(1 / 6),
+        nic_ingress=pytest.approx(1 / 6),
+    )
+    # The board: 30 W for 2 s. Three hosts: 100 W for 2 s each.
+    assert details.energy == results.Energy(
+        pytest.approx(60), pytest.approx(600), pytest.approx(660)
+    )
+    assert [host.energy.total_j for host in details.hosts if host.energy] == [
+        pytest.approx(260),
+        pytest.approx(200),
+        pytest.approx(200),
+    ]
+    sender = details.hosts[1]
+    assert sender.utilisation == results.Utilisation(
+        None, None, pytest.approx(0.5), 0.0
+    )
+    assert sender.submitted is not None
+    assert sender.submitted.act_s == pytest.approx(2)
+    assert details.hosts[2].submitted is None
+    assert {name: each.dlr for name, each in details.tenants.items()} == {
+        "a": 1.0,
+        "b": 0.0,
+    }
+
+
+def test_a_board_with_half_of_its_slots_taken() -> None:
+    """One slot for 2 s, then none until 4 s: 10 W, and 10 W more for 2 s."""
+    late = scenarios.JobSpec(1, 0, 1.0, 4.0, "aes")
+    scenario = make_scenario([LOCAL, late])
+    found = results.evaluate(scenario, simulation.run(scenario, "fifo"))
+    assert found.details.energy is not None
+    assert found.details.energy.devices_j == pytest.approx(60)
+    assert found.details.utilisation.slots == pytest.approx(0.25)
+
+
+def test_what_comes_back() -> None:
+    """Half of it, to host 1 and to the outside."""
+    remote = scenarios.JobSpec(0, 1, 1e9, 0.0, "aes")
+    scenario = make_scenario([remote, OUTSIDE])
+    used = usage.measure(scenario, simulation.run(scenario, "fifo"))
+    assert used.dma_bytes.tolist() == [2e9, 0, 0]
+    assert used.egress_bytes.tolist() == [1e9, 1e9, 0]
+    assert used.ingress_bytes.tolist() == [2e9, 0.5e9, 0]
+
+
+def test_jobs_from_outside_are_a_group() -> None:
+    scenario = make_scenario([LOCAL, OUTSIDE])
+    found = results.evaluate(scenario, simulation.run(scenario, "fifo"))
+    assert found.details.outside is not None
+    assert found.details.outside.jobs == 1
+
+
+def test_programming_takes_the_slot_too() -> None:
+    """aes, aes, sha on one slot: it is programmed twice, 0.5 s each."""
+    jobs = [
+        scenarios.JobSpec(0, 0, 1e9, 0.0, "aes"),
+        scenarios.JobSpec(1, 0, 1e9, 0.0, "aes"),
+        scenarios.JobSpec(2, 0, 1e9, 0.0, "sha"),
+    ]
+    scenario = make_scenario(jobs, slots_per_device=1, reconfiguration_s=0.5)
+    outcomes = simulation.run(scenario, "fifo")
+    assert outcomes[2].finish_s == pytest.approx(5)
+    used = usage.measure(scenario, outcomes)
+    assert used.taken_s.tolist() == pytest.approx([5, 0, 0])
+
+
+def test_no_power_no_energy() -> None:
+    scenario = make_scenario([LOCAL], power=None)
+    found = results.evaluate(scenario, simulation.run(scenario, "fifo"))
+    assert found.details.energy is None
