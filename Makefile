@@ -48,7 +48,7 @@ $(BIN)/python:
 # Stamps: what was asked for has been installed. Installed again on a change.
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
-	@$(PIP) --editable '.[demo,mysql]'
+	@$(PIP) --editable '.[demo,mysql,sim]'
 	@touch $@
 
 $(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed

@@ -24,6 +24,7 @@ import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common import rpc
 from fpgapool.rpcapi import agent as agent_api
 
 LOG = logging.getLogger(__name__)
@@ -86,11 +87,21 @@ def _checked(method: Method) -> Method:
     return typing.cast(Method, wrapper)
 
 
-class AgentManager:
+class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
     :param commands: carries the messages out.
     """
+
+    CASTS = frozenset(
+        {
+            "assign",
+            "reissue_secret",
+            "release",
+            "report_now",
+            "session_changed",
+        }
+    )
 
     target = messaging.Target(version=agent_api.VERSION)
 

@@ -20,11 +20,13 @@ piled up.
 from __future__ import annotations
 
 import collections
+import contextlib
 import queue
 import threading
 import typing
 from collections.abc import Callable
 from collections.abc import Hashable
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 
@@ -35,6 +37,8 @@ LOG = logging.getLogger(__name__)
 T = typing.TypeVar("T")
 
 MAX_WAITING_CASTS = 20000
+#: Casts in one message.
+MAX_TOGETHER = 100
 CALL_THREADS = 2
 MAX_WAITING_CALLS = 64
 
@@ -42,14 +46,21 @@ MAX_WAITING_CALLS = 64
 class Sender:
     """One thread that sends casts; a newer one replaces its predecessor.
 
+    What has piled up while it sent goes out in one message.
+
     :param name: name of the thread.
+    :param together: makes one message of the casts made within it.
     :param on_failure: called in the sending thread with the key of a cast
         that could not be sent.
     """
 
     def __init__(
-        self, name: str, on_failure: Callable[[Hashable], None]
+        self,
+        name: str,
+        together: Callable[[], contextlib.AbstractContextManager[None]],
+        on_failure: Callable[[Hashable], None],
     ) -> None:
+        self._together = together
         self._on_failure = on_failure
         self._condition = threading.Condition()
         self._waiting: collections.OrderedDict[
@@ -105,18 +116,24 @@ class Sender:
                     self._condition.wait()
                 if not self._waiting:
                     return
-                key, cast = self._waiting.popitem(last=False)
-            self._send(key, cast)
+                batch = dict(
+                    self._waiting.popitem(last=False)
+                    for _ in range(min(MAX_TOGETHER, len(self._waiting)))
+                )
+            self._send(batch)
 
-    def _send(self, key: Hashable, cast: Callable[[], object]) -> None:
+    def _send(self, batch: Mapping[Hashable, Callable[[], object]]) -> None:
         try:
-            cast()
+            with self._together():
+                for cast in batch.values():
+                    cast()
         except Exception as error:
             # One line per outage; every cast is repeated by its owner.
             if not self._failing:
                 LOG.warning("Cannot reach the conductor: %s", error)
             self._failing = True
-            self._on_failure(key)
+            for key in batch:
+                self._on_failure(key)
             return
         if self._failing:
             LOG.info("Messages to the conductor go out again")

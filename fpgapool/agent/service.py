@@ -229,7 +229,9 @@ class Agent:
         )
         name = f"agent-{settings.host_name}"
         self.loop = agent_loop.Loop(name)
-        self._casts = sender.Sender(f"{name}-sender", self._cast_failed)
+        self._casts = sender.Sender(
+            f"{name}-sender", self._conductor.together, self._cast_failed
+        )
         self._caller = sender.Caller(self.loop, f"{name}-caller")
         self.workers = workers.Supervisor(
             agent_settings.worker_settings(settings), self.loop, self

@@ -17,16 +17,21 @@ options nowhere else.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
+from typing import ClassVar
 
 import amqp
 import kombu.exceptions
 import oslo_messaging as messaging
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from fpgapool.common import context
+
+LOG = logging.getLogger(__name__)
 
 EXCHANGE = "fpgapool"
 ALLOWED_EXMODS = ["fpgapool.common.exception"]
@@ -51,16 +56,16 @@ _transport: messaging.Transport | None = None
 
 
 class ContextSerializer(messaging.Serializer):
-    """Carry :class:`fpgapool.common.context.RequestContext` over RPC."""
+    """Carry :class:`fpgapool.common.context.RequestContext` over RPC.
 
-    def __init__(self) -> None:
-        self._entities = messaging.JsonPayloadSerializer()
+    Payloads are made of what JSON knows already.
+    """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return self._entities.serialize_entity(ctxt, entity)
+        return entity
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return self._entities.deserialize_entity(ctxt, entity)
+        return entity
 
     def serialize_context(
         self, ctxt: context.RequestContext
@@ -135,6 +140,38 @@ class Client:
             timeout=timeout_s,
             retry=SEND_RETRIES,
         )
+        self._held = _Held()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Send what this thread casts meanwhile at the end, in one message.
+
+        One for each server, and in order there: a message costs far more
+        than one more cast in it.
+
+        :raises: as :meth:`cast`, at the end; some may have been sent then.
+        """
+        held: list[tuple[str | None, str, dict[str, Any]]] = []
+        self._held.casts = held
+        try:
+            yield
+        finally:
+            self._held.casts = None
+        by_server: dict[str | None, list[list[Any]]] = {}
+        for server, method, kwargs in held:
+            by_server.setdefault(server, []).append([method, kwargs])
+        failure: messaging.MessagingException | None = None
+        for server, casts in by_server.items():
+            method, kwargs = casts[0]
+            if len(casts) > 1:
+                method, kwargs = "several", {"casts": casts}
+            try:
+                self.cast(method, server=server, **kwargs)
+            except messaging.MessagingException as error:
+                # Others can perhaps be reached.
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def cast(
         self, method: str, *, server: str | None = None, **kwargs: Any
@@ -145,6 +182,9 @@ class Client:
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached.
         """
+        if self._held.casts is not None:
+            self._held.casts.append((server, method, kwargs))
+            return
         with _broker_errors():
             self._prepared(server).cast(
                 context.service_context(), method, **kwargs
@@ -168,6 +208,33 @@ class Client:
         if server is None:
             return self._client
         return self._client.prepare(server=server)
+
+
+class _Held(threading.local):
+    """Casts that a thread holds back, None if it does not."""
+
+    casts: list[tuple[str | None, str, dict[str, Any]]] | None = None
+
+
+class Endpoint:
+    """Takes what :meth:`Client.together` sends.
+
+    :cvar CASTS: the methods that may come so.
+    """
+
+    CASTS: ClassVar[frozenset[str]] = frozenset()
+
+    def several(self, ctxt: Any, casts: Any) -> None:
+        """Do what each of several casts says, in their order."""
+        for cast in casts if isinstance(casts, list) else [casts]:
+            try:
+                method, kwargs = cast
+                if method not in self.CASTS:
+                    raise ValueError(f"there is no cast {method!r}")
+                getattr(self, method)(ctxt, **kwargs)
+            except Exception:
+                # The others have nothing to do with it.
+                LOG.exception("One of several messages dropped")
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common import rpc
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import lookup
@@ -42,7 +43,7 @@ _ANSWER_S = 5.0
 _MAX_IDS = 1000
 
 
-class ConductorManager:
+class ConductorManager(rpc.Endpoint):
     """See :class:`fpgapool.rpcapi.conductor.ConductorAPI` for the calls.
 
     A malformed payload is logged and dropped where it is a cast, and
@@ -53,6 +54,17 @@ class ConductorManager:
     :param database: for what has left the engine's memory.
     :param epoch: in which this conductor leads.
     """
+
+    CASTS = frozenset(
+        {
+            "cancel_session",
+            "open_session",
+            "prepared",
+            "renew_secret",
+            "reopen_session",
+            "report",
+        }
+    )
 
     target = messaging.Target(version=conductor_rpcapi.VERSION)
 

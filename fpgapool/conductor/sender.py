@@ -95,61 +95,46 @@ class Sender:
     def _run(self) -> None:
         while True:
             batch, ended = gathering.take(self._queue, effects.can_wait)
-            for host_uuid, views in _views_by_host(batch).items():
-                self._cast(
-                    lambda h=host_uuid, v=views: self._agents.session_changed(
-                        h, self._epoch, v
-                    ),
-                    host_uuid,
-                )
-            for message in batch:
-                self._send(message)
+            try:
+                with self._agents.together():
+                    self._send_all(batch)
+            except messaging.MessagingException as error:
+                LOG.warning("Agents could not be told: %s", error)
             if ended:
                 return
+
+    def _send_all(self, batch: Sequence[effects.Message]) -> None:
+        for host_uuid, views in _views_by_host(batch).items():
+            self._agents.session_changed(host_uuid, self._epoch, views)
+        for message in batch:
+            self._send(message)
 
     def _send(self, message: effects.Message) -> None:
         agents, epoch = self._agents, self._epoch
         match message:
             case effects.AssignSlot(request):
-                self._cast(
-                    lambda: agents.assign(request.host_uuid, epoch, request),
-                    request.host_uuid,
-                )
+                agents.assign(request.host_uuid, epoch, request)
             case effects.ReleaseSlot():
-                self._cast(
-                    lambda: agents.release(
-                        message.host_uuid,
-                        epoch,
-                        message.device,
-                        message.slot,
-                        message.session_id,
-                        message.generation,
-                        message.reason,
-                    ),
+                agents.release(
                     message.host_uuid,
+                    epoch,
+                    message.device,
+                    message.slot,
+                    message.session_id,
+                    message.generation,
+                    message.reason,
                 )
             case effects.ReissueSecret():
-                self._cast(
-                    lambda: agents.reissue_secret(
-                        message.host_uuid,
-                        epoch,
-                        message.device,
-                        message.slot,
-                        message.session_id,
-                        message.generation,
-                    ),
+                agents.reissue_secret(
                     message.host_uuid,
+                    epoch,
+                    message.device,
+                    message.slot,
+                    message.session_id,
+                    message.generation,
                 )
             case effects.AskReport(host_uuid):
-                self._cast(
-                    lambda: agents.report_now(host_uuid, epoch), host_uuid
-                )
-
-    def _cast(self, cast: Callable[[], None], host_uuid: str) -> None:
-        try:
-            cast()
-        except messaging.MessagingException as error:
-            LOG.warning("Agent %s could not be told: %s", host_uuid, error)
+                agents.report_now(host_uuid, epoch)
 
 
 def _answer(message: effects.Answer) -> None:

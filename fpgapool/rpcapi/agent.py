@@ -12,6 +12,7 @@
 
 """Client side of the agents' RPC interface."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +24,7 @@ from fpgapool.common import rpc
 TOPIC = "fpgapool-agent"
 
 # Grows with every change; the agent's endpoint has the same version.
-VERSION = "1.0"
+VERSION = "1.1"
 
 
 class AgentAPI:
@@ -38,6 +39,10 @@ class AgentAPI:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION)
         )
+
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        """See :meth:`fpgapool.common.rpc.Client.together`."""
+        return self._client.together()
 
     def assign(
         self,

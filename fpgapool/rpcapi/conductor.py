@@ -12,6 +12,7 @@
 
 """Client side of the conductor's RPC interface."""
 
+import contextlib
 import math
 import threading
 import time
@@ -27,7 +28,7 @@ from fpgapool.common import rpc
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.1"
+VERSION = "1.2"
 
 # Names of leaders come round again, so that the broker does not keep a queue
 # for each one that ever was.
@@ -109,6 +110,10 @@ class ConductorAPI:
             if silent_s < LEADER_MEMORY_S:
                 return server_name(self._leader_epoch)
         return None
+
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        """See :meth:`fpgapool.common.rpc.Client.together`."""
+        return self._client.together()
 
     def report(self, report: objects.AgentReport) -> None:
         """Tell the whole state of a host (cast)."""

@@ -18,9 +18,11 @@ import pytest
 from oslo_config import cfg
 
 from fpgapool import objects
+from fpgapool.agent import manager as agent_manager
 from fpgapool.common import context
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.conductor import manager as conductor_manager
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 
@@ -192,7 +194,8 @@ def test_agent_casts_arrive_with_the_epoch(serve):
     endpoint = _Recorder()
     serve(agent_api.TOPIC, "h1", endpoint)
     casts = _agent_calls(agent_api.AgentAPI())
-    assert set(casts) == _public_methods(agent_api.AgentAPI)
+    assert set(casts) | {"together"} == _public_methods(agent_api.AgentAPI)
+    assert set(casts) == agent_manager.AgentManager.CASTS
     for method, cast in casts.items():
         cast()
         name, ctxt, kwargs = endpoint.received.get(timeout=WAIT_S)
@@ -215,6 +218,77 @@ def test_agent_casts_go_to_one_host(serve):
     assert mine.received.empty()
 
 
+class _Agent(rpc.Endpoint):
+    """Takes requests for reports, but not from everybody."""
+
+    target = messaging.Target(version=agent_api.VERSION)
+    CASTS = frozenset({"report_now", "release"})
+
+    def __init__(self) -> None:
+        self.received: queue.Queue = queue.Queue()
+
+    def report_now(self, ctxt, leader_epoch):
+        if leader_epoch == 13:
+            raise RuntimeError("not now")
+        self.received.put(leader_epoch)
+
+
+def test_casts_made_together_are_one_message_for_each_host(serve):
+    endpoints = {name: _Recorder() for name in ("h1", "h2", "h3")}
+    for name, endpoint in endpoints.items():
+        serve(agent_api.TOPIC, name, endpoint)
+    api = agent_api.AgentAPI()
+    with api.together():
+        for epoch in range(3):
+            api.report_now("h1", epoch)
+        api.report_now("h2", 7)
+    name, _, kwargs = endpoints["h1"].received.get(timeout=WAIT_S)
+    assert name == "several"
+    assert kwargs["casts"] == [
+        ["report_now", {"leader_epoch": epoch}] for epoch in range(3)
+    ]
+    name, _, kwargs = endpoints["h2"].received.get(timeout=WAIT_S)
+    assert (name, kwargs) == ("report_now", {"leader_epoch": 7})
+    api.report_now("h3", 8)
+    assert endpoints["h3"].received.get(timeout=WAIT_S)[0] == "report_now"
+
+
+def test_each_of_several_casts_is_handled_by_itself(serve):
+    endpoint = _Agent()
+    serve(agent_api.TOPIC, "h1", endpoint)
+    api = agent_api.AgentAPI()
+    with api.together():
+        api.report_now("h1", 1)
+        api.report_now("h1", 13)
+        # There is no such method, and one that is not for casts.
+        api.release("h1", 1, "board0", 0, "s1", 1, "R")
+        api.session_changed("h1", 1, [])
+        api.report_now("h1", 2)
+    assert endpoint.received.get(timeout=WAIT_S) == 1
+    assert endpoint.received.get(timeout=WAIT_S) == 2
+
+
+@pytest.mark.parametrize("casts", [None, 7, "x", [7], [["a"]], [[[], {}]]])
+def test_several_casts_that_are_none(casts):
+    _Agent().several(None, casts)
+
+
+def _cast_and_fail(api: agent_api.AgentAPI) -> None:
+    with api.together():
+        api.report_now("h1", 1)
+        raise RuntimeError
+
+
+def test_casts_made_together_are_not_sent_if_their_making_fails(serve):
+    endpoint = _Agent()
+    serve(agent_api.TOPIC, "h1", endpoint)
+    api = agent_api.AgentAPI()
+    with pytest.raises(RuntimeError):
+        _cast_and_fail(api)
+    api.report_now("h1", 2)
+    assert endpoint.received.get(timeout=WAIT_S) == 2
+
+
 def test_conductor_casts_arrive(serve):
     endpoint = _Recorder()
     serve(conductor_api.TOPIC, "c1", endpoint)
@@ -223,7 +297,9 @@ def test_conductor_casts_arrive(serve):
     assert set(casts) | calls | {
         "note_leader",
         "forget_leader",
+        "together",
     } == _public_methods(conductor_api.ConductorAPI)
+    assert set(casts) == conductor_manager.ConductorManager.CASTS
     for method, cast in casts.items():
         cast()
         name, _, _ = endpoint.received.get(timeout=WAIT_S)

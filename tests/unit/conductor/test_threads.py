@@ -12,6 +12,7 @@
 
 """The threads around the engine, with a database that fails on demand."""
 
+import contextlib
 import queue
 import threading
 
@@ -183,12 +184,22 @@ class FakeAgents:
 
     def __init__(self) -> None:
         self.casts = Collector()
+        self.batches = Collector()
+
+    @contextlib.contextmanager
+    def together(self):
+        self._batch = []
+        yield
+        told = [cast for cast in self._batch if cast[1] != "away"]
+        self.batches(told)
+        for cast in told:
+            self.casts(cast)
+        if len(told) < len(self._batch):
+            raise messaging.MessageDeliveryFailure("no broker")
 
     def __getattr__(self, method):
         def cast(host_uuid, epoch, *arguments):
-            if host_uuid == "away":
-                raise messaging.MessageDeliveryFailure("no broker")
-            self.casts((method, host_uuid, epoch, *arguments))
+            self._batch.append((method, host_uuid, epoch, *arguments))
 
         return cast
 
@@ -217,6 +228,8 @@ def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
     made, casts = outbox
     made.deliver([effects.AskReport("away"), effects.AskReport("b")])
     assert casts.next() == ("report_now", "b", 7)
+    made.deliver([effects.AskReport("c")])
+    assert casts.next() == ("report_now", "c", 7)
 
 
 def news(revision: int, state: str = "QUEUED") -> effects.PublishSession:
