@@ -17,12 +17,14 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import subprocess
+import sys
 
-import pytest
-
+from tests import benchmarks
 from tests.benchmarks import __main__ as command
 
 _PNG = b"\x89PNG\r\n"
+_LIMIT_S = 240
 
 
 def names(*, services: bool) -> list[str]:
@@ -37,13 +39,36 @@ def names(*, services: bool) -> list[str]:
     ]
 
 
-def check(
-    name: str,
-    directory: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Run a benchmark and look at what it makes, but at no times."""
-    command.main([name, "--tiny", "--repetitions=2", f"--out={directory}"])
+def options(name: str, directory: pathlib.Path) -> list[str]:
+    """Return the command line of a tiny run."""
+    return [name, "--tiny", "--repetitions=2", f"--out={directory}"]
+
+
+def run(name: str, directory: pathlib.Path) -> str:
+    """Run a benchmark in a process of its own, as people do.
+
+    :returns: what it prints.
+    """
+    done = subprocess.run(
+        [
+            sys.executable,
+            *("-m", benchmarks.__name__),
+            *options(name, directory),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def check(name: str, directory: pathlib.Path, shown: str) -> None:
+    """Look at what a benchmark has made, but at no times.
+
+    :param directory: where it is.
+    :param shown: what was printed.
+    """
     module = command.find()[name]
     may_be_zero = getattr(module, "DIFFERENCES", False)
     document = json.loads((directory / "results.json").read_text())
@@ -59,6 +84,5 @@ def check(
             assert sample["wall_s"] > 0
         values = [sample["value"] for sample in row["samples"]]
         assert min(values) <= row["median"] <= max(values)
-    shown = capsys.readouterr().out
     assert module.TITLE in shown
     assert (directory / f"{name}.png").read_bytes().startswith(_PNG)

@@ -227,6 +227,8 @@ def send_input(host, agent):
             "secret": prepared.secret,
         }
     )
+    # Else the agent may never hear that the client has come.
+    host.conductor.wait_for_slot(0, lambda one: one.state == "active")
     client.send_input(DATA)
     return client
 

@@ -28,7 +28,8 @@ from tests.benchmarks import smoke
 def test_a_tiny_run_of_each(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    smoke.check(name, tmp_path, capsys)
+    command.main(smoke.options(name, tmp_path))
+    smoke.check(name, tmp_path, capsys.readouterr().out)
 
 
 def test_medians_of_an_earlier_run_are_shown(
