@@ -30,3 +30,7 @@ class InputError(Exception):
         self.source = source
         self.place = place
         self.reason = reason
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
+        # It comes out of other processes.
+        return type(self), (self.source, self.place, self.reason)

@@ -219,7 +219,7 @@ def read(path: pathlib.Path) -> Scenario:
         scenario = _decode(text)
     except msgspec.ValidationError as error:
         raise errors.InputError(
-            source, *_place_and_reason(str(error))
+            source, *place_and_reason(str(error))
         ) from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
@@ -248,7 +248,7 @@ def write(scenario: Scenario, path: pathlib.Path) -> None:
     files.write(path, text + b"\n")
 
 
-def _place_and_reason(message: str) -> tuple[str, str]:
+def place_and_reason(message: str) -> tuple[str, str]:
     """Split msgspec's ``Expected … - at `$.jobs[3].host```."""
     reason, _, place = message.partition(" - at ")
     place = place.replace("`", "").replace("$.", "").replace("$", "")

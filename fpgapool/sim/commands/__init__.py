@@ -20,6 +20,7 @@ input that makes no sense.
 from fpgapool.sim.commands import figures
 from fpgapool.sim.commands import generate
 from fpgapool.sim.commands import run
+from fpgapool.sim.commands import sweep
 from fpgapool.sim.commands import tune
 
-COMMANDS = (run, generate, tune, figures)
+COMMANDS = (run, generate, sweep, tune, figures)

@@ -89,6 +89,12 @@ def add_parser(subparsers: typing.Any) -> None:
         metavar="SCENARIO",
         help="the scenario file to write",
     )
+    _add_content(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_content(parser: argparse.ArgumentParser) -> None:
+    """Add all that says what will be in the scenario."""
     parser.add_argument(
         "--seed",
         type=screen.seed,
@@ -102,7 +108,6 @@ def add_parser(subparsers: typing.Any) -> None:
     _add_cluster(parser.add_argument_group("cluster"))
     _add_workload(parser.add_argument_group("workload"))
     _add_policies(parser.add_argument_group("policies"))
-    parser.set_defaults(run=run)
 
 
 def _add_number(
@@ -310,9 +315,45 @@ def run(arguments: argparse.Namespace) -> None:
 
     :raises errors.InputError: for input that makes no sense.
     """
+    files.check_writable(arguments.output)
+    scenario, expected = _make(arguments, str(arguments.output))
+    scenarios.write(scenario, arguments.output)
+    _show(arguments.output, scenario, expected)
+
+
+def make_scenario(
+    options: Iterable[str], seed: int, source: str
+) -> scenarios.Scenario:
+    """What this command would write.
+
+    :param options: of its command line, without seed and output.
+    :param seed: of all that is random.
+    :param source: where the options are from, for messages.
+    :raises errors.InputError: for options that make no sense.
+    """
+    parser = _Parser(source)
+    _add_content(parser)
+    arguments = parser.parse_args([*options, f"--seed={seed}"])
+    return _make(arguments, source)[0]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises errors instead of ending the program."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        self._source = source
+
+    def error(self, message: str) -> typing.NoReturn:
+        raise errors.InputError(self._source, "", message)
+
+
+def _make(
+    arguments: argparse.Namespace, source: str
+) -> tuple[scenarios.Scenario, list[str]]:
+    """The scenario, and lines of what was expected of its jobs."""
     if arguments.trace is not None:
         _check_alone(arguments)
-    files.check_writable(arguments.output)
     cluster = _cluster(arguments)
     policies = _policies(arguments)
     if arguments.trace is None:
@@ -331,9 +372,8 @@ def run(arguments: argparse.Namespace) -> None:
         policies=policies,
         jobs=jobs,
     )
-    scenarios.check(scenario, str(arguments.output))
-    scenarios.write(scenario, arguments.output)
-    _show(arguments.output, scenario, expected)
+    scenarios.check(scenario, source)
+    return scenario, expected
 
 
 # -- the cluster -----------------------------------------------------------

@@ -198,8 +198,10 @@ class _Offers:
     def make_in(
         self, order: abc.Iterable[slots.Slot]
     ) -> abc.Iterator[strategy.Choice]:
-        """Offer slots in this order."""
+        """Offer slots in this order, as long as a job waits."""
         for slot in order:
+            if not self._view.waiting_count:
+                return
             self._offered.add(slot.id)
             while self._view.slots.is_idle(slot.id):
                 choice = self._offer(slot)
