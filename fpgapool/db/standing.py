@@ -22,9 +22,9 @@ from typing import TypeVar
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 
-# A connection that was idle for longer goes back to the pool, which asks the
-# server whether it is still there.
-_FRESH_S = 2.0
+# A connection that was idle for longer is not used again. Servers close what
+# is idle for much longer; see fpgapool.db.engine.create.
+_FRESH_S = 5.0
 
 # A server that has gone says so at once; one that is frozen never does, and
 # is not asked again.
@@ -57,7 +57,7 @@ class Standing:
         """
         with self._lock:
             started_s = time.monotonic()
-            if started_s - self._used_at_s > _FRESH_S:
+            if not self._is_fresh():
                 self._drop()
             may_be_stale = self._connection is not None
             try:
@@ -87,7 +87,14 @@ class Standing:
         self._used_at_s = time.monotonic()
         return result
 
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._used_at_s <= _FRESH_S
+
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        if not self._is_fresh():
+            # Perhaps there is nobody to whom it could say anything.
+            connection.invalidate()
+        connection.close()

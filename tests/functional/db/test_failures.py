@@ -20,6 +20,7 @@ from fpgapool.common import exception
 from fpgapool.db import api
 from fpgapool.db import engine as db_engine
 from fpgapool.db import migration
+from fpgapool.db import standing
 from tests.functional.db import factory
 from tests.harness import waiting
 
@@ -103,6 +104,20 @@ def test_connections_that_stay_are_replaced_when_killed(maria, database_url):
         (found,) = maria.find_sessions([_name_of(factory.session(1))])
         assert found.id == 1
         assert _kill_connections(database_url) >= 2
+
+
+def test_idle_connections_that_were_closed_are_no_event(
+    maria, database_url, monkeypatch, caplog
+):
+    epoch = maria.take_lease("c1", None).epoch
+    for fresh_s in (60.0, 0.0):
+        monkeypatch.setattr(standing, "_FRESH_S", fresh_s)
+        maria.commit(epoch, _changes())
+        assert _kill_connections(database_url) >= 1
+        maria.commit(epoch, _changes())
+        assert _kill_connections(database_url) >= 1
+    maria.close()
+    assert not caplog.records
 
 
 def _name_of(session: api.SessionRecord) -> tuple[str, str]:
