@@ -22,11 +22,11 @@ import sys
 import typing
 from collections.abc import Sequence
 
-from fpgapool.demo import display
 from fpgapool.demo import errors
 from fpgapool.demo import pool
 from fpgapool.demo.acts import comparison
 from fpgapool.demo.acts import encryption
+from fpgapool.sim import screen
 
 PROGRAM = "fpgapool-demo"
 ACTS = ("1", "2", "all")
@@ -71,14 +71,14 @@ def _complain(text: str, status: int) -> int:
 
 def _perform(arguments: argparse.Namespace) -> None:
     _require_matplotlib()
-    console = display.make_console()
+    console = screen.make_console()
     acts = ACTS[:-1] if arguments.act == ACTS[-1] else (arguments.act,)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if "1" in acts:
-        display.say(console, "== act one: files, encrypted")
+        screen.say(console, "== act one: files, encrypted")
         encryption.perform(_encryption_settings(arguments), console)
     if "2" in acts:
-        display.say(console, "== act two: the same mixed load, fifo and wra")
+        screen.say(console, "== act two: the same mixed load, fifo and wra")
         settings = comparison.Settings(out=arguments.out, seed=arguments.seed)
         comparison.perform(settings, console)
 

@@ -30,26 +30,6 @@ from fpgapool.demo import execution
 from fpgapool.demo import workload
 from fpgapool.sim import metrics
 
-#: Tables and pipes: no terminal says how wide it is.
-_PLAIN_WIDTH = 120
-
-
-def make_console() -> rich.console.Console:
-    """Return standard output, wide enough for the tables."""
-    console = rich.console.Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PLAIN_WIDTH
-    return console
-
-
-def say(console: rich.console.Console, text: str) -> None:
-    """Write a line of text, as it is.
-
-    :param console: where to write.
-    :param text: may hold what rich would take for markup.
-    """
-    console.print(rich.markup.escape(text), soft_wrap=True)
-
 
 class LiveDisplay:
     """Bars on a terminal: one for all jobs and one for each that runs."""

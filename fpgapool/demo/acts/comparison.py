@@ -31,6 +31,7 @@ from fpgapool.demo import verification
 from fpgapool.demo import workload
 from fpgapool.sim import metrics
 from fpgapool.sim import plots
+from fpgapool.sim import screen
 
 PICTURE_NAME = "fifo-wra.png"
 STRATEGIES = ("fifo", "wra")
@@ -217,4 +218,4 @@ class _Comparison:
         )
 
     def _say(self, text: str) -> None:
-        display.say(self._console, text)
+        screen.say(self._console, text)

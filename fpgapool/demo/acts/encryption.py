@@ -31,6 +31,7 @@ from fpgapool.demo import workload
 from fpgapool.demo.verification import decryption
 from fpgapool.sim import metrics
 from fpgapool.sim import plots
+from fpgapool.sim import screen
 
 PICTURE_NAME = "timeline.png"
 
@@ -185,7 +186,7 @@ class _Encryption:
         )
 
     def _say(self, text: str) -> None:
-        display.say(self._console, text)
+        screen.say(self._console, text)
 
 
 def _scale(total_bytes: int) -> float:

@@ -21,7 +21,7 @@ import typing
 from fpgapool.sim import errors
 from fpgapool.sim import figures
 from fpgapool.sim import files
-from fpgapool.sim.commands import screen
+from fpgapool.sim import screen
 
 _ALL = "all"
 

@@ -26,11 +26,11 @@ from fpgapool.core import distributions
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim import sizes
 from fpgapool.sim import traces
 from fpgapool.sim import workloads
-from fpgapool.sim.commands import screen
 
 POLICIES = ("fifo", "sjf", "wa", "ra", "wra")
 _BY_SIZE = ("wa", "wra")

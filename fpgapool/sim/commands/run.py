@@ -31,8 +31,8 @@ from fpgapool.sim import observation
 from fpgapool.sim import pictures
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import screen
 from fpgapool.sim import simulation
-from fpgapool.sim.commands import screen
 
 #: Member of the metrics and of their improvement, name, meaning, pattern.
 _METRICS = (

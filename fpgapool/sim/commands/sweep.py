@@ -29,8 +29,8 @@ import rich.table
 
 from fpgapool.sim import crews
 from fpgapool.sim import errors
+from fpgapool.sim import screen
 from fpgapool.sim import sweeps
-from fpgapool.sim.commands import screen
 
 _SHOWN = (("act_s", "ACT"), ("tct95_s", "TCT(95)"), ("dlr", "DLR"))
 #: Longer tables are left to the file.

@@ -29,9 +29,9 @@ from fpgapool.core import queueing
 from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.sim import errors
 from fpgapool.sim import families
+from fpgapool.sim import screen
 from fpgapool.sim import sizes as size_files
 from fpgapool.sim import tuning
-from fpgapool.sim.commands import screen
 
 #: What the options of the conductor allow.
 _MAX_QUEUES = 1000

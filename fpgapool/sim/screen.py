@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""What the commands have in common: the console and kinds of arguments."""
+"""What commands have in common: the console and kinds of arguments."""
 
 from __future__ import annotations
 
