@@ -15,17 +15,16 @@
 For the all-in-one pool, whose conductor and agents are threads of one process
 and need no broker. The ``fake`` driver of oslo.messaging looks for messages
 twenty times a second, which is most of the time that opening a session would
-take; this one wakes who waits for them. Messages and answers go through JSON,
-as with a broker, so that the two sides share no objects.
+take; this one hands them over in the thread of the sender. Messages and
+answers go through JSON, as with a broker, so that the two sides share no
+objects.
 """
 
 from __future__ import annotations
 
 import collections
-import math
 import queue
 import threading
-import time
 import typing
 
 import oslo_messaging as messaging
@@ -37,118 +36,121 @@ SCHEME = "fpgapool-memory"
 
 #: Exchange, topic and server; without a server it is any of the topic's.
 _Address = tuple[str, str, str | None]
+_Callback = typing.Callable[[list[base.RpcIncomingMessage]], None]
 #: What a handler returned, in JSON, and what it raised.
 _Reply = tuple[bytes, BaseException | None]
 
 
-class _Parcel(typing.NamedTuple):
+class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
     """A message on its way.
 
-    :ivar body: context and message, in JSON.
-    :ivar replies: None if nobody waits for an answer.
+    :param body: context and message, in JSON.
+    :param replies: None if nobody waits for an answer.
     """
 
-    body: bytes
-    replies: queue.SimpleQueue[_Reply] | None
-
-
-class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
-    """A message that was taken out."""
-
-    def __init__(self, bus: _Bus, address: _Address, parcel: _Parcel) -> None:
-        context, message = jsonutils.loads(parcel.body)
+    def __init__(
+        self,
+        bus: _Bus,
+        address: _Address,
+        body: bytes,
+        replies: queue.SimpleQueue[_Reply] | None,
+    ) -> None:
+        context, message = jsonutils.loads(body)
         super().__init__(context, message)
         self._bus = bus
         self._address = address
-        self._parcel = parcel
+        self._replies = replies
 
     def reply(
         self,
         reply: typing.Any = None,
         failure: typing.Any = None,
     ) -> None:
-        if self._parcel.replies is not None:
+        if self._replies is not None:
             body = jsonutils.dump_as_bytes(reply)
-            self._parcel.replies.put((body, failure[1] if failure else None))
+            self._replies.put((body, failure[1] if failure else None))
 
     def requeue(self) -> None:
-        self._bus.deliver(self._address, self._parcel)
+        self._bus.deliver(self._address, self)
 
     def heartbeat(self) -> None:
         """Nothing: a caller's time limit is final."""
 
 
-class _Listener(base.PollStyleListener):  # type: ignore[misc]
-    """Takes messages for a server out, in the order of their sending."""
+class _Listener(base.Listener):  # type: ignore[misc]
+    """Gives a server what is sent to it, in the threads of the senders."""
 
-    def __init__(self, bus: _Bus, addresses: tuple[_Address, ...]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        bus: _Bus,
+        addresses: tuple[_Address, ...],
+        batch_size: int,
+        batch_timeout: float | None,
+    ) -> None:
+        super().__init__(batch_size, batch_timeout)
         self._bus = bus
         self.addresses = addresses
-        self.wanted = threading.Condition(bus.lock)
-        self.stopped = False
         bus.add(self)
 
-    @base.batch_poll_helper  # type: ignore[misc]
-    def poll(self, timeout: float | None = None) -> _Incoming | None:
-        taken = self._bus.take(self, timeout)
-        return None if taken is None else _Incoming(self._bus, *taken)
+    @property
+    def started(self) -> bool:
+        """Whether it is called back."""
+        return self.on_incoming_callback is not None
+
+    def start(self, on_incoming_callback: _Callback) -> None:
+        super().start(on_incoming_callback)
+        self._bus.begin(self)
 
     def stop(self) -> None:
         self._bus.remove(self)
+        super().stop()
+
+    def cleanup(self) -> None:
+        """Nothing is held."""
 
 
 class _Bus:
-    """All messages that were sent and not yet taken out."""
+    """All messages that were sent and that no server has got yet."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._parcels: dict[_Address, collections.deque[_Parcel]] = (
+        # Who is called back may send at once.
+        self._lock = threading.RLock()
+        self._waiting: dict[_Address, collections.deque[_Incoming]] = (
             collections.defaultdict(collections.deque)
         )
         self._listeners: list[_Listener] = []
 
     def add(self, listener: _Listener) -> None:
-        with self.lock:
+        with self._lock:
             self._listeners.append(listener)
 
-    def remove(self, listener: _Listener) -> None:
-        with self.lock:
-            listener.stopped = True
-            listener.wanted.notify_all()
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+    def begin(self, listener: _Listener) -> None:
+        """Give a listener what was sent to it before it started."""
+        with self._lock:
+            for address in listener.addresses:
+                for incoming in self._waiting.pop(address, ()):
+                    listener.on_incoming_callback([incoming])
 
-    def deliver(self, address: _Address, parcel: _Parcel) -> None:
-        with self.lock:
-            self._parcels[address].append(parcel)
+    def remove(self, listener: _Listener) -> None:
+        with self._lock:
+            self._listeners.remove(listener)
+
+    def deliver(self, address: _Address, incoming: _Incoming) -> None:
+        with self._lock:
             for listener in self._listeners:
-                if address in listener.addresses:
-                    listener.wanted.notify_all()
+                if listener.started and address in listener.addresses:
+                    listener.on_incoming_callback([incoming])
+                    return
+            self._waiting[address].append(incoming)
 
     def servers(self, exchange: str, topic: str) -> set[_Address]:
-        with self.lock:
+        with self._lock:
             return {
                 address
                 for listener in self._listeners
                 for address in listener.addresses
                 if address[:2] == (exchange, topic) and address[2] is not None
             }
-
-    def take(
-        self, listener: _Listener, timeout_s: float | None
-    ) -> tuple[_Address, _Parcel] | None:
-        limit_s = math.inf if timeout_s is None else timeout_s
-        deadline_s = time.monotonic() + limit_s
-        with self.lock:
-            while True:
-                for address in listener.addresses:
-                    if self._parcels.get(address):
-                        return address, self._parcels[address].popleft()
-                left_s = deadline_s - time.monotonic()
-                if listener.stopped or left_s <= 0:
-                    return None
-                listener.wanted.wait(None if left_s == math.inf else left_s)
 
 
 class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
@@ -172,9 +174,10 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         replies: queue.SimpleQueue[_Reply] | None = (
             queue.SimpleQueue() if wait_for_reply else None
         )
-        parcel = _Parcel(jsonutils.dump_as_bytes([ctxt, message]), replies)
+        body = jsonutils.dump_as_bytes([ctxt, message])
         for address in self._addresses(target):
-            self._bus.deliver(address, parcel)
+            incoming = _Incoming(self._bus, address, body, replies)
+            self._bus.deliver(address, incoming)
         if replies is None:
             return None
         try:
@@ -198,15 +201,13 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         target: messaging.Target,
         batch_size: int,
         batch_timeout: float | None,
-    ) -> base.PollStyleListenerAdapter:
+    ) -> base.Listener:
         exchange = target.exchange or self._default_exchange
         addresses = (
             (exchange, target.topic, target.server),
             (exchange, target.topic, None),
         )
-        return base.PollStyleListenerAdapter(
-            _Listener(self._bus, addresses), batch_size, batch_timeout
-        )
+        return _Listener(self._bus, addresses, batch_size, batch_timeout)
 
     def send_notification(self, *args: object, **kwargs: object) -> None:
         """Refuse: this project sends no notifications."""

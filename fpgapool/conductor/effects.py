@@ -84,6 +84,18 @@ class Answer:
 
 # Nobody acts on these: most are outdated within milliseconds, and who has
 # closed a session knows it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Admission:
+    """A request has become a session, if its name was never used before.
+
+    :ivar row_id: of the session's row.
+    """
+
+    row_id: int
+    session_id: str
+    request: objects.OpenRequest
+
+
 _STEPS = frozenset(
     {
         states.QUEUED,
@@ -111,11 +123,16 @@ class Effects:
     :ivar changes: rows to write, in one transaction.
     :ivar at_once: messages that do not wait for the commit.
     :ivar after_commit: messages that leave when ``changes`` is durable.
+    :ivar admissions: sessions whose rows are written for the first time.
+    :ivar withdrawn: ids of the rows of sessions that were not recorded, and
+        of which nothing more will come.
     """
 
     changes: db_api.Changes
     at_once: list[Message] = dataclasses.field(default_factory=list)
     after_commit: list[Message] = dataclasses.field(default_factory=list)
+    admissions: list[Admission] = dataclasses.field(default_factory=list)
+    withdrawn: list[int] = dataclasses.field(default_factory=list)
 
     def can_wait(self) -> bool:
         """Whether nobody waits for its rows to be durable."""

@@ -19,6 +19,7 @@ rows and messages.  It does no I/O and has no thread: the pump calls it.
 
 from __future__ import annotations
 
+import collections
 import math
 import uuid
 from collections.abc import Iterable
@@ -89,6 +90,11 @@ class Engine:
         self.holds: dict[int, reconcile.Hold] = {}
         self.wake_at: float | None = None
         self.database_failing = False
+        # The last new session that the database holds.
+        self.recorded_id = snapshot.max_ids.session
+        self._unrecorded: collections.deque[effects.Admission] = (
+            collections.deque()
+        )
         self._snapshot: db_api.Snapshot | None = snapshot
         self._book = sessions.Book()
         self._last_job_id = snapshot.max_ids.session
@@ -104,6 +110,8 @@ class Engine:
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._at_once: list[effects.Message] = []
         self._after_commit: list[effects.Message] = []
+        self._admissions: list[effects.Admission] = []
+        self._withdrawn: list[int] = []
 
     # -- entry points ------------------------------------------------------
 
@@ -139,11 +147,16 @@ class Engine:
         :param batch: inputs in the order of their arrival; may be empty.
         :param now: wall clock in seconds, never less than before.
         """
+        self._forget_recorded()
+        if self.database_failing:
+            self._withdraw_unrecorded(now)
         queries = []
         for item in batch:
             match item:
-                case inputs.Open():
-                    self._open(item, now)
+                case inputs.Open(request):
+                    self._open(request, now)
+                case inputs.Unrecorded(new, holder):
+                    self._withdraw(new, holder, now)
                 case inputs.Cancel():
                     self._cancel(item, now)
                 case inputs.Reopen():
@@ -318,16 +331,13 @@ class Engine:
 
     # -- clients -----------------------------------------------------------
 
-    def _open(self, item: inputs.Open, now: float) -> None:
-        request = item.request
+    def _open(self, request: objects.OpenRequest, now: float) -> None:
         if now > request.expires_at:
             LOG.info("Request %s came too late", request.request_id[:80])
             return
         known = self._book.by_request.get(
             (request.project_id, request.request_id)
         )
-        if known is None and item.ended is not None:
-            known = sessions.Session.from_record(item.ended, None)
         refusal = self._refusals.get(_attempt(request))
         try:
             if known is not None:
@@ -336,11 +346,8 @@ class Engine:
                 # Casts are doubled and overtake each other: nobody waits
                 # for what has been refused once.
                 raise admission.Rejected(*refusal)
-            elif item.database_failing or self.database_failing:
-                raise admission.Rejected(
-                    codes.DATABASE_UNAVAILABLE,
-                    "requests cannot be recorded at the moment, try again",
-                )
+            elif self.database_failing:
+                raise _not_recordable()
             else:
                 self._admit(request, now)
         except admission.Rejected as error:
@@ -399,6 +406,65 @@ class Engine:
         self._book.queued[session.project_id] += 1
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
+        new = effects.Admission(job_id, session.session_id, request)
+        self._admissions.append(new)
+        self._unrecorded.append(new)
+
+    def _forget_recorded(self) -> None:
+        unrecorded = self._unrecorded
+        while unrecorded and unrecorded[0].row_id <= self.recorded_id:
+            unrecorded.popleft()
+
+    def _withdraw_unrecorded(self, now: float) -> None:
+        """The database is away: nobody shall wait for it."""
+        while self._unrecorded:
+            self._withdraw(self._unrecorded.popleft(), None, now)
+
+    def _withdraw(
+        self,
+        new: effects.Admission,
+        record: db_api.SessionRecord | None,
+        now: float,
+    ) -> None:
+        """Undo an admission of which nobody has been told.
+
+        To ask the database before would be one more wait for each request,
+        and names are hardly ever used again after so long.
+
+        :param record: the session that had the name before; None if the
+            database is away.
+        """
+        self._withdrawn.append(new.row_id)
+        session = self._book.by_id.get(new.session_id)
+        if session is None:
+            return
+        self._drop(session, now)
+        try:
+            if record is None:
+                raise _not_recordable()
+            holder = sessions.Session.from_record(record, None)
+            self._repeat(holder, new.request)
+        except admission.Rejected as error:
+            self._refuse(new.request, error, now)
+
+    def _drop(self, session: sessions.Session, now: float) -> None:
+        """Forget a session, and take its slot back."""
+        if session.live:
+            if session.state == states.QUEUED:
+                self._book.queued[session.project_id] -= 1
+            else:
+                self.holds[_slot_id(session)].abandoned = True
+            self._events.append(
+                events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
+            )
+            self._step(now)
+        self._dirty.pop(session.row_id, None)
+        self._book.forget(session)
+
+    @property
+    def last_row_id(self) -> int:
+        """No session's row has a higher id."""
+        return self._last_job_id
 
     def _next_job_id(self) -> int:
         self._last_job_id += 1
@@ -1071,9 +1137,12 @@ class Engine:
             changes=self._changes(),
             at_once=self._at_once,
             after_commit=self._after_commit,
+            admissions=self._admissions,
+            withdrawn=self._withdrawn,
         )
         self._rows, self._assignments = [], {}
         self._at_once, self._after_commit = [], []
+        self._admissions, self._withdrawn = [], []
         return taken
 
     def _changes(self) -> db_api.Changes:
@@ -1096,6 +1165,13 @@ def _attempt(request: objects.OpenRequest) -> tuple[str, str, float]:
     A client that tries again later, under the same name, has another time.
     """
     return request.project_id, request.request_id, request.expires_at
+
+
+def _not_recordable() -> admission.Rejected:
+    return admission.Rejected(
+        codes.DATABASE_UNAVAILABLE,
+        "requests cannot be recorded at the moment, try again",
+    )
 
 
 def _limited(wanted: float | None, limit: float) -> float:

@@ -20,20 +20,26 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor import effects
 from fpgapool.db import api as db_api
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open:
-    """A client wants an accelerator.
-
-    :param ended: the session that the request became long ago, if it did.
-    :param database_failing: that could not be found out.
-    """
+    """A client wants an accelerator."""
 
     request: objects.OpenRequest
-    ended: db_api.SessionRecord | None = None
-    database_failing: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """An admitted session is not, and will not be, in the database.
+
+    :param holder: the session that had its name long ago.
+    """
+
+    admission: effects.Admission
+    holder: db_api.SessionRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,5 +106,13 @@ class Query:
 
 
 Input = (
-    Open | Cancel | Reopen | Report | Prepared | RenewSecret | Library | Query
+    Open
+    | Unrecorded
+    | Cancel
+    | Reopen
+    | Report
+    | Prepared
+    | RenewSecret
+    | Library
+    | Query
 )

@@ -26,7 +26,6 @@ from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
-from fpgapool.conductor import lookup
 from fpgapool.conductor import pump
 from fpgapool.conductor import sessions
 from fpgapool.db import api as db_api
@@ -50,7 +49,6 @@ class ConductorManager(rpc.Endpoint):
     answered with ``INVALID_REQUEST`` where it is a call.
 
     :param pumping: takes inputs and questions.
-    :param requests: takes requests for sessions.
     :param database: for what has left the engine's memory.
     :param epoch: in which this conductor leads.
     """
@@ -71,12 +69,10 @@ class ConductorManager(rpc.Endpoint):
     def __init__(
         self,
         pumping: pump.Pump,
-        requests: lookup.Lookup,
         database: db_api.Database,
         epoch: int,
     ) -> None:
         self._pump = pumping
-        self._requests = requests
         self._database = database
         self._epoch = epoch
 
@@ -100,7 +96,7 @@ class ConductorManager(rpc.Endpoint):
         """Take a request; a repeated one learns how things stand."""
         parsed = _parsed(objects.OpenRequest.from_primitive, request)
         if parsed is not None:
-            self._requests.open(parsed)
+            self._pump.put(inputs.Open(parsed))
 
     def cancel_session(
         self,

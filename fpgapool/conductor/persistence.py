@@ -17,6 +17,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 from oslo_log import log as logging
@@ -24,6 +25,7 @@ from oslo_log import log as logging
 from fpgapool.common import exception
 from fpgapool.conductor import effects
 from fpgapool.conductor import gathering
+from fpgapool.conductor import inputs
 from fpgapool.conductor import threads
 from fpgapool.db import api as db_api
 
@@ -46,7 +48,13 @@ class GroupCommitter:
 
     :param database: the database, see :class:`fpgapool.db.api.Database`.
     :param epoch: the leader epoch that every transaction checks.
+    A session is announced when it is recorded. If it cannot be, because its
+    name belongs to another one or the database is away, the engine undoes its
+    admission, and nothing of it is written or said.
+
     :param deliver: called with the messages whose rows are durable.
+    :param on_unrecorded: called for each session that was not recorded
+        because its name belongs to another one.
     :param on_deposed: called once if another conductor has taken the lease.
     :param on_failure: called if the thread ends by an error of its own.
     """
@@ -57,16 +65,23 @@ class GroupCommitter:
         epoch: int,
         *,
         deliver: Callable[[Sequence[effects.Message]], None],
+        on_unrecorded: Callable[[inputs.Unrecorded], None],
         on_deposed: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
         self._database = database
         self._epoch = epoch
         self._deliver = deliver
+        self._on_unrecorded = on_unrecorded
         self._on_deposed = on_deposed
         self._queue: queue.SimpleQueue[effects.Effects | None] = (
             queue.SimpleQueue()
         )
+        # Sessions of which nothing is written or said, by their rows' ids.
+        self._withdrawn: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._recorded_id = 0
+        self._given_up_id = 0
         self._stopping = threading.Event()
         self._failing = threading.Event()
         self._thread = threads.start_later(
@@ -77,6 +92,22 @@ class GroupCommitter:
     def failing(self) -> bool:
         """Whether the database is away or does not answer."""
         return self._failing.is_set() or self._database.failing
+
+    def give_up(self, last_id: int) -> int:
+        """Record none of the new sessions that are not recorded yet.
+
+        :param last_id: of their rows, which are numbered in their order.
+        :returns: the last one that is recorded.
+        """
+        with self._lock:
+            self._given_up_id = max(last_id, self._given_up_id)
+            return self._recorded_id
+
+    @property
+    def recorded_id(self) -> int:
+        """The row id of the last new session that is recorded."""
+        with self._lock:
+            return self._recorded_id
 
     def start(self) -> None:
         """Start the thread."""
@@ -103,21 +134,10 @@ class GroupCommitter:
 
     def _write(self, batches: Sequence[effects.Effects]) -> bool:
         """:returns: whether this conductor may go on writing."""
-        changes = db_api.Changes.merged(batch.changes for batch in batches)
-        if changes and not self._commit_until_done(changes):
-            return False
-        messages = [
-            message for batch in batches for message in batch.after_commit
-        ]
-        if messages:
-            self._deliver(messages)
-        return True
-
-    def _commit_until_done(self, changes: db_api.Changes) -> bool:
         delay_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             try:
-                self._database.commit(self._epoch, changes)
+                self._commit(batches)
             except exception.NotLeader:
                 LOG.error(
                     "Another conductor leads: epoch %d is over, nothing"
@@ -136,5 +156,67 @@ class GroupCommitter:
                 if self._failing.is_set():
                     LOG.info("The database is back")
                 self._failing.clear()
+                self._announce(batches)
                 return True
         return False
+
+    def _commit(self, batches: Sequence[effects.Effects]) -> None:
+        with self._lock:
+            self._leave_out_given_up(batches)
+        withdrawn = {id_ for batch in batches for id_ in batch.withdrawn}
+        withdrawn.update(self._withdrawn)
+        changes = db_api.Changes.merged(batch.changes for batch in batches)
+        if not changes and not withdrawn:
+            return
+        new = {
+            admission.row_id: admission
+            for batch in batches
+            for admission in batch.admissions
+            if admission.row_id not in withdrawn
+        }
+        holders = self._database.commit(
+            self._epoch, changes, admitted=new, withdrawn=withdrawn
+        )
+        if holders:
+            self._give_back(new.values(), holders)
+
+    def _give_back(
+        self,
+        admissions: Iterable[effects.Admission],
+        holders: Iterable[db_api.SessionRecord],
+    ) -> None:
+        """Have the engine undo what has the names of other sessions."""
+        by_name = {(one.project_id, one.request_id): one for one in holders}
+        for admission in admissions:
+            request = admission.request
+            holder = by_name.get((request.project_id, request.request_id))
+            if holder is not None:
+                self._withdrawn[admission.row_id] = admission.session_id
+                self._on_unrecorded(inputs.Unrecorded(admission, holder))
+
+    def _announce(self, batches: Sequence[effects.Effects]) -> None:
+        with self._lock:
+            # The engine may have lost patience during the commit.
+            self._leave_out_given_up(batches)
+            for batch in batches:
+                for admission in batch.admissions:
+                    self._recorded_id = admission.row_id
+        unknown = set(self._withdrawn.values())
+        messages = [
+            message
+            for batch in batches
+            for message in batch.after_commit
+            if not isinstance(message, effects.PublishSession)
+            or message.view.session_id not in unknown
+        ]
+        if messages:
+            self._deliver(messages)
+        for batch in batches:
+            for row_id in batch.withdrawn:
+                self._withdrawn.pop(row_id, None)
+
+    def _leave_out_given_up(self, batches: Sequence[effects.Effects]) -> None:
+        for batch in batches:
+            for admission in batch.admissions:
+                if admission.row_id <= self._given_up_id:
+                    self._withdrawn[admission.row_id] = admission.session_id

@@ -95,13 +95,21 @@ class Pump:
         next_tick_s = time.monotonic() + _TICK_S
         while True:
             batch, ended = self._take(next_tick_s)
-            self._engine.database_failing = self._committer.failing
+            self._note_recorded()
             self._pass_on(self._engine.process(batch, self._clock.now()))
             if ended:
                 return
             if time.monotonic() >= next_tick_s:
                 self._pass_on(self._engine.tick(self._clock.now()))
                 next_tick_s = time.monotonic() + _TICK_S
+
+    def _note_recorded(self) -> None:
+        brain, committer = self._engine, self._committer
+        brain.database_failing = committer.failing
+        if brain.database_failing:
+            brain.recorded_id = committer.give_up(brain.last_row_id)
+        else:
+            brain.recorded_id = committer.recorded_id
 
     def _take(self, until_s: float) -> tuple[list[inputs.Input], bool]:
         """:returns: a batch, and whether it is the last one."""
@@ -125,7 +133,7 @@ class Pump:
         return max(patience_s, 0.0)
 
     def _pass_on(self, wanted: effects.Effects) -> None:
-        if wanted.changes or wanted.after_commit:
+        if wanted.changes or wanted.after_commit or wanted.withdrawn:
             self._committer.put(wanted)
         if wanted.at_once:
             self._outbox.deliver(wanted.at_once)

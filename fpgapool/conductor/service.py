@@ -29,7 +29,6 @@ from fpgapool.conductor import election
 from fpgapool.conductor import engine
 from fpgapool.conductor import heap
 from fpgapool.conductor import inputs
-from fpgapool.conductor import lookup
 from fpgapool.conductor import manager
 from fpgapool.conductor import persistence
 from fpgapool.conductor import pump
@@ -174,6 +173,7 @@ class _Term:
             database,
             epoch,
             deliver=self._news.deliver,
+            on_unrecorded=self._take_back,
             on_deposed=deposed.set,
             on_failure=on_failure,
         )
@@ -199,10 +199,7 @@ class _Term:
             outbox=self._orders,
             on_failure=on_failure,
         )
-        self._requests = lookup.Lookup(database, self._pump.put, on_failure)
-        endpoint = manager.ConductorManager(
-            self._pump, self._requests, database, epoch
-        )
+        endpoint = manager.ConductorManager(self._pump, database, epoch)
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
@@ -212,12 +209,14 @@ class _Term:
     def start(self) -> None:
         self._committer.start()
         self._pump.start()
-        self._requests.start()
         # Before anything is sent: agents that are asked answer at once, and
         # nobody would ask again.
         self._server.start()
         self._orders.start()
         self._news.start()
+
+    def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
+        self._pump.put(unrecorded)
 
     def look_around(self) -> None:
         """Take over what operators have changed in the database.
@@ -233,7 +232,6 @@ class _Term:
     def stop(self) -> None:
         self._server.stop()
         self._server.wait()
-        self._requests.stop()
         self._pump.stop()
         self._committer.stop()
         self._orders.stop()

@@ -236,10 +236,14 @@ class Book:
         """Keep a session for a while, and forget the oldest instead."""
         self._ended[session.row_id] = session
         while len(self._ended) > _REMEMBERED:
-            oldest = self._ended.pop(next(iter(self._ended)))
-            del self.by_job[oldest.job_id]
-            del self.by_id[oldest.session_id]
-            del self.by_request[oldest.request_key]
+            self.forget(self._ended[next(iter(self._ended))])
+
+    def forget(self, session: Session) -> None:
+        """Keep a session no longer."""
+        self._ended.pop(session.row_id, None)
+        del self.by_job[session.job_id]
+        del self.by_id[session.session_id]
+        del self.by_request[session.request_key]
 
     def revive(self, session: Session) -> None:
         """Count an ended session among the living again."""

@@ -24,6 +24,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -97,6 +99,9 @@ _ROWS_PER_FETCH = 2000
 # changes are being written.
 _SLOW_ANSWER_S = 2.0
 
+# Far more than it takes to write one.
+_SLOW_ROW_S = 0.01
+
 _ANY_SESSION = SessionFilter()
 
 # In an order in which no row is written before those that it refers to.
@@ -132,11 +137,10 @@ class Database:
             if isinstance(self._engine.pool, sa_pool.StaticPool)
             else contextlib.nullcontext()
         )
-        # Of the two threads by which all requests pass.
+        # Of the thread that writes what becomes of all sessions.
         self._writer = standing.Standing(self._engine)
-        self._finder = standing.Standing(self._engine)
         self._unavailable = False
-        self._asked_at_s: dict[object, float] = {}
+        self._answer_due_s: dict[object, float] = {}
         self._asked_lock = threading.Lock()
 
     @classmethod
@@ -161,13 +165,12 @@ class Database:
         server that is frozen refuses nothing.
         """
         with self._asked_lock:
-            first_s = min(self._asked_at_s.values(), default=math.inf)
-        return self._unavailable or time.monotonic() - first_s > _SLOW_ANSWER_S
+            due_s = min(self._answer_due_s.values(), default=math.inf)
+        return self._unavailable or time.monotonic() > due_s
 
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._writer.close()
-        self._finder.close()
         self._engine.dispose()
 
     # Leadership.
@@ -251,23 +254,50 @@ class Database:
 
     # The conductor's state.
 
-    def commit(self, epoch: int, changes: Changes) -> None:
+    def commit(
+        self,
+        epoch: int,
+        changes: Changes,
+        *,
+        admitted: Container[int] = (),
+        withdrawn: Collection[int] = (),
+    ) -> list[SessionRecord]:
         """Write changes, all or none.
 
         They may be written again: rows hold absolute values.
 
         :param epoch: of the leader on whose behalf they are written.
+        :param admitted: ids of the sessions in ``changes`` that are new; one
+            whose request's name belongs to another session is left out, with
+            its assignment.
+        :param withdrawn: ids of sessions that shall not exist.
+        :returns: the sessions to which those names belong.
         :raises: NotLeader if there is a later one; nothing is written then.
         """
+        sessions = changes.rows(SessionRecord)
+        new = [record for record in sessions if record.id in admitted]
 
-        def write(connection: sa.Connection) -> None:
+        def write(connection: sa.Connection) -> list[SessionRecord]:
             _lock_epoch(connection, epoch)
-            _delete_assignments(connection, changes.released_slots)
-            for record_class, table in _TABLES.items():
-                _upsert(connection, table, changes.rows(record_class))
+            _write(connection, changes, set(withdrawn))
+            return []
 
-        with self._translated():
-            self._writer.run(write)
+        def write_others(connection: sa.Connection) -> list[SessionRecord]:
+            _lock_epoch(connection, epoch)
+            holders = _holders(connection, new)
+            left_out = _of_same_name(new, holders)
+            _write(connection, changes, left_out.union(withdrawn))
+            return holders
+
+        allowed_s = _SLOW_ANSWER_S + len(sessions) * _SLOW_ROW_S
+        with self._question(allowed_s), self._translated():
+            try:
+                return self._writer.run(write)
+            except oslo_exception.DBError as error:
+                # Mostly the names are new; the database says when not.
+                if not new or not _is_about_uniqueness(error):
+                    raise
+            return self._writer.run(write_others)
 
     def load(self) -> Snapshot:
         """Return all that a conductor needs to take over."""
@@ -303,46 +333,6 @@ class Database:
                 columns.request_id == request_id,
             )
         )
-
-    def find_sessions(
-        self, names: Iterable[tuple[str, str]]
-    ) -> list[SessionRecord]:
-        """Return those sessions that requests led to, in no special order.
-
-        :param names: project id and request id of each request.
-        """
-        requests: dict[str, set[str]] = {}
-        for project_id, request_id in names:
-            requests.setdefault(project_id, set()).add(request_id)
-        columns = models.sessions.c
-
-        def find(connection: sa.Connection) -> list[SessionRecord]:
-            # Mostly there are none, and to describe a whole row would take
-            # the server and the driver longer than to say so.
-            ids = [
-                id_
-                for project_id, request_ids in requests.items()
-                for batch in _batches(sorted(request_ids))
-                # Both with one index; of pairs, not all servers make good
-                # use.
-                for id_ in connection.scalars(
-                    _names_query(),
-                    {"project_id": project_id, "request_ids": list(batch)},
-                )
-            ]
-            return [
-                record
-                for batch in _batches(ids)
-                for record in _all(
-                    connection,
-                    models.sessions,
-                    SessionRecord,
-                    columns.id.in_(batch),
-                )
-            ]
-
-        with self._question(), self._translated():
-            return self._finder.run(find)
 
     def sessions_by_ids(
         self, session_ids: Iterable[str]
@@ -422,15 +412,15 @@ class Database:
         return found[0] if found else None
 
     @contextlib.contextmanager
-    def _question(self) -> Iterator[None]:
+    def _question(self, allowed_s: float = _SLOW_ANSWER_S) -> Iterator[None]:
         question = object()
         with self._asked_lock:
-            self._asked_at_s[question] = time.monotonic()
+            self._answer_due_s[question] = time.monotonic() + allowed_s
         try:
             yield
         finally:
             with self._asked_lock:
-                del self._asked_at_s[question]
+                del self._answer_due_s[question]
 
     # The library.
 
@@ -486,15 +476,6 @@ def _lock_epoch(connection: sa.Connection, epoch: int) -> None:
 
 
 @functools.cache
-def _names_query() -> sa.Select[tuple[int]]:
-    columns = models.sessions.c
-    return sa.select(columns.id).where(
-        columns.project_id == sa.bindparam("project_id"),
-        columns.request_id.in_(sa.bindparam("request_ids", expanding=True)),
-    )
-
-
-@functools.cache
 def _epoch_statement() -> sa.Executable:
     # As for the others below: to build it takes longer than to execute it.
     current = sa.bindparam("current", type_=sa.BigInteger)
@@ -503,6 +484,70 @@ def _epoch_statement() -> sa.Executable:
         .where(_lease_is(), models.leader_lease.c.epoch == current)
         .values(epoch=current)
     )
+
+
+def _holders(
+    connection: sa.Connection, new: Sequence[SessionRecord]
+) -> list[SessionRecord]:
+    """Return the other sessions that have the names of new ones."""
+    requests: dict[str, list[str]] = {}
+    for record in new:
+        requests.setdefault(record.project_id, []).append(record.request_id)
+    own = {record.id for record in new}
+    columns = models.sessions.c
+    return [
+        record
+        for project_id, request_ids in requests.items()
+        for batch in _batches(request_ids)
+        for record in _all(
+            connection,
+            models.sessions,
+            SessionRecord,
+            # Both with one index; of pairs, not all servers make good use.
+            columns.project_id == project_id,
+            columns.request_id.in_(batch),
+        )
+        if record.id not in own
+    ]
+
+
+def _of_same_name(
+    new: Iterable[SessionRecord], holders: Iterable[SessionRecord]
+) -> set[int]:
+    """Return the ids of new sessions whose names belong to others."""
+    names = {(record.project_id, record.request_id) for record in holders}
+    return {
+        record.id
+        for record in new
+        if (record.project_id, record.request_id) in names
+    }
+
+
+def _write(
+    connection: sa.Connection, changes: Changes, left_out: set[int]
+) -> None:
+    """Write changes, and delete the sessions that are left out of them."""
+    wanted = changes.without_sessions(left_out)
+    _delete_assignments(connection, wanted.released_slots)
+    _delete_sessions(connection, left_out)
+    for record_class, table in _TABLES.items():
+        _upsert(connection, table, wanted.rows(record_class))
+
+
+def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
+    # See _upsert_mysql(): MariaDB's complaint is about a NULL.
+    return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
+        error.inner_exception, sa_exc.IntegrityError
+    )
+
+
+def _delete_sessions(connection: sa.Connection, ids: Collection[int]) -> None:
+    for batch in _batches(sorted(ids)):
+        for table, column in (
+            (models.assignments, models.assignments.c.job_id),
+            (models.sessions, models.sessions.c.id),
+        ):
+            connection.execute(sa.delete(table).where(column.in_(batch)))
 
 
 def _delete_assignments(

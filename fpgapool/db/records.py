@@ -13,6 +13,7 @@
 """Rows as plain values; a member is named like its column."""
 
 import dataclasses
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -185,6 +186,21 @@ class Changes:
             key = record_key(record)
             self._rows.setdefault(type(record), {})[key] = record
 
+    def without_sessions(self, ids: Collection[int]) -> Self:
+        """Return the same changes without these sessions' rows.
+
+        :param ids: of sessions; their assignments are left out, too.
+        """
+        if not ids:
+            return self
+        rows = [
+            record
+            for kind in self._rows.values()
+            for record in kind.values()
+            if not _belongs_to(record, ids)
+        ]
+        return type(self).of(rows, self._released)
+
     def rows(self, record_class: type[_R]) -> list[_R]:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.
@@ -193,12 +209,19 @@ class Changes:
 
     @property
     def released_slots(self) -> list[int]:
-        """Slots whose assignment is deleted, before rows are written."""
-        return list(self._released)
+        """Slots whose assignment is deleted and not written anew."""
+        given = self._rows.get(AssignmentRecord, {})
+        return [slot_id for slot_id in self._released if slot_id not in given]
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
         return bool(self._released or any(self._rows.values()))
+
+
+def _belongs_to(record: Record, ids: Collection[int]) -> bool:
+    if isinstance(record, AssignmentRecord):
+        return record.job_id in ids
+    return isinstance(record, SessionRecord) and record.id in ids
 
 
 def record_key(record: Record) -> int | str:

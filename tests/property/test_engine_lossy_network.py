@@ -55,6 +55,14 @@ class LossyWorld(stateful.RuleBasedStateMachine):
     def open(self, host: str) -> None:
         self.requests.append(self.pool.open(host))
 
+    @stateful.rule()
+    def the_database_is_away(self) -> None:
+        self.pool.database_away = True
+
+    @stateful.rule()
+    def what_was_not_recorded_is_taken_back(self) -> None:
+        self.pool.tell_unrecorded()
+
     @stateful.precondition(lambda self: self.requests)
     @stateful.rule(data=st.data())
     def open_again(self, data: st.DataObject) -> None:
@@ -173,6 +181,7 @@ class LossyWorld(stateful.RuleBasedStateMachine):
         """When the network is well again, all becomes clear."""
         pool = self.pool
         self.held_back.clear()
+        pool.tell_unrecorded()
         pool.settle()
         busy = {
             (agent.uuid, number): slot.generation

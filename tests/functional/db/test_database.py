@@ -250,6 +250,65 @@ def test_another_sessions_row_is_never_overwritten(database, epoch, member):
     assert database.load().live_sessions == [first]
 
 
+def test_sessions_with_the_names_of_others_are_left_out(database, epoch):
+    _write(database, epoch, *factory.hardware())
+    old = [
+        factory.ended(i, 5.0, request_id=f"old{i}", project_id=f"p{i % 2}")
+        for i in (1, 2, 3)
+    ]
+    _write(database, epoch, *old)
+    new = [
+        factory.session(4, request_id="old1", project_id="p1"),
+        # The same name in another project is another name.
+        factory.session(5, request_id="old1", project_id="p0"),
+        factory.session(6, request_id="old2", project_id="p0"),
+        *(factory.session(i) for i in range(7, 1200)),
+    ]
+    changes = api.Changes.of(
+        [
+            *new,
+            dataclasses.replace(old[2], message="purged?"),
+            factory.assignment(slot_id=1, job_id=4),
+            factory.assignment(slot_id=2, job_id=5),
+        ]
+    )
+    ids = {record.id for record in new}
+    for _ in range(2):
+        holders = database.commit(epoch, changes, admitted=ids)
+        assert sorted(holders, key=lambda one: one.id) == old[:2]
+        snapshot = database.load()
+        assert [one.id for one in snapshot.live_sessions] == sorted(
+            ids - {4, 6}
+        )
+        assert [row.job_id for row in snapshot.assignments] == [5]
+        assert database.get_session(old[2].session_id).message == "purged?"
+
+
+def test_a_new_session_is_written_twice_without_harm(database, epoch):
+    changes = api.Changes.of([factory.session(1)])
+    for _ in range(2):
+        assert database.commit(epoch, changes, admitted={1}) == []
+    assert database.load().live_sessions == [factory.session(1)]
+
+
+def test_withdrawn_sessions_do_not_exist(database, epoch):
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        *(factory.session(i) for i in (1, 2)),
+        factory.assignment(slot_id=1, job_id=1),
+        factory.assignment(slot_id=2, job_id=2),
+    )
+    late = api.Changes.of(
+        [factory.session(1), factory.assignment(slot_id=1, job_id=1)]
+    )
+    database.commit(epoch, late, withdrawn={1, 99})
+    snapshot = database.load()
+    assert snapshot.live_sessions == [factory.session(2)]
+    assert [row.job_id for row in snapshot.assignments] == [2]
+
+
 def test_the_largest_numbers_fit(database, epoch):
     session = factory.session(
         LARGEST,
@@ -343,20 +402,6 @@ def test_sessions_are_found(database, epoch):
     assert database.get_session("unknown") is None
     assert database.find_session("p1", live.request_id) == live
     assert database.find_session("p2", live.request_id) is None
-
-
-def test_sessions_of_many_requests_are_found_at_once(database, epoch):
-    written = [
-        factory.session(i, project_id=f"p{i % 3}") for i in range(1, 1202)
-    ]
-    _write(database, epoch, *written)
-    names = [(one.project_id, one.request_id) for one in written]
-    # The same name may be another project's, and may be asked for twice.
-    strangers = [("p1", "request-3"), ("p4", "request-4"), names[0]]
-    found = database.find_sessions([*names, *strangers])
-    assert sorted(found, key=lambda one: one.id) == written
-    assert database.find_sessions(strangers[:2]) == []
-    assert database.find_sessions([]) == []
 
 
 def test_many_sessions_are_read_at_once(database, epoch):

@@ -174,27 +174,75 @@ def test_a_repeat_after_the_end_learns_the_end(single):
     assert news.view.state == states.CANCELLED
 
 
+def _news_of(pool):
+    return [
+        message.view
+        for message in pool.wire
+        if isinstance(message, effects.PublishSession)
+    ]
+
+
 def test_a_repeat_after_a_restart_learns_the_end(single):
     request_id = single.open()
     single.cancel(request_id)
     single.settle()
     (row,) = single.rows["sessions"].values()
     single.boot_conductor()
-    single.wire.clear()
-    request = objects.OpenRequest(
-        request_id=request_id,
-        project_id="p",
-        user_id="u",
-        host_uuid="a",
-        accelerator="copy",
-        claimed_bytes=1000,
-        expires_at=single.now + 10,
+    single.settle()
+    single.open(request_id=request_id)
+    # Only the database remembers, and it takes its time.
+    assert _news_of(single) == []
+    single.tell_unrecorded()
+    (news,) = _news_of(single)
+    assert news.session_id == row.session_id
+    assert news.state == states.CANCELLED
+    assert list(single.rows["sessions"].values()) == [row]
+    single.settle()
+    assert not single.engine.holds
+
+
+def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
+    request_id = single.open()
+    single.cancel(request_id)
+    single.settle()
+    single.boot_conductor()
+    single.settle()
+    single.open(request_id=request_id, claimed_bytes=5)
+    single.tell_unrecorded()
+    (news,) = _news_of(single)
+    assert news.reason == codes.REQUEST_ID_REUSED
+    single.settle()
+    assert not single.engine.holds
+
+
+def test_what_cannot_be_recorded_is_taken_back(single):
+    single.database_away = True
+    served, waiting = single.open(), single.open()
+    assert len(single.engine.holds) == single.engine.queued_count == 1
+    single.tell_unrecorded()
+    refused = {news.request_id: news.reason for news in _news_of(single)}
+    assert refused == dict.fromkeys(
+        (served, waiting), codes.DATABASE_UNAVAILABLE
     )
-    single.feed(inputs.Open(request, ended=row))
-    (news,) = single.wire
-    assert news.view.session_id == row.session_id
-    assert news.view.state == states.CANCELLED
-    assert len(single.rows["sessions"]) == 1
+    single.settle()
+    assert not single.rows["sessions"]
+    assert not single.engine.holds
+    assert single.engine.queued_count == 0
+    # The cast came twice, and the database is back.
+    single.open(request_id=served, expires_at=single.now - 1)
+    assert not single.rows["sessions"]
+    single.open(request_id=served)
+    assert single.view(served).state == states.PREPARING
+
+
+def test_what_ended_before_it_was_recorded_stays_ended(single):
+    single.database_away = True
+    request_id = single.open()
+    single.cancel(request_id)
+    single.tell_unrecorded()
+    single.settle()
+    assert single.view_or_none(request_id) is None
+    assert not single.engine.holds
 
 
 def test_a_request_id_cannot_be_used_for_something_else(single):

@@ -40,16 +40,6 @@ class FakePump:
         raise TimeoutError
 
 
-class FakeLookup:
-    """Hands requests on as if nobody had used their names before."""
-
-    def __init__(self, pump: FakePump) -> None:
-        self._pump = pump
-
-    def open(self, request: objects.OpenRequest) -> None:
-        self._pump.put(inputs.Open(request))
-
-
 class FakeDatabase:
     """Knows no session."""
 
@@ -57,7 +47,7 @@ class FakeDatabase:
 @pytest.fixture
 def endpoint():
     pump = FakePump()
-    made = manager.ConductorManager(pump, FakeLookup(pump), FakeDatabase(), 40)
+    made = manager.ConductorManager(pump, FakeDatabase(), 40)
     return made, pump.inputs, made._database
 
 

@@ -13,8 +13,10 @@
 """The threads around the engine, with a database that fails on demand."""
 
 import contextlib
+import dataclasses
 import queue
 import threading
+from collections.abc import Collection
 
 import oslo_messaging as messaging
 import pytest
@@ -31,6 +33,7 @@ from fpgapool.conductor import pump
 from fpgapool.conductor import sender
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from tests.functional.db import factory
 from tests.unit.conductor import world
 
 WAIT_S = 10
@@ -43,17 +46,28 @@ class FakeDatabase:
 
     def __init__(self) -> None:
         self.committed: list[db_api.Changes] = []
+        self.withdrawn: list[set[int]] = []
+        self.holders: list[db_api.SessionRecord] = []
         self.errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
         self.entered = threading.Event()
         self.proceed = threading.Event()
         self.proceed.set()
 
-    def commit(self, epoch: int, changes: db_api.Changes) -> None:
+    def commit(
+        self,
+        epoch: int,
+        changes: db_api.Changes,
+        *,
+        admitted: Collection[int],
+        withdrawn: Collection[int],
+    ) -> list[db_api.SessionRecord]:
         self.entered.set()
         assert self.proceed.wait(WAIT_S)
         if not self.errors.empty():
             raise self.errors.get()
         self.committed.append(changes)
+        self.withdrawn.append(set(withdrawn))
+        return self.holders if admitted else []
 
 
 class Collector:
@@ -82,8 +96,9 @@ def batch(*rows: db_api.Record, ask: str | None = None) -> effects.Effects:
 
 @pytest.fixture
 def parts():
-    database, delivered, deposed, failed = (
+    database, delivered, unrecorded, deposed, failed = (
         FakeDatabase(),
+        Collector(),
         Collector(),
         threading.Event(),
         Collector(),
@@ -92,9 +107,11 @@ def parts():
         database,
         7,
         deliver=delivered,
+        on_unrecorded=unrecorded,
         on_deposed=deposed.set,
         on_failure=failed,
     )
+    database.unrecorded = unrecorded
     committer.start()
     yield committer, database, delivered, deposed, failed
     database.proceed.set()
@@ -170,6 +187,82 @@ def test_steps_are_written_although_nothing_follows(parts):
     committer.put(effects.Effects(changes, after_commit=[news(1)]))
     assert delivered.next() == [news(1)]
     assert len(database.committed) == 1
+
+
+def admitted(number: int) -> effects.Effects:
+    """A session comes, and its front door shall hear of it."""
+    view = dataclasses.replace(news(1).view, session_id=f"s{number}")
+    request = objects.OpenRequest(
+        request_id=f"r{number}",
+        project_id="p",
+        user_id="u",
+        host_uuid="a",
+        accelerator="copy",
+        claimed_bytes=1,
+        expires_at=2**40,
+    )
+    return effects.Effects(
+        db_api.Changes.of([factory.session(number, project_id="p")]),
+        after_commit=[effects.PublishSession("a", view)],
+        admissions=[effects.Admission(number, f"s{number}", request)],
+    )
+
+
+def test_a_session_whose_name_is_anothers_is_given_back(parts):
+    committer, database, delivered, _, _ = parts
+    holder = factory.ended(1, 1.0, project_id="p", request_id="r2")
+    database.holders = [holder]
+    database.proceed.clear()
+    for number in (2, 3):
+        committer.put(admitted(number))
+    database.proceed.set()
+    told = database.unrecorded.next()
+    assert told == inputs.Unrecorded(admitted(2).admissions[0], holder)
+    (news_of_3,) = delivered.next()
+    assert news_of_3.view.session_id == "s3"
+    # What the engine said of it before it knew is not written.
+    committer.put(batch(host(1), ask="a"))
+    delivered.next()
+    committer.put(
+        effects.Effects(
+            db_api.Changes(),
+            after_commit=[effects.AskReport("b")],
+            withdrawn=[2],
+        )
+    )
+    delivered.next()
+    committer.put(batch(host(2), ask="c"))
+    delivered.next()
+    assert database.withdrawn[-3:] == [{2}, {2}, set()]
+    assert database.unrecorded.items.empty()
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_sessions_that_were_given_up_are_not_recorded(parts, hangs):
+    """Whether the database said that it is away, or nothing."""
+    committer, database, delivered, _, _ = parts
+    committer.put(admitted(1))
+    delivered.next()
+    assert committer.recorded_id == 1
+    if not hangs:
+        database.errors.put(exception.DatabaseUnavailable(reason="gone"))
+    database.proceed.clear()
+    database.entered.clear()
+    committer.put(admitted(2))
+    assert database.entered.wait(WAIT_S)
+    committer.put(admitted(3))
+    assert committer.give_up(3) == 1
+    committer.put(effects.Effects(db_api.Changes(), withdrawn=[2, 3]))
+    committer.put(admitted(4))
+    database.proceed.set()
+    (told,) = delivered.next()
+    assert told.view.session_id == "s4"
+    assert committer.recorded_id == 4
+    # The first one may have been written by the commit that hung.
+    assert {2, 3} <= set.union(*database.withdrawn)
+    committer.put(batch(host(2), ask="c"))
+    delivered.next()
+    assert database.withdrawn[-1] == set()
 
 
 def test_an_error_that_repeating_cannot_help_is_not_hidden(parts):
@@ -278,6 +371,8 @@ def test_steps_are_told_although_nothing_follows(outbox):
 
 class FakeCommitter:
     """Takes batches; nothing is away."""
+
+    recorded_id = 0
 
     failing = False
 

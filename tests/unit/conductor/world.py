@@ -207,6 +207,13 @@ class World:
             "assignments": {},
         }
         self.wire: list[effects.Message] = []
+        # While it is away, new sessions are not recorded.
+        self.database_away = False
+        # By the ids of their rows, with who has their names, if that is why.
+        self.unrecorded: dict[
+            int, tuple[effects.Admission, db_api.SessionRecord | None]
+        ] = {}
+        self._never_recorded: set[int] = set()
         self.requests = 0
         self.boot_conductor()
         self.feed(*(agent.report() for agent in agents))
@@ -214,6 +221,9 @@ class World:
     def boot_conductor(self) -> None:
         """A new leader takes over what is in the database."""
         self.epoch += 1
+        self.unrecorded.clear()
+        self.database_away = False
+        self._never_recorded.clear()
         strategy = strategies.fifo({"slot_choice": "index"}, 0)
         self.state = core_state.PoolState(
             strategy,
@@ -256,14 +266,48 @@ class World:
         self.check()
 
     def _take(self, wanted: effects.Effects) -> None:
-        changes = wanted.changes
+        for new in wanted.admissions:
+            self._admit(new)
+        changes = wanted.changes.without_sessions(self._never_recorded)
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
                 key = row.slot_id if name == "assignments" else row.id
                 table[key] = row
         for slot_id in changes.released_slots:
             self.rows["assignments"].pop(slot_id, None)
-        self.wire += [*wanted.at_once, *wanted.after_commit]
+        unknown = {new.session_id for new, _ in self.unrecorded.values()}
+        self.wire += wanted.at_once
+        self.wire += [
+            message
+            for message in wanted.after_commit
+            if not isinstance(message, effects.PublishSession)
+            or message.view.session_id not in unknown
+        ]
+        for row_id in wanted.withdrawn:
+            self.unrecorded.pop(row_id, None)
+
+    def _admit(self, new: effects.Admission) -> None:
+        """Note a new session that the database does not take."""
+        name = new.request.project_id, new.request.request_id
+        for row in self.rows["sessions"].values():
+            if (row.project_id, row.request_id) == name:
+                break
+        else:
+            row = None
+        if row or self.database_away:
+            self.unrecorded[new.row_id] = new, row
+            self._never_recorded.add(new.row_id)
+        if not self.database_away:
+            self.engine.recorded_id = new.row_id
+
+    def tell_unrecorded(self) -> None:
+        """Tell the engine of all sessions that were not recorded."""
+        for new, row in list(self.unrecorded.values()):
+            if row is not None:
+                self.feed(inputs.Unrecorded(new, row))
+        self.engine.database_failing = self.database_away
+        self.feed()
+        self.engine.database_failing = self.database_away = False
 
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
@@ -278,12 +322,14 @@ class World:
             assert bool(hold.revoked) == assignment.revoked
         rows = self.rows["assignments"]
         assert {s: r.generation for s, r in rows.items()} == {
-            s: h.generation for s, h in holds.items()
+            s: h.generation
+            for s, h in holds.items()
+            if h.session.row_id not in self._never_recorded
         }
         waiting = {job.id for job in self.state.waiting()}
         for row_id, row in self.rows["sessions"].items():
             session = self.engine.find(row.project_id, row.request_id)
-            if session is None:
+            if session is None or session.session_id != row.session_id:
                 assert row.state in states.TERMINAL
                 continue
             assert session.state == row.state
@@ -299,11 +345,11 @@ class World:
                 assert held
                 assert held[0].phase.value == row.state
         assert self.engine.queued_count == len(waiting)
-        known = [
-            self.engine.find(row.project_id, row.request_id)
-            for row in self.rows["sessions"].values()
-        ]
-        counted = collections.Counter(view.state for view in known if view)
+        known = self.engine.views(
+            [row.session_id for row in self.rows["sessions"].values()]
+            + [new.session_id for new, _ in self.unrecorded.values()]
+        )
+        counted = collections.Counter(view.state for view in known)
         assert self.engine.summary()["sessions"] == counted
 
     def deliver(self, message: effects.Message) -> None:
