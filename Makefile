@@ -39,7 +39,7 @@ export HYPOTHESIS_PROFILE ?= ci
 .PHONY: help
 help: ## say what can be made
 	@echo "usage: make TARGET"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' \
 	    $(firstword $(MAKEFILE_LIST))
 
 $(BIN)/python:
@@ -72,6 +72,11 @@ services: ## install RabbitMQ and MariaDB if missing; starts neither
 test: $(VENV)/.installed-test services ## run all tests, on servers of their own
 	@echo "== running the tests"
 	@$(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/functional)
+
+.PHONY: test-reproduction
+test-reproduction: $(VENV)/.installed-test ## simulate the reference table; minutes
+	@echo "== comparing the simulator with the reference table"
+	@$(BIN)/python -m pytest tests/reproduction
 
 .PHONY: bench
 bench: $(VENV)/.installed-test ## measure, into bench-out/; ONLY="A B" selects

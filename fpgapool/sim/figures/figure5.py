@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 from fpgapool.core import distributions
 from fpgapool.core import queueing
+from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
 from fpgapool.sim.plots import style
 
@@ -85,8 +86,10 @@ class Point:
     services: float
 
 
-def make(out_dir: pathlib.Path) -> str:
-    """Write ``figure5.png`` and ``figure5.csv``; see the package."""
+def make(
+    out_dir: pathlib.Path, _measure: experiments.Measure | None = None
+) -> str:
+    """Write ``figure5.png`` and ``figure5.csv``; nothing is simulated."""
     points = [
         _point(sizes, formula, structure, queues, free)
         for free, all_queues in ((False, QUEUES), (True, NAMED_QUEUES))

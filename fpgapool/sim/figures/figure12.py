@@ -1,0 +1,139 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Figure 12: what is gained over FIFO, by the share of hosts with boards.
+
+As many bytes arrive, whatever the share is: what the DMA pipes of 50 boards
+carry.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from fpgapool.sim.figures import curves
+from fpgapool.sim.figures import experiments
+
+STRATEGIES = ("wa", "ra", "wra")
+SHARES_PERCENT = (10, 20, 30, 40, 50, 60, 70, 80, 90)
+#: λE[s], in units of what the DMA pipe of one board carries.
+ARRIVING_BOARDS = 50
+#: From which on the paper finds RA ahead of WA, in percent of hosts.
+_CROSSING_PERCENT = 50
+#: Two strategies within this factor are taken for equal.
+_EQUAL = 1.03
+
+
+def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
+    """Write ``figure12.png`` and ``figure12.csv``; see the package."""
+    found = curves.Curves(
+        measure,
+        curves.Axis(
+            "hosts with a board, %", "board_share_percent", SHARES_PERCENT
+        ),
+        _run,
+        STRATEGIES,
+        experiments.SEEDS,
+    )
+    found.write(out_dir / "figure12.csv")
+    found.draw(
+        out_dir / "figure12.png",
+        ("act", "tct95"),
+        "Figure 12: improvement over FIFO by the share of hosts with boards",
+        "100 hosts, 50 jobs each, exponential sizes of 400 MB on average; "
+        "arriving bytes/s = DMA rate of 50 boards throughout; C = 2, D = 5; "
+        f"{len(experiments.SEEDS)} seeds (shaded: their range).",
+    )
+    return _judge(found)
+
+
+def _run(
+    x: float, return_ratio: float, strategy: str, seed: int
+) -> experiments.ClusterRun:
+    boards = round(x)
+    return experiments.ClusterRun(
+        strategy,
+        experiments.EXPONENTIAL,
+        ARRIVING_BOARDS / boards,
+        return_ratio,
+        seed,
+        boards=boards,
+    )
+
+
+def _judge(found: curves.Curves) -> str:
+    return curves.sentence(
+        12,
+        "exponential sizes; WRA's fallback gives slots to remote jobs that "
+        "had better wait, if there are many boards",
+        lambda return_ratio: _claims(found, return_ratio),
+    )
+
+
+def _claims(found: curves.Curves, return_ratio: float) -> list[curves.Claim]:
+    crossing = _crossing(found, return_ratio)
+    return [
+        curves.Claim(
+            f"RA's ACT is worse than WA's up to {_CROSSING_PERCENT - 10} % of "
+            f"hosts with boards and better from {_CROSSING_PERCENT} % on "
+            f"(here {_crossing_text(crossing)})",
+            crossing == _CROSSING_PERCENT,
+        ),
+        *(
+            _best_claim(found, metric, name, return_ratio)
+            for metric, name in (("act", "ACT"), ("tct95", "TCT"))
+        ),
+    ]
+
+
+def _crossing(found: curves.Curves, return_ratio: float) -> float | None:
+    """The smallest share from which on RA stays ahead of WA."""
+    behind = [
+        wa > ra
+        for wa, ra in zip(
+            found.line("act", return_ratio, "wa"),
+            found.line("act", return_ratio, "ra"),
+            strict=True,
+        )
+    ]
+    if behind[-1]:
+        return None
+    last = max((at for at, is_so in enumerate(behind) if is_so), default=-1)
+    return found.axis.values[last + 1]
+
+
+def _crossing_text(share: float | None) -> str:
+    return "nowhere" if share is None else f"from {share:g} % on"
+
+
+def _best_claim(
+    found: curves.Curves, metric: str, name: str, return_ratio: float
+) -> curves.Claim:
+    """That WRA is as good as the better of the others, or better."""
+    wa, ra, wra = (
+        found.line(metric, return_ratio, strategy) for strategy in STRATEGIES
+    )
+    ratios = [
+        ours / max(others) for ours, *others in zip(wra, wa, ra, strict=True)
+    ]
+    behind = [
+        f"{share:g}"
+        for share, ratio in zip(found.axis.values, ratios, strict=True)
+        if ratio * _EQUAL < 1
+    ]
+    where = f"behind at {', '.join(behind)} %" if behind else "everywhere"
+    return curves.Claim(
+        f"WRA's {name} is about as good as the better one's or better (here "
+        f"{where}, at worst {min(ratios):.2f} times as good)",
+        not behind,
+    )

@@ -1,0 +1,47 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""``fpgapool-sim figures`` with processes of its own."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from fpgapool.cmd import sim
+from fpgapool.sim.figures import pairs
+
+
+def test_processes_make_no_difference(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(pairs, "MEANS_MB", (400, 800))
+    monkeypatch.setattr(pairs, "SEEDS", (1, 2))
+    said = []
+    for processes in ("1", "2"):
+        out_dir = tmp_path / processes
+        arguments = ["figures", "7", "8", "--processes", processes]
+        assert sim.main([*arguments, "--out", str(out_dir)]) == 0
+        *sentences, _ = capsys.readouterr().out.splitlines()
+        assert [each.split()[1] for each in sentences] == ["7", "8"]
+        said.append(sentences)
+    assert said[0] == said[1]
+    for name in ("figure7.csv", "figure8.csv"):
+        alone, together = (
+            (tmp_path / processes / name).read_bytes()
+            for processes in ("1", "2")
+        )
+        assert alone == together
