@@ -46,6 +46,10 @@ class AesCore(base.Core):
         self._first_counter = int.from_bytes(_iv(params))
         self._seek(0)
 
+    @property
+    def in_place(self) -> bool:
+        return True
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

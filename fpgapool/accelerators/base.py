@@ -94,6 +94,16 @@ class Core(abc.ABC):
         """
         return None
 
+    @property
+    def in_place(self) -> bool:
+        """Whether output may take the place of the input it is made of.
+
+        Such a core gives exactly as many bytes as it takes, and none at the
+        end. It may be called with one view as input and output, which saves
+        the memory traffic of a second one; must not change during a session.
+        """
+        return False
+
     @abc.abstractmethod
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
@@ -105,7 +115,8 @@ class Core(abc.ABC):
 
         :param chunk_in: the piece; it is valid during the call only.
         :param chunk_out: writable, ``max_output_bytes(len(chunk_in))`` long
-            at least; never overlaps ``chunk_in``.
+            at least; never overlaps ``chunk_in``, but may be ``chunk_in``
+            itself if the core works :attr:`in_place`.
         :param offset_bytes: position of the piece in the session's input.
         :returns: bytes written to the front of ``chunk_out``.
         :raises InvalidInput: if the piece cannot be processed; the session

@@ -25,8 +25,13 @@ class CopyCore(base.Core):
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         base.refuse_unknown_params(params, ())
 
+    @property
+    def in_place(self) -> bool:
+        return True
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
-        chunk_out[: len(chunk_in)] = chunk_in
+        if chunk_out is not chunk_in:
+            chunk_out[: len(chunk_in)] = chunk_in
         return len(chunk_in)

@@ -117,10 +117,10 @@ class Piece:
         """Position behind its last byte."""
         return self.offset_bytes + len(self.data)
 
-    def header(self) -> frames.FrameHeader:
+    def header(self) -> bytes:
         """The INPUT header that announces it."""
         flags = frames.END if self.end else 0
-        return frames.FrameHeader(
+        return frames.pack_header(
             frames.INPUT,
             flags if self.shared is None else flags | frames.SHM,
             0,
@@ -258,7 +258,8 @@ class Flow:
         self._unanswered_reopens = 0
         self._reopened_at_bytes = -1
         self._spare = memoryview(b"")
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes what has to be sent again.
         self._sending = threading.Lock()
@@ -333,7 +334,7 @@ class Flow:
 
         :param number: of the buffer.
         """
-        with self._changed:
+        with self._lock:
             self._free.remove(number)
 
     def reserve(
@@ -349,7 +350,7 @@ class Flow:
         :raises Stopped: if the flow was stopped.
         :raises channel.DeadlineExceeded: if the deadline passes.
         """
-        with self._changed:
+        with self._lock:
             while not self._has_room(length_bytes):
                 if self._stopped:
                     raise Stopped
@@ -395,7 +396,7 @@ class Flow:
             if self._verifier is not None:
                 # Before a worker can reach it.
                 self._verifier.add_input(piece)
-            with self._changed:
+            with self._lock:
                 self._unacknowledged.append(piece)
                 self.sent_bytes += len(piece.data)
             connection = self._connection
@@ -416,7 +417,7 @@ class Flow:
         if shared is None:
             piece.shared = None
             connection.channel.send(
-                prefix + piece.header().pack(),
+                prefix + piece.header(),
                 piece.data,
                 deadline_s=deadline_s,
             )
@@ -426,9 +427,7 @@ class Flow:
             buffer = shared.input(piece.number)
             buffer[: len(piece.data)] = piece.data
         piece.shared = shared
-        connection.channel.send(
-            prefix + piece.header().pack(), deadline_s=deadline_s
-        )
+        connection.channel.send(prefix + piece.header(), deadline_s=deadline_s)
 
     # Receiving
 
@@ -464,9 +463,9 @@ class Flow:
             return b""
         self._released_bytes = self._position_bytes
         self._held_outputs = 0
-        return frames.FrameHeader(
+        return frames.pack_header(
             frames.ACK, offset_bytes=self._position_bytes
-        ).pack()
+        )
 
     def _release_when_due(
         self,
@@ -573,7 +572,7 @@ class Flow:
         # The last output implies that all input was processed, should the
         # acknowledgement behind it get lost.
         self.ended = True
-        with self._changed:
+        with self._lock:
             self._unacknowledged.clear()
             self.acknowledged_bytes = self.sent_bytes
             self._changed.notify_all()
@@ -591,34 +590,39 @@ class Flow:
 
     def _acknowledged(self, header: frames.FrameHeader) -> None:
         offset_bytes = header.offset_bytes
-        with self._changed:
+        with self._lock:
             if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
                 raise frames.ProtocolError(
                     frames.PROTOCOL_ERROR,
                     f"input {offset_bytes} acknowledged, of "
                     f"{self.acknowledged_bytes} to {self.sent_bytes}",
                 )
-            covered = list(
-                itertools.takewhile(
-                    lambda piece: _is_covered(piece, header),
-                    self._unacknowledged,
-                )
-            )
             if self._verifier is not None:
-                self._verifier.check(
-                    header,
-                    covered[-1] if covered else None,
-                    idle=len(covered) == len(self._unacknowledged),
-                )
-            for piece in covered:
-                self._unacknowledged.popleft()
-                self._free.append(piece.number)
+                self._verify(self._verifier, header)
+            pieces = self._unacknowledged
+            while pieces and _is_covered(pieces[0], header):
+                self._free.append(pieces.popleft().number)
             self.acknowledged_bytes = offset_bytes
             self._settled_output_bytes = self._position_bytes
             self._changed.notify_all()
             ended = self._ending and not self._unacknowledged
         if ended:
             self._finish()
+
+    def _verify(
+        self, verifier: checksums.Verifier, header: frames.FrameHeader
+    ) -> None:
+        covered = list(
+            itertools.takewhile(
+                lambda piece: _is_covered(piece, header),
+                self._unacknowledged,
+            )
+        )
+        verifier.check(
+            header,
+            covered[-1] if covered else None,
+            idle=len(covered) == len(self._unacknowledged),
+        )
 
     def _complain(
         self,
@@ -879,7 +883,7 @@ class Flow:
 
     def stop(self) -> None:
         """Make every thread in the flow return soon, for ever."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._changed.notify_all()
         self._connection.channel.shutdown()

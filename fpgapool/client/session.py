@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import dataclasses
 import threading
@@ -259,8 +258,7 @@ class Session:
         self._pout = output.whole()
         return self._pout
 
-    @contextlib.contextmanager
-    def using(self) -> collections.abc.Iterator[None]:
+    def using(self) -> contextlib.AbstractContextManager[None]:
         """Use the flow of the session for a while, for transfers.
 
         :raises errors.SessionClosed: if the session is closed or finished.
@@ -268,21 +266,27 @@ class Session:
             thread uses it; what the flow raises otherwise, in the errors of
             this library. The session is over then.
         """
+        return _Use(self)
+
+    def _begin(self) -> None:
         if not self._using.acquire(blocking=False):
             raise errors.FpgapoolError(
                 errors.SESSION_BUSY, "another thread uses the session"
             )
         try:
             self._check_usable()
-            started_s = time.monotonic()
-            try:
-                with translated(self.flow):
-                    yield
-            except BaseException as exc:
-                self._broke(exc)
-                raise
-            finally:
-                self._run_s += time.monotonic() - started_s
+        except BaseException:
+            self._using.release()
+            raise
+
+    def _leave(self, used_s: float, exc: BaseException | None) -> None:
+        self._run_s += used_s
+        try:
+            if exc is not None:
+                failure = _translated(self.flow, exc)
+                self._broke(failure or exc)
+                if failure is not None:
+                    raise failure from exc
         finally:
             self._using.release()
 
@@ -322,13 +326,13 @@ class Session:
             return
         place = flows.blank(self.flow.chunk_bytes)
         try:
-            with translated(self.flow):
-                self.flow.close(place, deadline_s)
-        except errors.FpgapoolError:
+            self.flow.close(place, deadline_s)
+        except BaseException as exc:
             self.abort()
-            return
-        except BaseException:
-            self.abort()
+            if isinstance(exc, errors.FpgapoolError) or _translated(
+                self.flow, exc
+            ):
+                return
             raise
         if self.flow.closed is None:
             self.abort()
@@ -360,6 +364,31 @@ class Session:
             self.abort()
         elif not self._closed:
             self.close()
+
+
+class _Use:
+    """What :meth:`Session.using` returns.
+
+    No generator: for small tasks they are slow.
+    """
+
+    __slots__ = ("_session", "_started_s")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._started_s = 0.0
+
+    def __enter__(self) -> None:
+        self._session._begin()
+        self._started_s = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self._session._leave(time.monotonic() - self._started_s, exc)
 
 
 class _Collected:
@@ -406,25 +435,26 @@ class _Collected:
         return self.buffer[: self._filled_bytes]
 
 
-@contextlib.contextmanager
-def translated(flow: flows.DataFlow) -> collections.abc.Iterator[None]:
+def _translated(
+    flow: flows.DataFlow, exc: BaseException
+) -> errors.FpgapoolError | None:
     """Turn what a flow raises into the errors of this library.
 
     :param flow: knows how far it came.
+    :param exc: what was raised.
+    :returns: the error, None if it is something else.
     """
-    try:
-        yield
-    except channel.DeadlineExceeded as exc:
-        raise errors.OperationTimeout(
-            f"time limit passed at input offset {flow.acknowledged_bytes}"
-        ) from exc
-    except frames.ProtocolError as exc:
-        raise errors.SessionFailed(
-            exc.code, exc.message, flow.acknowledged_bytes
-        ) from exc
-    except flows.Stopped as exc:
-        raise errors.SessionClosed("the session was aborted") from exc
-    except channel.ChannelClosed as exc:
-        raise errors.SessionFailed(
-            errors.SESSION_LOST, str(exc), flow.acknowledged_bytes
-        ) from exc
+    offset_bytes = flow.acknowledged_bytes
+    if isinstance(exc, channel.DeadlineExceeded):
+        return errors.OperationTimeout(
+            f"time limit passed at input offset {offset_bytes}"
+        )
+    if isinstance(exc, frames.ProtocolError):
+        return errors.SessionFailed(exc.code, exc.message, offset_bytes)
+    if isinstance(exc, flows.Stopped):
+        return errors.SessionClosed("the session was aborted")
+    if isinstance(exc, channel.ChannelClosed):
+        return errors.SessionFailed(
+            errors.SESSION_LOST, str(exc), offset_bytes
+        )
+    return None

@@ -248,15 +248,14 @@ class PlainChannel(Channel):
         super().__init__(sock)
         sock.settimeout(None)
         self._store = memoryview(b"")
-        # What was received with something small before it.
-        self._ahead = self._store
+        # What was received with something small before it is in between.
+        self._start = 0
+        self._end = 0
 
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        if self._ahead:
-            return self._take_ahead(buffer)
-        return self._recv(buffer, 0, deadline_s)
+        return self._take_ahead(buffer) or self._recv(buffer, 0, deadline_s)
 
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
@@ -274,23 +273,26 @@ class PlainChannel(Channel):
     ) -> None:
         # A header comes with its payload if that is small, and frames that
         # were sent together come together.
-        while len(self._ahead) < len(buffer):
+        while self._end - self._start < len(buffer):
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif self._start:
+                kept = self._store[self._start : self._end]
+                self._store[: len(kept)] = kept
+                self._start, self._end = 0, len(kept)
             if not self._store:
                 self._store = memoryview(bytearray(_AHEAD_BYTES))
-            kept_bytes = len(self._ahead)
-            self._store[:kept_bytes] = self._ahead
-            self._ahead = self._store[:kept_bytes]
-            kept_bytes += self._recv(self._store[kept_bytes:], 0, deadline_s)
-            self._ahead = self._store[:kept_bytes]
+            place = self._store[self._end :] if self._end else self._store
+            self._end += self._recv(place, 0, deadline_s)
         self._take_ahead(buffer)
 
     def _take_ahead(self, buffer: memoryview) -> int:
-        if not (self._ahead and buffer):
-            return 0
-        taken = self._ahead[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._ahead = self._ahead[len(taken) :]
-        return len(taken)
+        start = self._start
+        taken_bytes = min(self._end - start, len(buffer))
+        if taken_bytes:
+            self._start = end = start + taken_bytes
+            buffer[:taken_bytes] = self._store[start:end]
+        return taken_bytes
 
     def _recv(
         self, buffer: memoryview, flags: int, deadline_s: float | None
@@ -320,8 +322,9 @@ class PlainChannel(Channel):
             ``max_fds`` descriptors came.
         :raises DeadlineExceeded: if nothing comes before the deadline.
         """
-        if self._ahead:
-            return self._take_ahead(buffer), []
+        taken_bytes = self._take_ahead(buffer)
+        if taken_bytes:
+            return taken_bytes, []
         if deadline_s is not None:
             wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
         room_bytes = socket.CMSG_SPACE(max_fds * array.array("i").itemsize)
@@ -405,12 +408,10 @@ class PlainChannel(Channel):
     def _send_parts(
         self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
     ) -> None:
-        # One part alone gains nothing from gathering.
-        if len(parts) == 1:
-            self._send_raw(memoryview(parts[0]), deadline_s)
-            return
         flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
         sent_bytes = self._try_send(parts, flags)
+        if sent_bytes == sum(map(len, parts)):
+            return
         for part in parts:
             if sent_bytes >= len(part):
                 sent_bytes -= len(part)

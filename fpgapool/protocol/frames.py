@@ -140,10 +140,7 @@ class FrameHeader(typing.NamedTuple):
         :returns: 32 bytes.
         :raises ValueError: if a member does not fit its field.
         """
-        try:
-            return _HEADER.pack(MAGIC, VERSION, *self[:2], 0, *self[2:])
-        except struct.error as exc:
-            raise ValueError(f"frame header not encodable: {exc}") from None
+        return pack_header(*self)
 
     def pack_into(
         self, buffer: bytearray | memoryview, position: int = 0
@@ -183,17 +180,34 @@ class FrameHeader(typing.NamedTuple):
         """
         if len(buffer) - position < HEADER_BYTES:
             raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
-        magic, version, kind, flags, reserved, *rest = _HEADER.unpack_from(
-            buffer, position
-        )
+        (
+            magic,
+            version,
+            kind,
+            flags,
+            reserved,
+            stream_id,
+            task_id,
+            offset_bytes,
+            length_bytes,
+            aux,
+        ) = _HEADER.unpack_from(buffer, position)
         if magic != MAGIC:
             raise ProtocolError(PROTOCOL_ERROR, f"bad magic 0x{magic:04x}")
         if version != VERSION:
             raise ProtocolError(PROTOCOL_ERROR, f"unknown version {version}")
         if reserved:
             raise ProtocolError(PROTOCOL_ERROR, "reserved bits are not zero")
-        header = cls(kind, flags, *rest)
-        header._check(max_data_bytes)
+        header = cls(
+            kind, flags, stream_id, task_id, offset_bytes, length_bytes, aux
+        )
+        # Nearly all headers are like these.
+        if kind in DATA_TYPES:
+            plain = length_bytes <= max_data_bytes
+        else:
+            plain = kind == ACK and not (length_bytes or flags & SHM)
+        if not plain:
+            header._check(max_data_bytes)
         return header
 
     def _check(self, max_data_bytes: int) -> None:
@@ -218,6 +232,37 @@ class FrameHeader(typing.NamedTuple):
             raise ProtocolError(
                 PROTOCOL_ERROR, f"SHM flag on a frame of type {self.type}"
             )
+
+
+def pack_header(
+    kind: int,
+    flags: int = 0,
+    stream_id: int = 0,
+    task_id: int = 0,
+    offset_bytes: int = 0,
+    payload_length_bytes: int = 0,
+    aux: int = 0,
+) -> bytes:
+    """Encode a header without making one; see :class:`FrameHeader`.
+
+    :returns: 32 bytes.
+    :raises ValueError: if a member does not fit its field.
+    """
+    try:
+        return _HEADER.pack(
+            MAGIC,
+            VERSION,
+            kind,
+            flags,
+            0,
+            stream_id,
+            task_id,
+            offset_bytes,
+            payload_length_bytes,
+            aux,
+        )
+    except struct.error as exc:
+        raise ValueError(f"frame header not encodable: {exc}") from None
 
 
 class Frame(typing.NamedTuple):

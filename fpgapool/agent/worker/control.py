@@ -45,16 +45,26 @@ class Agent:
 
     def __init__(self, sock: socket.socket) -> None:
         self._channel = channels.PlainChannel(sock)
+        self._unsent: list[bytes] = []
 
     def send(self, message: collections.abc.Mapping[str, object]) -> None:
-        """Send a message; an agent that cannot take it is hung up on.
+        """Send a message at the next :meth:`flush`.
 
         :param message: the message.
         """
+        self._unsent.append(messages.encode(message))
+
+    def flush(self) -> None:
+        """Send what is to be sent, at once: the agent wakes only once.
+
+        An agent that cannot take it is hung up on.
+        """
+        if not self._unsent:
+            return
+        data, self._unsent = b"".join(self._unsent), []
         try:
             self._channel.send(
-                messages.encode(message),
-                deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
+                data, deadline_s=channels.deadline_after(_SEND_TIMEOUT_S)
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             self.hang_up()

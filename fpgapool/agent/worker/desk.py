@@ -249,6 +249,10 @@ class Desk:
             core, settings.chunk_bytes, True
         )
         if hello.transport == hellos.STREAM:
+            if core.in_place:
+                return memories.InPlaceMemory(
+                    settings.chunk_bytes, settings.window_bytes
+                )
             return memories.PrivateMemory(
                 settings.chunk_bytes, settings.window_bytes, most_bytes
             )

@@ -19,7 +19,6 @@ and used over and over within it. Callers hold the session's lock.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import fcntl
 import heapq
 import mmap
@@ -27,8 +26,7 @@ import os
 import typing
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(typing.NamedTuple):
     """Output that fits one frame.
 
     :ivar view: its bytes.
@@ -61,13 +59,14 @@ class Blocks:
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
-        self._blocks: collections.deque[int] = collections.deque()
+        # Of the ranges. While there are any, the newest is in that block.
+        self._ends: collections.deque[int] = collections.deque()
         self._out = [0] * count
         self._newest = heapq.heappop(self._free)
         self._filled_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._ends)
 
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
@@ -82,7 +81,7 @@ class Blocks:
             self._filled_bytes = 0
         start = self._newest * self._block_bytes + self._filled_bytes
         self._filled_bytes += length_bytes
-        self._blocks.append(self._newest)
+        self._ends.append(start + length_bytes)
         self._out[self._newest] += 1
         return start
 
@@ -92,20 +91,15 @@ class Blocks:
         :param start: where it starts.
         :param length_bytes: what is kept of it; 0 gives all of it back.
         """
-        self._filled_bytes = start % self._block_bytes + length_bytes
-        if not length_bytes:
-            self._take_back(self._blocks.pop())
+        if length_bytes:
+            self._ends[-1] = start + length_bytes
+            self._filled_bytes = start % self._block_bytes + length_bytes
+        else:
+            self.drop()
 
     def release(self) -> None:
         """Take back the oldest range."""
-        self._take_back(self._blocks.popleft())
-
-    def clear(self) -> None:
-        """Take back all ranges."""
-        while self._blocks:
-            self.release()
-
-    def _take_back(self, block: int) -> None:
+        block = self._block_of(self._ends.popleft())
         self._out[block] -= 1
         if self._out[block]:
             return
@@ -113,6 +107,28 @@ class Blocks:
             self._filled_bytes = 0
         else:
             heapq.heappush(self._free, block)
+
+    def drop(self) -> None:
+        """Take back the newest range, as if it had never been out."""
+        self._ends.pop()
+        self._out[self._newest] -= 1
+        if not self._ends:
+            self._filled_bytes = 0
+            return
+        end = self._ends[-1]
+        block = self._block_of(end)
+        if block != self._newest:
+            heapq.heappush(self._free, self._newest)
+            self._newest = block
+        self._filled_bytes = end - block * self._block_bytes
+
+    def _block_of(self, end: int) -> int:
+        return (end - 1) // self._block_bytes
+
+    def clear(self) -> None:
+        """Take back all ranges."""
+        while self._ends:
+            self.release()
 
 
 class Memory(typing.Protocol):
@@ -132,8 +148,14 @@ class Memory(typing.Protocol):
     def clear_input(self) -> None:
         """Take back all input."""
 
-    def take_output(self, length_bytes: int) -> memoryview | None:
-        """Return room for a call's output, None if there is none now."""
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        """Return room for a call's output, None if there is none now.
+
+        It is ``source`` itself, the oldest input that was not processed, if
+        output takes the place of input.
+        """
 
     def keep_output(self, length_bytes: int) -> list[Piece]:
         """Keep the front of the room taken last; the rest comes back."""
@@ -161,12 +183,8 @@ class PrivateMemory:
         self._output_blocks = Blocks(
             max(chunk_bytes, max_output_bytes), window_bytes
         )
-        # Pages are taken when they are first written to.
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._input, self._output = (
-            memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
-            for blocks in (self._input_blocks, self._output_blocks)
-        )
+        self._input = _blank(self._input_blocks)
+        self._output = _blank(self._output_blocks)
         self._output_start = 0
         self.fds: list[int] = []
 
@@ -181,7 +199,9 @@ class PrivateMemory:
     def clear_input(self) -> None:
         self._input_blocks.clear()
 
-    def take_output(self, length_bytes: int) -> memoryview | None:
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
         start = self._output_blocks.reserve(max(1, length_bytes))
         if start is None:
             return None
@@ -203,6 +223,67 @@ class PrivateMemory:
     def release_output(self, piece: Piece) -> None:
         if piece.last:
             self._output_blocks.release()
+
+    def close(self) -> None:
+        return
+
+
+class InPlaceMemory:
+    """Memory of the worker whose output takes the place of the input.
+
+    For cores that work so: a byte is received, processed and sent in one
+    place, which is more likely to be still in the cache.
+
+    :param chunk_bytes: longest piece.
+    :param window_bytes: bytes that may be out in each direction.
+    """
+
+    def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
+        self._window_bytes = window_bytes
+        # What is not processed is newer than what is.
+        self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
+        self._memory = _blank(self._blocks)
+        self._unprocessed = 0
+        self._processed: collections.deque[int] = collections.deque()
+        self._processed_bytes = 0
+        self._room = memoryview(b"")
+        self.fds: list[int] = []
+
+    def take_input(self, aux: int, length_bytes: int) -> memoryview:
+        start = self._blocks.reserve(length_bytes)
+        assert start is not None, "credits bound what comes in"
+        self._unprocessed += 1
+        return self._memory[start : start + length_bytes]
+
+    def return_input(self) -> None:
+        # The output is there now.
+        return
+
+    def clear_input(self) -> None:
+        for _ in range(self._unprocessed):
+            self._blocks.drop()
+        self._unprocessed = 0
+
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
+        if self._processed_bytes + len(source) > self._window_bytes:
+            return None
+        self._room = source
+        return source
+
+    def keep_output(self, length_bytes: int) -> list[Piece]:
+        if not length_bytes:
+            return []
+        self._unprocessed -= 1
+        self._processed.append(length_bytes)
+        self._processed_bytes += length_bytes
+        return [Piece(self._room, 0, True)]
+
+    def release_output(self, piece: Piece) -> None:
+        # The piece may be what is left of it.
+        self._processed_bytes -= self._processed.popleft()
+        self._blocks.release()
 
     def close(self) -> None:
         return
@@ -249,7 +330,9 @@ class SharedMemory:
     def clear_input(self) -> None:
         return
 
-    def take_output(self, length_bytes: int) -> memoryview | None:
+    def take_output(
+        self, length_bytes: int, source: memoryview
+    ) -> memoryview | None:
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         if needed > len(self._free):
             return None
@@ -288,6 +371,12 @@ class SharedMemory:
     def _buffer(self, number: int, length_bytes: int) -> memoryview:
         start = number * self._buffer_bytes
         return self._output[start : start + length_bytes]
+
+
+def _blank(blocks: Blocks) -> memoryview:
+    # Pages are taken when they are first written to.
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
 
 
 def _sealed_memfd(name: str, length_bytes: int) -> int:

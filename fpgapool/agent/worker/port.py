@@ -23,6 +23,7 @@ import threading
 import typing
 
 from fpgapool.agent.worker import certificate as certificates
+from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
@@ -157,12 +158,7 @@ class DataPort:
             LOG.warning("too many unidentified clients: one turned away")
             sock.close()
             return
-        threading.Thread(
-            target=self._serve,
-            args=(sock, listener is self._local),
-            name="client",
-            daemon=True,
-        ).start()
+        crew.CREW.start("client", self._serve, sock, listener is self._local)
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket."""

@@ -23,15 +23,16 @@ import contextlib
 import dataclasses
 import fcntl
 import logging
+import math
 import os
 import queue
 import selectors
-import threading
 import time
 import typing
 
 from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import control
+from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import port as ports
 from fpgapool.agent.worker import settings as worker_settings
@@ -86,6 +87,8 @@ class Worker:
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
         self._quit_reason: str | None = None
+        # When the core must have let go of its session.
+        self._clear_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
         self._lock_fd = _lock_slot(settings.control_socket + ".lock")
@@ -124,9 +127,9 @@ class Worker:
         selector = selectors.DefaultSelector()
         self._control.register(selector)
         self._port.register(selector)
-        _start("accept", _accept_forever, selector)
+        crew.CREW.start("accept", _accept_forever, selector)
         if self._certificate is not None:
-            _start("certificate", self._certificate.context)
+            crew.CREW.start("certificate", self._certificate.context)
         LOG.info(
             "worker %s runs slot %d of %s, data port %s",
             self._settings.worker_id,
@@ -137,6 +140,8 @@ class Worker:
         try:
             while self._quit_reason is None:
                 self._handle(self._next_item())
+                if self._agent is not None:
+                    self._agent.flush()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
             # The lock goes with the process, after the sockets.
@@ -146,12 +151,15 @@ class Worker:
     def _next_item(self) -> _Item:
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
+            deadline_s = math.inf
+        left_s = min(deadline_s, self._clear_due_s) - time.monotonic()
+        if left_s == math.inf:
             return self._items.get()
         try:
-            return self._items.get(
-                timeout=max(0.0, deadline_s - time.monotonic())
-            )
+            return self._items.get(timeout=max(0.0, left_s))
         except queue.Empty:
+            if time.monotonic() >= self._clear_due_s:
+                _give_up()
             return state.Tick(self._desk.counters()[0])
 
     def _handle(self, item: _Item) -> None:
@@ -202,12 +210,16 @@ class Worker:
                 case state.Changed():
                     self._notify("status", status=self.status())
                 case state.Program(order):
-                    _start("program", self._program, order)
+                    crew.CREW.start("program", self._program, order)
                 case state.Announce(order):
                     self._announce(order)
                 case state.Clear(order, code, message):
                     LOG.info("session %s ends: %s", order.session_id, code)
-                    _start("clear", self._clear, order, code, message)
+                    # A thread cannot be ended from outside, its process can.
+                    self._clear_due_s = (
+                        time.monotonic() + self._settings.clear_timeout_s
+                    )
+                    crew.CREW.start("clear", self._clear, order, code, message)
                 case state.Quit(reason):
                     self._quit_reason = reason
 
@@ -256,12 +268,8 @@ class Worker:
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
-        # A thread cannot be ended from outside, its process can.
-        watchdog = threading.Timer(self._settings.clear_timeout_s, _give_up)
-        watchdog.daemon = True
-        watchdog.start()
         input_bytes, output_bytes = self._desk.clear(code, message)
-        watchdog.cancel()
+        self._clear_due_s = math.inf
         fault = None
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
@@ -347,14 +355,6 @@ def _lock_slot(path: str) -> int:
         os.close(fd)
         raise SlotTaken(f"another worker holds {path}") from exc
     return fd
-
-
-def _start(
-    name: str, target: typing.Callable[..., object], *arguments: object
-) -> None:
-    threading.Thread(
-        target=target, args=arguments, name=name, daemon=True
-    ).start()
 
 
 def _accept_forever(selector: selectors.BaseSelector) -> None:

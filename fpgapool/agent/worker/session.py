@@ -34,6 +34,7 @@ import time
 import traceback
 import typing
 
+from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
@@ -52,6 +53,7 @@ INLINE_SENT_BYTES = 128 * 1024
 #: How long a connection that ends is read, so that what was sent arrives: a
 #: TCP connection closed with unread bytes may lose it.
 LINGER_S = 1.0
+_LINGERING = crew.Later(LINGER_S, "linger")
 
 # Bounds the memory that tiny pieces cost beyond their bytes: reading, or
 # processing, waits above it.
@@ -91,16 +93,14 @@ class Listener(typing.Protocol):
         """The session is over; called once at most."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(typing.NamedTuple):
     task_id: int
     offset_bytes: int
     view: memoryview
     end: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(typing.NamedTuple):
     """Output of one frame; ``piece`` is None for a bare END."""
 
     piece: memories.Piece | None
@@ -115,6 +115,13 @@ class _Segment:
     @property
     def end_bytes(self) -> int:
         return self.offset_bytes + self.length_bytes
+
+
+class _Message(typing.NamedTuple):
+    """What is to be sent at once."""
+
+    channel: channels.Channel
+    parts: list[frames.Buffer]
 
 
 class Refused(Exception):
@@ -186,12 +193,16 @@ class DataSession:
         self._start_input_bytes = start_input_bytes
         self._start_output_bytes = start_output_bytes
         self._started_s = time.monotonic()
-        self._thread: threading.Thread | None = None
+        self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
         # Guards everything below. Whoever has set _busy owns the core and
         # the sending side; only that thread takes tasks and sends.
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         self._busy = False
+        # A connection's thread is receiving into the memory. One of a
+        # connection that was given up takes a moment to notice.
+        self._filling = False
         self._run_waiters = 0
         self._stopping = False
         self._ended = False
@@ -275,9 +286,11 @@ class DataSession:
         :raises channels.DeadlineExceeded: if OPENED is not accepted.
         """
         with self._attach_lock:
-            with self._condition:
+            with self._lock:
                 self._give_up_channel()
-                self._wait_for_run(lambda: not self._busy or self._stopping)
+                self._wait_for_run(
+                    lambda: not (self._busy or self._filling) or self._stopping
+                )
                 self._refuse_if_over()
                 try:
                     self._rewind(acked_input_bytes, received_output_bytes)
@@ -291,7 +304,7 @@ class DataSession:
             except OSError:
                 self._listener.detached()
                 raise
-            with self._condition:
+            with self._lock:
                 self._refuse_if_over()
                 self._channel = channel
                 self._listener.attached()
@@ -349,11 +362,10 @@ class DataSession:
                         codes.BAD_OFFSET,
                         "output in shared buffers continues at a frame",
                     )
-                piece = dataclasses.replace(
-                    segment.piece, view=segment.piece.view[skipped_bytes:]
-                )
-                segment = dataclasses.replace(
-                    segment, piece=piece, offset_bytes=received_bytes
+                view = segment.piece.view[skipped_bytes:]
+                segment = segment._replace(
+                    piece=segment.piece._replace(view=view),
+                    offset_bytes=received_bytes,
                 )
             unsent.append(segment)
         self._retained = collections.deque(unsent)
@@ -370,11 +382,8 @@ class DataSession:
         return unsent
 
     def _start_thread(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._work, name="session", daemon=True
-            )
-            self._thread.start()
+        if self._thread_ended is None:
+            self._thread_ended = crew.CREW.start("session", self._work)
 
     def serve(self, channel: channels.Channel) -> None:
         """Receive on a connection until it ends. Closes it.
@@ -390,7 +399,7 @@ class DataSession:
         except _Failure as failure:
             self._violated(channel, failure.code, failure.message)
         drop_rest(channel)
-        with self._condition:
+        with self._lock:
             # The working thread may be sending on it.
             self._wait_for_run(lambda: not self._busy)
         channel.close()
@@ -433,7 +442,7 @@ class DataSession:
                 )
                 self._take_ping(pong.pack())
             case frames.CLOSE:
-                with self._condition:
+                with self._lock:
                     self._close_received = True
                     self._condition.notify_all()
             case frames.PONG:
@@ -451,7 +460,7 @@ class DataSession:
                 )
 
     def _take_ping(self, pong: bytes) -> None:
-        with self._condition:
+        with self._lock:
             self._wait_for_run(
                 lambda: len(self._pongs) < _MAX_TASKS or self._channel is None
             )
@@ -459,7 +468,7 @@ class DataSession:
             self._condition.notify_all()
 
     def _take_ack(self, offset_bytes: int) -> None:
-        with self._condition:
+        with self._lock:
             if offset_bytes > self._sent_bytes:
                 raise _Failure(
                     codes.BAD_OFFSET,
@@ -487,44 +496,72 @@ class DataSession:
         self, channel: channels.Channel, header: frames.FrameHeader
     ) -> None:
         length_bytes = header.payload_length_bytes
-        with self._condition:
+        with self._lock:
             if self._repeats_end(header):
                 self._ack_due = True
                 self._condition.notify_all()
                 return
             self._check_input(header)
-            self._condition.wait_for(
-                lambda: (
-                    len(self._tasks) < _MAX_TASKS
-                    or self._channel is not channel
-                )
-            )
+            while len(self._tasks) >= _MAX_TASKS and self._channel is channel:
+                self._condition.wait()
             if self._channel is not channel:
                 return
             view = _NO_BYTES
             if length_bytes:
                 view = self._memory.take_input(header.aux, length_bytes)
-        if not self._shm_flag:
-            channel.recv_exact_into(view)
-        task = _Task(
-            header.task_id,
-            header.offset_bytes,
-            view,
-            bool(header.flags & frames.END),
-        )
-        with self._condition:
-            if self._channel is not channel:
-                return
-            self._received_bytes += length_bytes
-            self._end_received = task.end
-            self._tasks.append(task)
-            inline = self._may_run_inline(length_bytes)
-            if inline:
-                self._busy = True
-            elif not self._busy:
-                self._condition.notify_all()
+            here = bool(self._shm_flag) or not length_bytes
+            if here:
+                inline = self._add_task(header, view)
+            else:
+                self._filling = True
+        if not here:
+            inline = self._fill(channel, header, view)
         if inline:
             self._run()
+
+    def _fill(
+        self,
+        channel: channels.Channel,
+        header: frames.FrameHeader,
+        view: memoryview,
+    ) -> bool:
+        """Receive a piece; see :meth:`_add_task`."""
+        complete = False
+        try:
+            channel.recv_exact_into(view)
+            complete = True
+        finally:
+            with self._lock:
+                self._filling = False
+                if self._run_waiters:
+                    self._condition.notify_all()
+                inline = (
+                    complete
+                    and self._channel is channel
+                    and self._add_task(header, view)
+                )
+        return inline
+
+    def _add_task(self, header: frames.FrameHeader, view: memoryview) -> bool:
+        """Take a piece that is there.
+
+        :returns: whether the caller has to process it, and has got the right
+            to.
+        """
+        length_bytes = len(view)
+        end = bool(header.flags & frames.END)
+        self._received_bytes += length_bytes
+        self._end_received = end
+        self._tasks.append(
+            _Task(header.task_id, header.offset_bytes, view, end)
+        )
+        if self._busy:
+            return False
+        if self._may_run_inline(length_bytes):
+            self._busy = True
+            return True
+        self._condition.notify_all()
+        return False
 
     def _repeats_end(self, header: frames.FrameHeader) -> bool:
         """Whether a client that resumed repeats an END that did arrive."""
@@ -573,8 +610,7 @@ class DataSession:
 
     def _may_run_inline(self, length_bytes: int) -> bool:
         return (
-            not self._busy
-            and not self._stopping
+            not self._stopping
             and length_bytes <= INLINE_BYTES
             and len(self._tasks) == 1
             and not self._unsent
@@ -585,7 +621,7 @@ class DataSession:
         )
 
     def _lose(self, channel: channels.Channel, reason: str) -> None:
-        with self._condition:
+        with self._lock:
             if self._channel is not channel:
                 return
             self._give_up_channel()
@@ -600,7 +636,7 @@ class DataSession:
     def _violated(
         self, channel: channels.Channel, code: str, message: str
     ) -> None:
-        with self._condition:
+        with self._lock:
             if self._channel is channel:
                 LOG.warning("session failed: %s: %s", code, message)
                 self._end(state.Outcome.FAILED, code, message)
@@ -609,7 +645,7 @@ class DataSession:
 
     def _work(self) -> None:
         while True:
-            with self._condition:
+            with self._lock:
                 while not self._stopping and (
                     self._busy or not self._has_work()
                 ):
@@ -633,20 +669,29 @@ class DataSession:
     def _run(self) -> None:
         """Do what there is to do; the caller has set _busy."""
         try:
-            while self._step():
-                pass
+            with self._lock:
+                work = self._next()
+            while work is not None:
+                work = self._do(work)
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
             self._fail_connection(str(exc))
+            self._rest()
         except _Failure as failure:
-            with self._condition:
+            with self._lock:
                 self._end(state.Outcome.FAILED, failure.code, failure.message)
-        finally:
-            with self._condition:
-                self._busy = False
-                # Waking the working thread for nothing would cost a small
-                # piece more than its processing.
-                if self._run_waiters or self._stopping or self._has_work():
-                    self._condition.notify_all()
+            self._rest()
+        except BaseException:
+            self._rest()
+            raise
+
+    def _rest(self) -> None:
+        """Give up _busy."""
+        with self._lock:
+            self._busy = False
+            # Waking the working thread for nothing would cost a small piece
+            # more than its processing.
+            if self._run_waiters or self._stopping or self._has_work():
+                self._condition.notify_all()
 
     def _wait_for_run(
         self,
@@ -661,38 +706,48 @@ class DataSession:
             self._run_waiters -= 1
 
     def _fail_connection(self, reason: str) -> None:
-        with self._condition:
+        with self._lock:
             channel = self._channel
         if channel is not None:
             # Wakes the receiving thread too.
             channel.shutdown()
             self._lose(channel, reason)
 
-    def _step(self) -> bool:
-        task = None
-        with self._condition:
-            channel = self._channel
-            if self._stopping or channel is None or not self._has_work():
-                return False
-            if self._may_send():
-                parts = self._collect()
-            elif self._tasks:
-                task = self._tasks.popleft()
-                if len(self._tasks) == _MAX_TASKS - 1:
-                    self._condition.notify_all()
-            else:
-                parts = [self._closed_frame()]
-                self._end(state.Outcome.CLOSED, codes.OK, "")
-        if task is not None:
-            self._process(task)
-        else:
-            channel.send(
-                *parts,
+    def _next(self) -> _Task | _Message | None:
+        """Say what is to be done next, or give up _busy; with the lock."""
+        channel = self._channel
+        if self._stopping or channel is None or not self._has_work():
+            self._rest()
+            return None
+        if self._may_send():
+            return _Message(channel, self._collect())
+        if self._tasks:
+            task = self._tasks.popleft()
+            if len(self._tasks) == _MAX_TASKS - 1:
+                self._condition.notify_all()
+            return task
+        parts: list[frames.Buffer] = [self._closed_frame()]
+        self._end(state.Outcome.CLOSED, codes.OK, "")
+        return _Message(channel, parts)
+
+    def _do(self, work: _Task | _Message) -> _Task | _Message | None:
+        """Do something, and say what is next."""
+        if isinstance(work, _Message):
+            work.channel.send(
+                *work.parts,
                 deadline_s=channels.deadline_after(
                     self._limits.send_timeout_s
                 ),
             )
-        return True
+            with self._lock:
+                return self._next()
+        room = self._room
+        assert room is not None
+        self._room = None
+        written_bytes = self._compute(work, room)
+        with self._lock:
+            self._keep(work, written_bytes)
+            return self._next()
 
     def _has_work(self) -> bool:
         """Whether there is something to do; the caller has set _busy.
@@ -726,7 +781,8 @@ class DataSession:
     def _has_room(self, task: _Task) -> bool:
         if self._room is None and len(self._retained) < _MAX_SEGMENTS:
             self._room = self._memory.take_output(
-                needed_output_bytes(self._core, len(task.view), task.end)
+                needed_output_bytes(self._core, len(task.view), task.end),
+                task.view,
             )
         return self._room is not None
 
@@ -744,33 +800,33 @@ class DataSession:
             if segment.piece is not None and not self._shm_flag:
                 parts.append(segment.piece.view)
         if self._ack_due and not self._unsent:
-            ack = frames.FrameHeader(
-                frames.ACK,
-                task_id=self._last_task_id,
-                offset_bytes=self._consumed_bytes,
-            )
+            place = 0, 0, self._last_task_id, self._consumed_bytes
             if self._checksums is not None:
-                announced = ack._replace(
-                    type=frames.CHECKSUM,
-                    payload_length_bytes=len(self._checksums),
+                announced = frames.pack_header(
+                    frames.CHECKSUM, *place, len(self._checksums)
                 )
-                parts.append(announced.pack() + self._checksums)
-            parts.append(ack.pack())
+                parts.append(announced + self._checksums)
+            parts.append(frames.pack_header(frames.ACK, *place))
             self._ack_due = False
             self._input_acked_bytes = self._consumed_bytes
-        self._sent_unproven_bytes += sum(len(part) for part in parts)
+        self._sent_unproven_bytes += sum(map(len, parts))
         return parts
 
     def _output_header(self, segment: _Segment) -> bytes:
         piece = segment.piece
-        return frames.FrameHeader(
+        flags, length_bytes, aux = segment.flags, 0, 0
+        if piece is not None:
+            flags |= self._shm_flag
+            length_bytes, aux = len(piece.view), piece.aux
+        return frames.pack_header(
             frames.OUTPUT,
-            flags=segment.flags | (self._shm_flag if piece else 0),
-            task_id=segment.task_id,
-            offset_bytes=segment.offset_bytes,
-            payload_length_bytes=segment.length_bytes,
-            aux=piece.aux if piece else 0,
-        ).pack()
+            flags,
+            0,
+            segment.task_id,
+            segment.offset_bytes,
+            length_bytes,
+            aux,
+        )
 
     def _closed_frame(self) -> bytes:
         return frames.encode_frame(
@@ -783,22 +839,18 @@ class DataSession:
             },
         )
 
-    def _process(self, task: _Task) -> None:
-        room = self._room
-        assert room is not None
-        self._room = None
-        written_bytes = self._compute(task, room)
-        with self._condition:
-            pieces = self._memory.keep_output(written_bytes)
-            if task.view:
-                self._memory.return_input()
-            self._consumed_bytes += len(task.view)
-            self._last_task_id = task.task_id
-            self._ack_due = True
-            self._finished = task.end
-            segments = self._segments(task, pieces)
-            self._retained.extend(segments)
-            self._unsent.extend(segments)
+    def _keep(self, task: _Task, written_bytes: int) -> None:
+        """Take the output of a task into account; with the lock."""
+        pieces = self._memory.keep_output(written_bytes)
+        if task.view:
+            self._memory.return_input()
+        self._consumed_bytes += len(task.view)
+        self._last_task_id = task.task_id
+        self._ack_due = True
+        self._finished = task.end
+        segments = self._segments(task, pieces)
+        self._retained.extend(segments)
+        self._unsent.extend(segments)
 
     def _compute(self, task: _Task, room: memoryview) -> int:
         written_bytes = 0
@@ -816,6 +868,10 @@ class DataSession:
         if not 0 <= written_bytes <= len(room):
             raise _Failure(
                 codes.CORE_FAILED, "the core wrote more than it announced"
+            )
+        if room is task.view and written_bytes != len(room):
+            raise _Failure(
+                codes.CORE_FAILED, "the core works in place and wrote less"
             )
         return written_bytes
 
@@ -866,7 +922,7 @@ class DataSession:
         :param code: what a connected client is told; ``OK`` if it knows.
         :param message: the same for people.
         """
-        with self._condition:
+        with self._lock:
             self._stopping = True
             if code != codes.OK:
                 self._over = (code, message)
@@ -879,11 +935,11 @@ class DataSession:
                 say_goodbye(channel, code, message, self._consumed_bytes)
             else:
                 channel.shutdown()
-        with self._condition:
+        with self._lock:
             self._condition.notify_all()
             self._wait_for_run(lambda: not self._busy)
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread_ended is not None:
+            self._thread_ended.wait()
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
             self._memory.close()
@@ -960,9 +1016,7 @@ def say_goodbye(
     except OSError:
         channel.shutdown()
         return
-    timer = threading.Timer(LINGER_S, channel.shutdown)
-    timer.daemon = True
-    timer.start()
+    _LINGERING.call(channel.shutdown)
 
 
 def drop_rest(channel: channels.Channel) -> None:

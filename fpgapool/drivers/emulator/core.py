@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -55,26 +56,37 @@ class EmulatedCore(base.ChecksummedCore):
     def chunk_multiple_bytes(self) -> int | None:
         return self._core.chunk_multiple_bytes
 
+    @property
+    def in_place(self) -> bool:
+        return self._core.in_place
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
         due = self._faults.due(len(chunk_in))
         for fault in due:
             _break(fault)
-        self._pacer.slow_down(max([1.0, *(each.slowness for each in due)]))
+        self._pacer.slow_down(
+            max(1.0, *(each.slowness for each in due)) if due else 1.0
+        )
         # Computing counts as part of the modelled time.
         self._pacer.start(len(chunk_in))
+        # Before output takes its place.
+        self._sum_up_input(chunk_in)
         output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
-        self._sum_up(chunk_in, chunk_out[:output_bytes])
+        self._sum_up_output(chunk_out, output_bytes)
         self._pacer.finish(len(chunk_in))
-        self._spoil |= any(each.kind == faults.WRONG_RESULT for each in due)
+        if due:
+            self._spoil |= any(
+                each.kind == faults.WRONG_RESULT for each in due
+            )
         return self._spoiled(chunk_out, output_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:
         for fault in self._faults.due(0):
             _break(fault)
         output_bytes = self._core.finish(chunk_out)
-        self._sum_up(b"", chunk_out[:output_bytes])
+        self._sum_up_output(chunk_out, output_bytes)
         return self._spoiled(chunk_out, output_bytes)
 
     def start_checksums(self) -> None:
@@ -83,16 +95,23 @@ class EmulatedCore(base.ChecksummedCore):
     def checksums(self) -> base.Checksums:
         return self._checksums or base.Checksums()
 
-    def _sum_up(
-        self, chunk_in: memoryview | bytes, chunk_out: memoryview
-    ) -> None:
+    def _sum_up_input(self, chunk_in: memoryview) -> None:
         before = self._checksums
         if before is not None:
-            self._checksums = base.Checksums(
-                before.input_bytes + len(chunk_in),
-                zlib.crc32(chunk_in, before.input_crc32),
-                before.output_bytes + len(chunk_out),
-                zlib.crc32(chunk_out, before.output_crc32),
+            self._checksums = dataclasses.replace(
+                before,
+                input_bytes=before.input_bytes + len(chunk_in),
+                input_crc32=zlib.crc32(chunk_in, before.input_crc32),
+            )
+
+    def _sum_up_output(self, chunk_out: memoryview, output_bytes: int) -> None:
+        before = self._checksums
+        if before is not None:
+            output = chunk_out[:output_bytes]
+            self._checksums = dataclasses.replace(
+                before,
+                output_bytes=before.output_bytes + output_bytes,
+                output_crc32=zlib.crc32(output, before.output_crc32),
             )
 
     def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:

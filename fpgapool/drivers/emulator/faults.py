@@ -280,6 +280,9 @@ class Injector:
         self._version = None
 
     def _refresh(self) -> None:
+        # The usual case, for less than an exception costs.
+        if self._version == "" and not os.access(self._path, os.F_OK):
+            return
         try:
             version = documents.file_version(self._path)
         except OSError:

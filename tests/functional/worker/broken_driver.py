@@ -17,16 +17,24 @@ from fpgapool.drivers import emulator
 
 
 class BrokenCore(base.Core):
-    """Copies, and fails at an input of ``fail``."""
+    """Copies, and fails at an input of ``fail``.
+
+    With the parameter ``in_place`` it says that it works so, and gives a byte
+    less than it got.
+    """
 
     def __init__(self, params):
-        pass
+        self._in_place = params.get("in_place", False)
+
+    @property
+    def in_place(self):
+        return self._in_place
 
     def process(self, chunk_in, chunk_out, offset_bytes):
         if chunk_in == b"fail":
             raise RuntimeError("the board is on fire")
         chunk_out[: len(chunk_in)] = chunk_in
-        return len(chunk_in)
+        return len(chunk_in) - self._in_place
 
 
 class BrokenDriver(emulator.EmulatorDriver):

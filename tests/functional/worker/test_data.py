@@ -129,11 +129,31 @@ def test_stateless_session_continues_from_an_offset(worker, agent):
 
 @pytest.mark.parametrize("transport", ["stream", "shm"])
 def test_resume_at_random_offsets(worker, agent, transport):
-    source = random.Random(3)
     data = some_bytes(4 * 1024 * 1024 + 3)
-    prepared = agent.prepare(**AES)
+    output = stream_interrupted(
+        worker, agent, agent.prepare(**AES), transport, PARAMS, data
+    )
+    assert output == encrypt(data)
+
+
+def test_resume_with_output_beside_the_input(start):
+    worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
+    agent = worker.connect()
+    data = some_bytes(4 * 1024 * 1024 + 3)
+    output = stream_interrupted(
+        worker, agent, agent.prepare(), "stream", {}, data
+    )
+    assert output == data
+    agent.close()
+
+
+def stream_interrupted(
+    worker, agent, prepared, transport, params, data
+) -> bytes:
+    """Return what a session gives whose connection breaks often."""
+    source = random.Random(3)
     client = harness.Client.local(worker).hello(
-        prepared, transport=transport, params=PARAMS
+        prepared, transport=transport, params=params
     )
     for upto in sorted(source.sample(range(len(data)), 12)):
         client.stream(data, upto)
@@ -148,12 +168,12 @@ def test_resume_at_random_offsets(worker, agent, transport):
         client.resume_from(lost)
         lost.close()
     client.stream(data)
-    assert client.output == encrypt(data)
     client.close_session()
     result = agent.wait_result()
     assert result["state"] == "CLOSED"
     assert result["input_bytes"] == len(data)
     client.close()
+    return bytes(client.output)
 
 
 def test_resume_in_the_middle_of_a_frame(worker, agent):
@@ -513,5 +533,18 @@ def test_failing_core_ends_its_session_only(start):
     client.close()
     client = harness.Client.local(worker).hello(agent.prepare(2))
     assert client.run(b"fine") == b"fine"
+    client.close()
+    agent.close()
+
+
+def test_core_in_place_that_writes_less_ends_its_session(start):
+    worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
+    agent = worker.connect()
+    client = harness.Client.local(worker).hello(
+        agent.prepare(), params={"in_place": True}
+    )
+    client.send_input(b"four")
+    expect_error(client, "CORE_FAILED")
+    assert agent.wait_result()["code"] == "CORE_FAILED"
     client.close()
     agent.close()

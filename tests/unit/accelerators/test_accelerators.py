@@ -238,6 +238,29 @@ def test_copy():
     assert core.finish(memoryview(bytearray())) == 0
 
 
+@pytest.mark.parametrize("name", sorted(base.load_profiles()))
+@given(data=st.binary(max_size=100), cut=st.integers(0, 100))
+def test_work_in_place_gives_the_same(name, data, cut):
+    params = CASES[name][0]
+    core = runs.load(name, **params)
+    if not core.in_place:
+        return
+    place = memoryview(bytearray(data))
+    for start, piece in ((0, place[:cut]), (cut, place[cut:])):
+        if piece:
+            assert core.process(piece, piece, start) == len(piece)
+    assert core.finish(place[:0]) == 0
+    assert place == runs.run(runs.load(name, **params), data)
+
+
+def test_who_works_in_place():
+    assert {
+        name
+        for name in base.profile_names()
+        if runs.load(name, **CASES[name][0]).in_place
+    } == {"aes", "copy"}
+
+
 def test_copy_takes_no_params():
     with pytest.raises(base.InvalidParams) as caught:
         base.load_core("copy")({"key": "hush"})

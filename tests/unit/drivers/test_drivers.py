@@ -438,10 +438,10 @@ class TestFreePacer:
 class TestChecksums:
     @pytest.fixture
     def open_core(self, make_driver):
-        def open_named(accelerator, **board):
+        def open_named(accelerator, params=(), **board):
             driver = make_driver(**board)
             driver.program("board0", 0, f"builtin:{accelerator}")
-            return driver.open("board0", 0, {})
+            return driver.open("board0", 0, dict(params))
 
         return open_named
 
@@ -455,6 +455,17 @@ class TestChecksums:
             core.process(piece, room, start)
         crc32 = zlib.crc32(bytes(range(60)))
         assert core.checksums() == base.Checksums(60, crc32, 60, crc32)
+
+    def test_output_in_the_place_of_the_input(self, open_core):
+        core = open_core("aes", {"key": "00" * 16, "iv": "00" * 16})
+        assert core.in_place
+        core.start_checksums()
+        place = memoryview(bytearray(b"abc"))
+        assert core.process(place, place, 0) == 3
+        assert place != b"abc"
+        assert core.checksums() == base.Checksums(
+            3, zlib.crc32(b"abc"), 3, zlib.crc32(place)
+        )
 
     def test_the_end_counts(self, open_core):
         core = open_core("sha")

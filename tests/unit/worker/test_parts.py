@@ -28,6 +28,7 @@ from fpgapool.protocol import frames
 
 BLOCK_BYTES = 40
 OUT_BYTES = 100
+NO_BYTES = memoryview(b"")
 
 
 @given(
@@ -62,6 +63,27 @@ def test_blocks_hand_out_disjoint_ranges(steps):
     assert blocks.reserve(BLOCK_BYTES) is not None
 
 
+@given(
+    st.lists(st.integers(1, BLOCK_BYTES)),
+    st.integers(0, 50),
+    st.lists(st.integers(1, BLOCK_BYTES), max_size=50),
+)
+def test_what_was_dropped_was_never_out(kept, released, dropped):
+    blocks, same = (memory.Blocks(BLOCK_BYTES, OUT_BYTES) for _ in range(2))
+    for wanted in kept:
+        assert blocks.reserve(wanted) == same.reserve(wanted)
+    before = len(blocks)
+    count = sum(blocks.reserve(wanted) is not None for wanted in dropped)
+    for _ in range(count):
+        blocks.drop()
+    assert len(blocks) == before
+    for _ in range(min(released, before)):
+        blocks.release()
+        same.release()
+    for wanted in [*dropped, *kept]:
+        assert blocks.reserve(wanted) == same.reserve(wanted)
+
+
 def test_blocks_stay_low():
     blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
     blocks.reserve(BLOCK_BYTES)
@@ -74,7 +96,7 @@ def test_blocks_stay_low():
 
 def test_private_output_comes_in_chunks():
     private = memory.PrivateMemory(4096, 8192, 10_000)
-    room = private.take_output(10_000)
+    room = private.take_output(10_000, NO_BYTES)
     room[:9000] = bytes(range(250)) * 36
     pieces = private.keep_output(9000)
     assert [len(piece.view) for piece in pieces] == [4096, 4096, 808]
@@ -83,8 +105,59 @@ def test_private_output_comes_in_chunks():
     assert joined == bytes(range(250)) * 36
     for piece in pieces:
         private.release_output(piece)
-    assert private.take_output(0) is not None
+    assert private.take_output(0, NO_BYTES) is not None
     assert private.keep_output(0) == []
+
+
+def test_output_in_place_outlives_input_that_is_dropped():
+    in_place = memory.InPlaceMemory(4096, 8192)
+    views = [in_place.take_input(0, 4096) for _ in range(4)]
+    for number, view in enumerate(views):
+        view[:] = bytes([number]) * 4096
+    pieces = []
+    for view in views[:2]:
+        assert in_place.take_output(4096, view) is view
+        pieces += in_place.keep_output(4096)
+        in_place.return_input()
+    assert in_place.take_output(4096, views[2]) is None
+    in_place.clear_input()
+    for _ in range(2):
+        in_place.take_input(0, 4096)[:] = bytes(4096)
+    assert [bytes(piece.view) for piece in pieces] == [
+        bytes([number]) * 4096 for number in range(2)
+    ]
+    in_place.release_output(pieces[0])
+    room = in_place.take_output(4096, views[2])
+    assert room is views[2]
+
+
+@given(st.randoms(use_true_random=False))
+def test_memory_in_place_suffices(random):
+    """Whatever credits allow has room, and no piece touches another one."""
+    in_place = memory.InPlaceMemory(16, 64)
+    received, kept = [], []
+    for count in range(200):
+        match random.choice(["take", "take", "process", "release", "drop"]):
+            case "take":
+                length = random.randint(1, 16)
+                if sum(map(len, received)) + length <= 64:
+                    view = in_place.take_input(0, length)
+                    view[:] = bytes([count]) * length
+                    received.append(view)
+            case "process" if received:
+                view = received[0]
+                if in_place.take_output(len(view), view) is not None:
+                    kept += in_place.keep_output(len(view))
+                    received.remove(view)
+                else:
+                    assert sum(len(piece.view) for piece in kept) > 48
+            case "release" if kept:
+                in_place.release_output(kept.pop(0))
+            case "drop" if random.random() < 0.1:
+                in_place.clear_input()
+                received = []
+        for view in [*received, *(piece.view for piece in kept)]:
+            assert len(set(view)) == 1
 
 
 @pytest.fixture
@@ -97,25 +170,25 @@ def shared():
 def test_shared_output_runs_out_and_comes_back(shared):
     pieces = []
     for number in range(3):
-        room = shared.take_output(10)
+        room = shared.take_output(10, NO_BYTES)
         room[:5] = b"%05d" % number
         pieces += shared.keep_output(5)
     assert [piece.aux for piece in pieces] == [0, 1, 2]
-    assert shared.take_output(1) is None
+    assert shared.take_output(1, NO_BYTES) is None
     shared.release_output(pieces[0])
-    assert shared.take_output(1) is not None
+    assert shared.take_output(1, NO_BYTES) is not None
     assert shared.keep_output(0) == []
     assert os.pread(shared.fds[1], 5, 4096) == b"00001"
 
 
 def test_shared_output_of_several_buffers(shared):
-    room = shared.take_output(10_000)
+    room = shared.take_output(10_000, NO_BYTES)
     data = bytes(range(250)) * 36
     room[:9000] = data
     pieces = shared.keep_output(9000)
     assert b"".join(piece.view for piece in pieces) == data
     assert [piece.aux for piece in pieces] == [0, 1, 2]
-    assert shared.take_output(1) is None
+    assert shared.take_output(1, NO_BYTES) is None
 
 
 def test_shared_input_is_where_the_client_writes(shared):

@@ -1,0 +1,143 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Threads that are used again.
+
+A session needs several, most of them for a moment; to start one takes longer
+than what it does. They end with the process: what hangs in one cannot be ended
+in any other way, which is why an executor, which waits for its threads at the
+end, will not do.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import queue
+import threading
+import time
+import typing
+from collections.abc import Callable
+
+LOG = logging.getLogger(__name__)
+
+_SPARE_THREADS = 8
+
+
+class _Task(typing.NamedTuple):
+    name: str
+    target: Callable[..., object]
+    arguments: tuple[object, ...]
+    done: threading.Event
+
+
+class Crew:
+    """Daemon threads, as many as are needed at the same time.
+
+    :param spare: how many are kept when there is nothing to do.
+    """
+
+    def __init__(self, spare: int = _SPARE_THREADS) -> None:
+        self._spare = spare
+        self._idle = 0
+        self._lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+
+    @property
+    def idle_count(self) -> int:
+        """How many threads wait for something to do."""
+        with self._lock:
+            return self._idle
+
+    def start(
+        self, name: str, target: Callable[..., object], *arguments: object
+    ) -> threading.Event:
+        """Run a function in a thread.
+
+        :param name: of the thread meanwhile.
+        :param target: what it raises is logged.
+        :returns: is set when it has ended.
+        """
+        task = _Task(name, target, arguments, threading.Event())
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                self._tasks.put(task)
+                return task.done
+        threading.Thread(
+            target=self._work, args=([task],), name=name, daemon=True
+        ).start()
+        return task.done
+
+    def _work(self, first: list[_Task]) -> None:
+        # Between two tasks a thread holds nothing of the first one's.
+        self._do(first.pop())
+        while self._may_stay():
+            self._do(self._tasks.get())
+
+    def _may_stay(self) -> bool:
+        with self._lock:
+            if self._idle >= self._spare:
+                return False
+            self._idle += 1
+            return True
+
+    @staticmethod
+    def _do(task: _Task) -> None:
+        threading.current_thread().name = task.name
+        try:
+            task.target(*task.arguments)
+        except Exception:
+            LOG.exception("the thread %s failed", task.name)
+        finally:
+            task.done.set()
+
+
+#: The crew of this process.
+CREW = Crew()
+
+
+class Later:
+    """Calls functions some time after they were given, in one thread.
+
+    :param delay_s: how long after; the same for all.
+    :param name: of the thread.
+    """
+
+    def __init__(self, delay_s: float, name: str) -> None:
+        self._delay_s = delay_s
+        self._name = name
+        self._running = False
+        self._lock = threading.Lock()
+        self._calls: collections.deque[tuple[float, Callable[[], object]]] = (
+            collections.deque()
+        )
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function later; it must not raise or block."""
+        with self._lock:
+            self._calls.append((time.monotonic() + self._delay_s, function))
+            if self._running:
+                return
+            self._running = True
+        CREW.start(self._name, self._run)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._calls:
+                    self._running = False
+                    return
+                due_s, function = self._calls.popleft()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            function()
+            del function

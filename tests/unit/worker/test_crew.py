@@ -1,0 +1,110 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Threads that are used again."""
+
+import threading
+import weakref
+
+import pytest
+
+from fpgapool.agent.worker import crew as crews
+from tests.harness import waiting
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def crew() -> crews.Crew:
+    return crews.Crew(spare=1)
+
+
+def _name(crew: crews.Crew, name: str) -> tuple[int, str]:
+    """The thread that a task got, and its name meanwhile."""
+    seen: list[tuple[int, str]] = []
+
+    def look() -> None:
+        thread = threading.current_thread()
+        seen.append((id(thread), thread.name))
+
+    assert crew.start(name, look).wait(WAIT_S)
+    return seen[0]
+
+
+def _wait_until_idle(crew: crews.Crew) -> None:
+    waiting.wait_until(lambda: crew.idle_count == 1, "the thread waits")
+
+
+def test_a_thread_is_used_again(crew):
+    first, name = _name(crew, "one")
+    assert name == "one"
+    _wait_until_idle(crew)
+    assert _name(crew, "two") == (first, "two")
+
+
+def test_what_hangs_holds_up_nobody(crew):
+    gate = threading.Event()
+    hanging = [crew.start("hangs", gate.wait) for _ in range(5)]
+    assert _name(crew, "goes on")[1] == "goes on"
+    assert not any(done.is_set() for done in hanging)
+    gate.set()
+    assert all(done.wait(WAIT_S) for done in hanging)
+
+
+def test_only_spare_threads_stay(crew):
+    before = threading.active_count()
+    gate = threading.Event()
+    tasks = [crew.start("t", gate.wait) for _ in range(5)]
+    assert threading.active_count() == before + 5
+    gate.set()
+    assert all(done.wait(WAIT_S) for done in tasks)
+    waiting.wait_until(
+        lambda: threading.active_count() == before + 1, "the others end"
+    )
+
+
+def test_a_failure_is_logged_and_the_thread_stays(crew, caplog):
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    assert crew.start("poor", fail).wait(WAIT_S)
+    assert "the thread poor failed" in caplog.text
+    _wait_until_idle(crew)
+    _name(crew, "next")
+
+
+def test_a_waiting_thread_holds_nothing(crew):
+    class Subject:
+        def work(self) -> None:
+            """Nothing."""
+
+    subject = Subject()
+    alive = weakref.ref(subject)
+    assert crew.start("t", subject.work).wait(WAIT_S)
+    del subject
+    _wait_until_idle(crew)
+    assert alive() is None
+
+
+def test_later_calls_come_in_their_order():
+    later = crews.Later(0.05, "later")
+    called: list[int] = []
+    done = threading.Event()
+    for number in range(3):
+        later.call(lambda number=number: called.append(number))
+    later.call(done.set)
+    assert done.wait(WAIT_S)
+    assert called == [0, 1, 2]
+    done.clear()
+    later.call(done.set)
+    assert done.wait(WAIT_S)

@@ -1,0 +1,102 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A session whose connections are replaced."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from fpgapool.accelerators import base
+from fpgapool.accelerators import copy
+from fpgapool.agent.worker import memory
+from fpgapool.agent.worker import session
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+
+CHUNK_BYTES = 4096
+# Long enough for a thread that does not wait to be first.
+LATE_S = 0.1
+TIMEOUT_S = 30.0
+
+
+class Listener:
+    """Is told what becomes of the session, and does not care."""
+
+    def attached(self) -> None:
+        pass
+
+    def detached(self) -> None:
+        pass
+
+    def confirmed(self) -> None:
+        pass
+
+    def ended(self, outcome, code, message) -> None:
+        pass
+
+
+class LateChannel(channel.PlainChannel):
+    """Receives the last bytes after it was shut down, as sockets may."""
+
+    def __init__(self, sock, log: list[str]) -> None:
+        super().__init__(sock)
+        self._log = log
+        self.receiving = threading.Event()
+        self._shut = threading.Event()
+
+    def recv_exact_into(self, buffer, deadline_s=None) -> None:
+        self.receiving.set()
+        self._shut.wait(TIMEOUT_S)
+        threading.Event().wait(LATE_S)
+        self._log.append("received")
+        raise channel.ChannelClosed("shut down")
+
+    def shutdown(self) -> None:
+        self._shut.set()
+        super().shutdown()
+
+
+def test_memory_is_reused_only_when_nobody_receives_into_it():
+    made = session.DataSession(
+        copy.CopyCore({}),
+        base.load_profile("copy"),
+        memory.InPlaceMemory(CHUNK_BYTES, 2 * CHUNK_BYTES),
+        False,
+        session.Limits(CHUNK_BYTES, 2 * CHUNK_BYTES, TIMEOUT_S),
+        Listener(),
+    )
+    log: list[str] = []
+    here, there = socket.socketpair()
+    first = LateChannel(here, log)
+    made.attach(first, 0, 0, lambda *offsets: None)
+    receiver = threading.Thread(target=made.serve, args=(first,))
+    receiver.start()
+    there.sendall(
+        frames.pack_header(
+            frames.INPUT, task_id=1, payload_length_bytes=CHUNK_BYTES
+        )
+    )
+    assert first.receiving.wait(TIMEOUT_S)
+    again, client = socket.socketpair()
+    made.attach(
+        channel.PlainChannel(again),
+        0,
+        0,
+        lambda *offsets: log.append("goes on"),
+    )
+    assert log == ["received", "goes on"]
+    receiver.join(TIMEOUT_S)
+    made.stop("OK", "")
+    for sock in (there, again, client):
+        sock.close()
