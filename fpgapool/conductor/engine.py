@@ -55,6 +55,9 @@ _UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 # More than this share of all hosts silent at once: the bus is ill, not they.
 _BUS_IS_ILL = 0.5
 
+# Rates over less time than this are mostly noise.
+_LEAST_RATE_TIME_S = 1.0
+
 # Refusals that are repeated if the request comes again.
 _MAX_REFUSALS = 10_000
 
@@ -100,6 +103,8 @@ class Engine:
         self._last_job_id = snapshot.max_ids.session
         self._events: list[events.Event] = []
         self._dirty: dict[int, sessions.Session] = {}
+        # By slot: generation, input bytes, when they were reported.
+        self._progress: dict[int, tuple[int, int, float]] = {}
         self._refusals: dict[tuple[str, str, float], tuple[str, str]] = {}
         self._lost_since: dict[str, float] = {}
         self._bus_is_ill = False
@@ -707,14 +712,37 @@ class Engine:
             case reconcile.Finding.ATTACHED:
                 self._attached(hold, now)
                 self._check_claim(hold)
+                self._note_progress(hold, report, now)
             case reconcile.Finding.DETACHED:
                 self._detached(hold, now)
+                self._note_progress(hold, report, now)
             case reconcile.Finding.PREPARE_FAILED:
                 self._prepare_failed(hold, report, now)
             case reconcile.Finding.FINISHED:
                 self._finished(hold, report, now)
             case reconcile.Finding.VANISHED:
                 self._vanished(hold, now)
+
+    def _note_progress(
+        self, hold: reconcile.Hold, report: objects.SlotReport, now: float
+    ) -> None:
+        """Tell the core how fast a holder is, if its strategy asks.
+
+        The first report of a holder says nothing yet.
+        """
+        if not self.state.wants_rates:
+            return
+        slot_id, generation = hold.slot.id, hold.generation
+        known, bytes_before, before = self._progress.get(slot_id, (0, 0, 0.0))
+        if known == generation:
+            seconds = now - before
+            if seconds < _LEAST_RATE_TIME_S:
+                return
+            rate = max(report.input_bytes - bytes_before, 0) / seconds
+            self._events.append(
+                events.Progress(slot_id, generation, report.input_bytes, rate)
+            )
+        self._progress[slot_id] = (generation, report.input_bytes, now)
 
     def _check_claim(self, hold: reconcile.Hold) -> None:
         session = hold.session

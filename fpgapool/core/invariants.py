@@ -18,7 +18,10 @@ compared. Slow; for tests.
 
 import collections
 import math
+import typing
 
+from fpgapool.core import columns as job_columns
+from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import slots
@@ -43,6 +46,10 @@ def check(view: pool_view.PoolView) -> None:
     for group in view.jobs.groups():
         _check_group(view, group)
     _check_times(view.jobs)
+    if view.loads is not None:
+        _check_loads(view, view.loads)
+    if view.columns is not None:
+        _check_columns(view, view.columns)
 
 
 def _equal(what: str, found: object, expected: object) -> None:
@@ -214,3 +221,66 @@ def _check_times(jobs: waiting.WaitingJobs) -> None:
         _equal(what, list(timers), sorted(expected))
         if jobs.quiet_until_s > timers.first_s():
             raise InvariantError(f"{what}: not quiet until the first")
+
+
+def _check_loads(view: pool_view.PoolView, loads: pipe_loads.Loads) -> None:
+    held = {
+        slot_id: hold.slot
+        for slot_id, hold in view.slots.assignments.items()
+        if hold.slot is not None
+    }
+    _equal("flows", set(loads.flows), set(held))
+    counts = collections.Counter[int]()
+    carried: dict[int, list[float]] = {}
+    for slot_id, flow in loads.flows.items():
+        job = view.record(view.slots.assignments[slot_id].job_id).job
+        # The ratio is that of when it began.
+        ratio = next((cost for _, cost in flow.uses if cost != 1.0), None)
+        pipes = [pipe for pipe, _ in flow.uses]
+        possible = [
+            [pipe for pipe, _ in loads.uses(job, held[slot_id].spec, each)]
+            for each in (0.0, 1.0 if ratio is None else ratio)
+        ]
+        if pipes not in possible:
+            raise InvariantError(f"slot {slot_id} uses {pipes}")
+        counts.update(pipes)
+        for pipe, cost in flow.uses:
+            carried.setdefault(pipe, []).append(cost * flow.bytes_per_s)
+    for pipe, (count, load) in enumerate(
+        zip(loads.counts.tolist(), loads.loads.tolist(), strict=True)
+    ):
+        _equal(f"flows in pipe {pipe}", count, counts[pipe])
+        expected = math.fsum(carried.get(pipe, []))
+        if not math.isclose(load, expected, rel_tol=1e-6, abs_tol=1e-3):
+            raise InvariantError(f"pipe {pipe}: {load}, not {expected}")
+    for host in view.slots.hosts.values():
+        nic = host.spec.nic_bytes_per_s
+        for pipe in (loads.egress(host.id), loads.ingress(host.id)):
+            _equal("NIC", loads.capacities[pipe], nic if nic > 0 else math.inf)
+
+
+def _check_columns(
+    view: pool_view.PoolView, columns: job_columns.Columns
+) -> None:
+    jobs = columns.jobs
+    ids = {job.id for job in view.jobs}
+    _equal("in columns", {r.job.id for r in jobs.records}, ids)
+    _equal("columns", (jobs.count, len(jobs.records)), (len(ids),) * 2)
+    counts = [0] * len(columns.kinds)
+    for place, record in enumerate(jobs.records):
+        job = record.job
+        group = typing.cast(waiting.JobGroup, record.group)
+        _equal("column", record.column, place)
+        _equal("size", jobs.sizes[place], job.claimed_bytes)
+        _equal("arrival", jobs.arrivals_s[place], job.arrival_s)
+        number = int(jobs.kinds[place])
+        counts[number] += 1
+        kind = job_columns.Kind(group, job.host_id, job.accelerator)
+        _equal("kind", columns.kinds[number], kind)
+        accelerator = view.accelerators[job.accelerator]
+        _equal("peak", columns.peaks[number], accelerator.peak_bytes_per_s)
+        ratio = columns.return_ratios[number]
+        _equal("ratio", ratio, accelerator.return_ratio)
+        home = job.host_id is not None and view.is_home(group, job.host_id)
+        _equal("has a home", bool(columns.has_home[number]), home)
+    _equal("of each kind", columns.counts.tolist(), counts)

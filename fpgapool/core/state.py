@@ -53,7 +53,8 @@ class PoolState:
         out.
     :param device_fault_limit: the same for a device, over all its slots.
     :param wakeups: whether a job that has waited for its own host for long
-        enough causes a pass by itself.
+        enough causes a pass by itself, and whether a strategy may look
+        again.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class PoolState:
         self._pass_due = False
         # When a wake-up was asked for that has not come yet.
         self._wake_s = math.inf
+        # When the strategy wants to look again.
+        self._look_s = math.inf
         self._output: list[instructions.Instruction] = []
 
     # -- reading ---------------------------------------------------------
@@ -95,6 +98,11 @@ class PoolState:
     def idle_count(self) -> int:
         """How many slots are idle."""
         return self._slots.idle_count(frozenset())
+
+    @property
+    def wants_rates(self) -> bool:
+        """Whether :class:`~fpgapool.core.events.Progress` is of use."""
+        return self._view.loads is not None
 
     @property
     def view(self) -> pool_view.PoolView:
@@ -189,11 +197,15 @@ class PoolState:
             self._reject_overdue()
             if jobs.release_due(now) and self._wakeups:
                 self._pass_due = True
-        if self._pass_due:
+        if self._pass_due or self._look_s <= now:
             self._run_pass()
         if self._overdrawn:
             self._call_in_overdrawn()
-        if self._wake_s <= now or jobs.quiet_until_s < self._wake_s:
+        if (
+            self._wake_s <= now
+            or jobs.quiet_until_s < self._wake_s
+            or self._look_s < self._wake_s
+        ):
             self._set_wake()
         return self._output
 
@@ -211,8 +223,20 @@ class PoolState:
                     )
                 )
         self._pass_due = False
+        self._look_s = self._next_look_s()
         view.arrived.clear()
         view.touched.clear()
+
+    def _next_look_s(self) -> float:
+        after_s = self._strategy.look_again_s
+        if (
+            after_s is None
+            or not self._wakeups
+            or not self._jobs.count
+            or not self._slots.idle_total
+        ):
+            return math.inf
+        return self._last_s + after_s
 
     def _call_in_overdrawn(self) -> None:
         """Take slots from holders beyond their claims, if others wait.
@@ -247,6 +271,7 @@ class PoolState:
         if self._wake_s <= self._last_s:
             self._wake_s = math.inf
         due_s = self._jobs.next_due_s(with_patience=self._wakeups)
+        due_s = min(due_s, self._look_s)
         if due_s < self._wake_s:
             self._wake_s = due_s
             self._output.append(instructions.WakeAt(due_s))
@@ -366,6 +391,8 @@ class PoolState:
         self._view.next_generation = max(
             self._view.next_generation, event.generation + 1
         )
+        if slot is not None:
+            self._view.put_flow(job, slot)
 
     def _on_ready(self, event: events.SlotReady) -> None:
         hold = self._current(event.slot_id, event.generation)
@@ -425,6 +452,7 @@ class PoolState:
                 slot.programmed = None
             self._view.touched.add(slot.host.id)
         self._slots.release(hold)
+        self._view.drop_flow(hold.slot_id)
         if self._overdrawn:
             self._overdrawn.discard(hold.slot_id)
         self._pass_due = True
@@ -529,13 +557,19 @@ class PoolState:
     # -- hosts and the library -------------------------------------------
 
     def _on_host_up(self, event: events.HostUp) -> None:
-        host = event.host
+        host, view = event.host, self._view
         usable_changed = self._slots.put_host(host)
+        if view.loads is not None:
+            view.loads.set_host(host)
         for slot_id in self._slots.held_slots(host.id):
-            if slot_id in self._slots.slots:
-                job_id = self._slots.assignments[slot_id].job_id
-                job = self._jobs.records[job_id].job
-                self._slots.set_local(slot_id, job.host_id == host.id)
+            slot = self._slots.slots.get(slot_id)
+            if slot is None:
+                view.drop_flow(slot_id)
+                continue
+            job_id = self._slots.assignments[slot_id].job_id
+            job = self._jobs.records[job_id].job
+            self._slots.set_local(slot_id, job.host_id == host.id)
+            view.put_flow(job, slot)
         if usable_changed:
             self._topology_changed(host.id)
 
@@ -561,6 +595,7 @@ class PoolState:
             accelerator.name: accelerator for accelerator in event.accelerators
         }
         self._view.accelerators = new
+        self._view.library_changed()
         changed = {
             name
             for name, accelerator in old.items()
@@ -575,7 +610,12 @@ class PoolState:
                 self._enqueue(record)
 
     def _on_progress(self, event: events.Progress) -> None:
-        """Reports change nothing."""
+        """Reports change nothing but what strategies know of rates."""
+        loads = self._view.loads
+        if loads is not None and self._current(
+            event.slot_id, event.generation
+        ):
+            loads.set_rate(event.slot_id, event.bytes_per_s)
 
     def _on_wake(self, event: events.Wake) -> None:
         # What has fallen due is found in every step. Being woken too early

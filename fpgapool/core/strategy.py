@@ -59,6 +59,13 @@ class Strategy(abc.ABC):
     #: Whether it asks for the waiting jobs of a host, and which jobs wait for
     #: their own; if not, they need not be kept apart.
     wants_hosts: bool = True
+    #: Whether it estimates rates: the view then keeps the loads of pipes and
+    #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
+    #: is of use.
+    wants_rates: bool = False
+    #: If jobs and idle slots are left by a pass, another one follows after so
+    #: many seconds: what it looks at changes by itself. None: it does not.
+    look_again_s: float | None = None
     #: A job passed over so often may leave its host; None: not by skips.
     skip_limit: int | None = None
 
@@ -72,6 +79,10 @@ class Strategy(abc.ABC):
     def patience_s(self, job: model.Job) -> float | None:
         """How long a job waits for its own host; None: for ever."""
         return None
+
+    def weight(self, job: model.Job) -> float:
+        """What the job's column of weights says, if it wants rates."""
+        return 0.0
 
     def remote_limit(self, slot_count: int) -> int | None:
         """How many remote jobs a host with so many slots may have.

@@ -12,6 +12,8 @@
 
 """The pool as a scheduling strategy sees it during a pass."""
 
+from fpgapool.core import columns
+from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
@@ -32,13 +34,20 @@ class PoolView:
     :ivar touched: hosts where an idle slot or a waiting job is new since
         the last pass: elsewhere no idle slot can have become interesting
         for a job of its own host.
+    :ivar loads: what running jobs carry; None: the strategy does not ask.
+    :ivar columns: the waiting jobs as vectors; None: as above.
     """
 
     def __init__(
         self, strategy: strategy_api.Strategy, first_generation: int
     ) -> None:
         self.slots = slots.SlotTable(strategy)
-        self.jobs = waiting.WaitingJobs(strategy, self.is_home)
+        self.loads: pipe_loads.Loads | None = None
+        self.columns: columns.Columns | None = None
+        if strategy.wants_rates:
+            self.loads = pipe_loads.Loads()
+            self.columns = columns.Columns(self.loads, strategy.weight)
+        self.jobs = waiting.WaitingJobs(strategy, self.is_home, self.columns)
         self.accelerators: dict[str, model.Accelerator] = {}
         self.arrived: dict[model.JobId, waiting.JobRecord] = {}
         self.touched: set[model.HostId] = set()
@@ -89,6 +98,8 @@ class PoolView:
             )
         )
         self.next_generation += 1
+        if self.loads is not None:
+            self.put_flow(job, slot)
         return strategy_api.Choice(job.id, slot_id)
 
     def skip(self, job_id: model.JobId) -> None:
@@ -150,6 +161,26 @@ class PoolView:
             count > 0 and group.fits_shape(shape)
             for shape, count in host.up_shapes.items()
         )
+
+    def put_flow(self, job: model.Job, slot: slots.Slot) -> None:
+        """Note which pipes the holder of a slot uses."""
+        if self.loads is not None:
+            accelerator = self.accelerators.get(job.accelerator)
+            self.loads.put(
+                job,
+                slot.spec,
+                0.0 if accelerator is None else accelerator.return_ratio,
+            )
+
+    def drop_flow(self, slot_id: model.SlotId) -> None:
+        """Note that nobody in a slot uses anything any more."""
+        if self.loads is not None:
+            self.loads.drop(slot_id)
+
+    def library_changed(self) -> None:
+        """Look again what accelerators can do."""
+        if self.columns is not None:
+            self.columns.set_library(self.accelerators)
 
     def topology_changed(self, host_id: model.HostId) -> None:
         """Bring the queues up to date with a host whose slots changed."""

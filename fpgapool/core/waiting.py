@@ -16,6 +16,7 @@ import math
 import typing
 from collections import abc
 
+from fpgapool.core import columns as job_columns
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
@@ -69,10 +70,12 @@ class JobRecord:
         enough, if it does wait for it.
     :ivar limit_s: when it will have waited for too long, if it waits and ever.
     :ivar slot_id: the slot that it has.
+    :ivar column: its place in the columns, while it waits and they are kept.
     """
 
     __slots__ = (
         "avoided",
+        "column",
         "group",
         "homed",
         "job",
@@ -93,6 +96,7 @@ class JobRecord:
         self.patience_s: float | None = None
         self.limit_s: float | None = None
         self.slot_id: model.SlotId | None = None
+        self.column = 0
 
 
 class JobGroup:
@@ -178,6 +182,7 @@ class WaitingJobs:
     :param strategy: says in which order, and how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
+    :param columns: to be kept up to date, if there are any.
 
     :ivar count: how many there are.
     :ivar records: those that wait, and those that have a slot.
@@ -191,8 +196,10 @@ class WaitingJobs:
         self,
         strategy: strategy_api.Strategy,
         is_home: abc.Callable[[JobGroup, model.HostId], bool],
+        columns: job_columns.Columns | None = None,
     ) -> None:
         self._strategy = strategy
+        self._columns = columns
         self._skip_limit = strategy.skip_limit
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
@@ -267,6 +274,8 @@ class WaitingJobs:
             if job.host_id is not None:
                 self._add_of_host(group, job.host_id, key)
             self._place(record, group, now)
+        if self._columns is not None:
+            self._columns.add(record, group)
         if job.wait_timeout_s is not None:
             limit_s = job.arrival_s + job.wait_timeout_s
             if limit_s < math.inf:
@@ -307,6 +316,8 @@ class WaitingJobs:
                     del group.by_host[host_id]
                     group.homes.discard(host_id)
         record.group = None
+        if self._columns is not None:
+            self._columns.remove(record)
         if record.limit_s is not None:
             self.limits.remove(record.limit_s, record.job.id)
             record.limit_s = None
@@ -327,6 +338,8 @@ class WaitingJobs:
         self._note_home(group, host_id)
         if (host_id in group.homes) == was_home:
             return
+        if self._columns is not None:
+            self._columns.rehome(group, host_id)
         for key in jobs:
             record = self.records[key[-1]]
             self._displace(record, group)

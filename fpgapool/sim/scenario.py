@@ -121,6 +121,7 @@ class Policy(_Record, frozen=True):
 
     :ivar strategy: its name; None: the policy's own name.
     :ivar seed: of random choices; None: the run's.
+    :ivar era: options that only ``era`` has, by name.
     """
 
     strategy: _Name | None = None
@@ -137,6 +138,7 @@ class Policy(_Record, frozen=True):
     queues: _Count | None = None
     slot_choice: _Name = "index"
     offer_order: _Name = "index"
+    era: dict[_Name, float] | None = None
 
     def options(self) -> dict[str, object]:
         """The options by name, as strategies take them."""

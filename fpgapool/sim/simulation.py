@@ -22,6 +22,8 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
+import numpy as np
+
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -160,6 +162,9 @@ class _Simulation:
         self._watcher = watcher
         self._slots = base.slots_of(scenario.cluster)
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
+        self._wants_rates = strategy.wants_rates
+        # What the strategy was told last.
+        self._rates = np.zeros(len(self._slots))
         self._holdings: list[_Holding | None] = [None] * len(self._slots)
         self._working = 0
         self._programmed: list[str | None] = [None] * len(self._slots)
@@ -181,6 +186,8 @@ class _Simulation:
             batch: list[events.Event] = [
                 self._complete(slot, now) for slot in done
             ]
+            if self._wants_rates:
+                batch += self._progress()
             batch += self._programmed_slots(now)
             batch += self._arrivals(now)
             if self._wake_s <= now:
@@ -227,6 +234,22 @@ class _Simulation:
             local=slot.host == held.job.host,
         )
         return events.SlotReleased(number, held.generation)
+
+    def _progress(self) -> Iterator[events.Event]:
+        """The rates that changed when they were shared the last time."""
+        rates = np.array(self._engine.rates())
+        changed = np.flatnonzero(rates != self._rates)
+        for number in changed.tolist():
+            held = self._holdings[number]
+            if held is not None:
+                yield events.Progress(
+                    number,
+                    held.generation,
+                    # Nobody asks how far it is.
+                    0,
+                    float(rates[number]),
+                )
+        self._rates = rates
 
     def _programmed_slots(self, now: float) -> Iterator[events.Event]:
         while self._programming and self._programming[0][0] <= now:

@@ -25,8 +25,10 @@ from collections import abc
 
 import numpy
 
+from fpgapool.core import strategy
 from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.strategies import base
+from fpgapool.strategies.joint import era as era_strategy
 from fpgapool.strategies.orderings import fifo as fifo_ordering
 from fpgapool.strategies.orderings import sjf as sjf_ordering
 from fpgapool.strategies.orderings import wa as wa_ordering
@@ -35,10 +37,12 @@ from fpgapool.strategies.placements import ra as ra_placement
 
 Options: typing.TypeAlias = abc.Mapping[str, object]
 
+_ERA = "era"
 _HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
 _KNOWN = frozenset(
     (
         "thresholds_bytes",
+        _ERA,
         *_HYBRID,
         *(
             field.name
@@ -87,6 +91,17 @@ def wra(options: Options, seed: int) -> base.Strategy:
     )
 
 
+def era(options: Options, seed: int) -> strategy.Strategy:
+    """Expected-rate-aware: pairs of jobs and boards by expected rates.
+
+    Of the options, ``era`` has those of
+    :class:`~fpgapool.strategies.joint.era.EraOptions` by name; the others
+    are of other strategies.
+    """
+    _check_names(options)
+    return era_strategy.EraStrategy(_era(options))
+
+
 def _check_names(options: Options) -> None:
     unknown = sorted(set(options) - _KNOWN)
     if unknown:
@@ -116,6 +131,24 @@ def _ra(options: Options, seed: int, fallback: bool) -> base.Placement:
         offer_order=_order(options, "offer_order"),
     )
     return ra_placement.RaPlacement(chosen, numpy.random.default_rng(seed))
+
+
+def _era(options: Options) -> era_strategy.EraOptions:
+    given = options.get(_ERA)
+    if given is None:
+        return era_strategy.EraOptions()
+    if not isinstance(given, abc.Mapping):
+        raise ValueError(f"{_ERA} must be a mapping, not {given!r}")
+    known = {f.name for f in dataclasses.fields(era_strategy.EraOptions)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"unknown options {', '.join(unknown)} of {_ERA}; "
+            f"known are {', '.join(sorted(known))}"
+        )
+    return era_strategy.EraOptions(
+        **{name: _as_number(name, value) for name, value in given.items()}
+    )
 
 
 def _wa(options: Options) -> base.Ordering:

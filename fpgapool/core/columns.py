@@ -1,0 +1,250 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The waiting jobs as vectors, for strategies that look at pairs.
+
+Jobs are in no particular order; those that only differ in size and arrival
+are of one kind.
+"""
+
+import bisect
+import collections
+import math
+import typing
+from collections import abc
+
+import numpy as np
+import numpy.typing as npt
+
+from fpgapool.core import loads as pipe_loads
+from fpgapool.core import model
+
+if typing.TYPE_CHECKING:
+    from fpgapool.core import waiting
+
+_Floats: typing.TypeAlias = npt.NDArray[np.float64]
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
+_Flags: typing.TypeAlias = npt.NDArray[np.bool_]
+
+_NO_HOST = -1
+# So many sizes are remembered, and so few say nothing yet.
+_MOST_SIZES = 2000
+_FEWEST_SIZES = 20
+
+
+class Kind(typing.NamedTuple):
+    """What jobs of one kind have in common."""
+
+    group: "waiting.JobGroup"
+    host_id: model.HostId | None
+    accelerator: str
+
+
+class RecentSizes:
+    """The sizes of the jobs that came last."""
+
+    def __init__(self) -> None:
+        self._by_time: collections.deque[float] = collections.deque()
+        self._sorted: list[float] = []
+
+    def add(self, size_bytes: float) -> None:
+        """Note the next one."""
+        if len(self._sorted) == _MOST_SIZES:
+            oldest = self._by_time.popleft()
+            del self._sorted[bisect.bisect_left(self._sorted, oldest)]
+        self._by_time.append(size_bytes)
+        bisect.insort(self._sorted, size_bytes)
+
+    def quantile(self, share: float) -> float:
+        """The size in bytes that this share of jobs does not exceed.
+
+        Infinite, if that is 1 or more, or if too few are known.
+        """
+        count = len(self._sorted)
+        place = int(count * share)
+        if count < _FEWEST_SIZES or place >= count:
+            return math.inf
+        return self._sorted[place]
+
+
+class Jobs:
+    """One entry per waiting job; only the first ``count`` count.
+
+    :ivar records: the jobs.
+    :ivar weights: what the strategy says of each.
+    :ivar sizes: in bytes.
+    :ivar arrivals_s: when each came.
+    :ivar kinds: the number of its kind.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.records: list[waiting.JobRecord] = []
+        self.weights: _Floats = np.zeros(16)
+        self.sizes: _Floats = np.zeros(16)
+        self.arrivals_s: _Floats = np.zeros(16)
+        self.kinds: _Numbers = np.zeros(16, dtype=np.int64)
+
+    def add(
+        self, record: "waiting.JobRecord", weight: float, kind: int
+    ) -> None:
+        """Append a job."""
+        place = self.count
+        if place == len(self.weights):
+            self._grow()
+        record.column = place
+        self.records.append(record)
+        self.weights[place] = weight
+        self.sizes[place] = record.job.claimed_bytes
+        self.arrivals_s[place] = record.job.arrival_s
+        self.kinds[place] = kind
+        self.count += 1
+
+    def _grow(self) -> None:
+        self.weights = np.append(self.weights, self.weights)
+        self.sizes = np.append(self.sizes, self.sizes)
+        self.arrivals_s = np.append(self.arrivals_s, self.arrivals_s)
+        self.kinds = np.append(self.kinds, self.kinds)
+
+    def remove(self, place: int) -> int:
+        """Take a job out; the last one gets its place.
+
+        :returns: the number of its kind.
+        """
+        kind = int(self.kinds[place])
+        self.count -= 1
+        last = self.records.pop()
+        if place < self.count:
+            self.records[place] = last
+            last.column = place
+            for column in (self.weights, self.sizes, self.arrivals_s):
+                column[place] = column[self.count]
+            self.kinds[place] = self.kinds[self.count]
+        return kind
+
+
+class Columns:
+    """The waiting jobs and their kinds.
+
+    A kind has a number as long as there are jobs of it; vectors of kinds
+    are longer than there are kinds, and only those with jobs count.
+
+    :param loads: knows the numbers of pipes.
+    :param weight: what the strategy says of a job.
+
+    :ivar jobs: one entry per job.
+    :ivar recent_sizes: of the jobs that began to wait last.
+    :ivar kinds: by number; None: there is no such kind.
+    :ivar counts: how many jobs there are of each.
+    :ivar host_ids: where they come from; -1: from outside of the pool.
+    :ivar has_home: whether their own host has a usable slot for them.
+    :ivar peaks: bytes/s of input at most.
+    :ivar return_ratios: bytes sent back per byte of input.
+    :ivar egress: number of the pipe that they leave their host by.
+    :ivar ingress: number of the pipe that results come back by.
+    """
+
+    def __init__(
+        self,
+        loads: pipe_loads.Loads,
+        weight: abc.Callable[[model.Job], float],
+    ) -> None:
+        self._loads = loads
+        self._weight = weight
+        self._library: abc.Mapping[str, model.Accelerator] = {}
+        self._numbers: dict[Kind, int] = {}
+        self._unused: list[int] = []
+        self.jobs = Jobs()
+        self.recent_sizes = RecentSizes()
+        self.kinds: list[Kind | None] = []
+        self.counts: _Numbers = np.zeros(0, dtype=np.int64)
+        self.host_ids: _Numbers = np.zeros(0, dtype=np.int64)
+        self.has_home: _Flags = np.zeros(0, dtype=np.bool_)
+        self.peaks: _Floats = np.zeros(0)
+        self.return_ratios: _Floats = np.zeros(0)
+        self.egress: _Numbers = np.zeros(0, dtype=np.int64)
+        self.ingress: _Numbers = np.zeros(0, dtype=np.int64)
+
+    def set_library(
+        self, library: abc.Mapping[str, model.Accelerator]
+    ) -> None:
+        """Learn what accelerators can do."""
+        self._library = library
+        for kind, number in self._numbers.items():
+            self._describe(number, kind)
+
+    def add(
+        self, record: "waiting.JobRecord", group: "waiting.JobGroup"
+    ) -> None:
+        """Note a job that begins to wait in a group."""
+        job = record.job
+        number = self._number(Kind(group, job.host_id, job.accelerator))
+        self.counts[number] += 1
+        self.jobs.add(record, self._weight(job), number)
+        self.recent_sizes.add(job.claimed_bytes)
+
+    def remove(self, record: "waiting.JobRecord") -> None:
+        """Note that a job waits no more."""
+        number = self.jobs.remove(record.column)
+        self.counts[number] -= 1
+        if not self.counts[number]:
+            kind = self.kinds[number]
+            if kind is not None:
+                del self._numbers[kind]
+            self.kinds[number] = None
+            self._unused.append(number)
+
+    def rehome(self, group: "waiting.JobGroup", host_id: model.HostId) -> None:
+        """Note that a host may have become a home, or none, of a group."""
+        for kind, number in self._numbers.items():
+            if kind.group is group and kind.host_id == host_id:
+                self.has_home[number] = host_id in group.homes
+
+    def _number(self, kind: Kind) -> int:
+        number = self._numbers.get(kind)
+        if number is None:
+            if not self._unused:
+                self._grow()
+            number = self._numbers[kind] = self._unused.pop()
+            self.kinds[number] = kind
+            self._describe(number, kind)
+        return number
+
+    def _grow(self) -> None:
+        old, more = len(self.kinds), max(16, len(self.kinds))
+        numbers = np.zeros(more, dtype=np.int64)
+        self.kinds += [None] * more
+        self.counts = np.append(self.counts, numbers)
+        self.host_ids = np.append(self.host_ids, numbers)
+        self.has_home = np.append(self.has_home, numbers > 0)
+        self.peaks = np.append(self.peaks, np.zeros(more))
+        self.return_ratios = np.append(self.return_ratios, np.zeros(more))
+        self.egress = np.append(self.egress, numbers)
+        self.ingress = np.append(self.ingress, numbers)
+        self._unused.extend(range(old + more - 1, old - 1, -1))
+
+    def _describe(self, number: int, kind: Kind) -> None:
+        host_id, loads = kind.host_id, self._loads
+        accelerator = self._library.get(kind.accelerator)
+        if accelerator is not None:
+            self.peaks[number] = accelerator.peak_bytes_per_s
+            self.return_ratios[number] = accelerator.return_ratio
+        if host_id is None:
+            self.host_ids[number] = _NO_HOST
+            self.has_home[number] = False
+            self.egress[number] = pipe_loads.NOWHERE
+            self.ingress[number] = pipe_loads.NOWHERE
+            return
+        self.host_ids[number] = host_id
+        self.has_home[number] = host_id in kind.group.homes
+        self.egress[number] = loads.egress(host_id)
+        self.ingress[number] = loads.ingress(host_id)

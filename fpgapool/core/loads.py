@@ -1,0 +1,174 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What running jobs carry through DMA pipes and NICs, as far as is known.
+
+Kept for strategies that estimate rates. Rates come from
+:class:`~fpgapool.core.events.Progress`; until the first one of an
+assignment comes, the strategy's own estimate counts.
+"""
+
+import math
+import typing
+
+import numpy as np
+import numpy.typing as npt
+
+from fpgapool.core import model
+
+_Floats: typing.TypeAlias = npt.NDArray[np.float64]
+
+#: A pipe that never limits: what is outside of the pool goes through it.
+NOWHERE = 0
+
+
+class Flow:
+    """What the holder of a slot sends through pipes.
+
+    :ivar uses: the pipes, each with the bytes there per byte of input.
+    :ivar bytes_per_s: input per second.
+    """
+
+    __slots__ = ("bytes_per_s", "uses")
+
+    def __init__(self, uses: tuple[tuple[int, float], ...]) -> None:
+        self.uses = uses
+        self.bytes_per_s = 0.0
+
+
+class Loads:
+    """Pipes by number, and the flows of all slots that are taken.
+
+    The vectors are longer than there are pipes; what is beyond counts
+    nothing.
+
+    :ivar capacities: bytes/s of each pipe; infinite: not known.
+    :ivar loads: bytes/s that flows put on each pipe.
+    :ivar counts: how many flows use each pipe.
+    :ivar flows: by slot.
+    """
+
+    def __init__(self) -> None:
+        self.capacities: _Floats = np.full(16, math.inf)
+        self.loads: _Floats = np.zeros(16)
+        self.counts: _Floats = np.zeros(16)
+        self.flows: dict[model.SlotId, Flow] = {}
+        self._count = 1
+        self._dma: dict[model.DeviceId, int] = {}
+        self._egress: dict[model.HostId, int] = {}
+        self._ingress: dict[model.HostId, int] = {}
+
+    # -- pipes -----------------------------------------------------------
+
+    def dma(self, device_id: model.DeviceId) -> int:
+        """The number of a device's DMA pipe; new, if it is not known."""
+        number = self._dma.get(device_id)
+        return number or self._make(self._dma, device_id)
+
+    def egress(self, host_id: model.HostId) -> int:
+        """The number of the pipe that a host sends by."""
+        number = self._egress.get(host_id)
+        return number or self._make(self._egress, host_id)
+
+    def ingress(self, host_id: model.HostId) -> int:
+        """The number of the pipe that a host receives by."""
+        number = self._ingress.get(host_id)
+        return number or self._make(self._ingress, host_id)
+
+    def _make(self, numbers: dict[int, int], owner_id: int) -> int:
+        number = numbers[owner_id] = self._count
+        self._count += 1
+        if number == len(self.loads):
+            self._grow()
+        return number
+
+    def _grow(self) -> None:
+        more = len(self.loads)
+        self.capacities = np.append(self.capacities, np.full(more, math.inf))
+        self.loads = np.append(self.loads, np.zeros(more))
+        self.counts = np.append(self.counts, np.zeros(more))
+
+    def set_host(self, spec: model.HostSpec) -> None:
+        """Learn what the pipes of a host carry."""
+        self._set(self.egress(spec.id), spec.nic_bytes_per_s)
+        self._set(self.ingress(spec.id), spec.nic_bytes_per_s)
+        for device in spec.devices:
+            self._set(self.dma(device.id), device.dma_bytes_per_s)
+
+    def _set(self, number: int, bytes_per_s: float) -> None:
+        known = bytes_per_s > 0
+        self.capacities[number] = bytes_per_s if known else math.inf
+
+    # -- flows -----------------------------------------------------------
+
+    def uses(
+        self, job: model.Job, spec: model.SlotSpec, return_ratio: float
+    ) -> tuple[tuple[int, float], ...]:
+        """What a job in a slot uses, and how many bytes per byte of input."""
+        found = [(self.dma(spec.device_id), 1.0)]
+        if job.host_id == spec.host_id:
+            return tuple(found)
+        found.append((self.ingress(spec.host_id), 1.0))
+        if job.host_id is not None:
+            found.append((self.egress(job.host_id), 1.0))
+        if return_ratio > 0:
+            found.append((self.egress(spec.host_id), return_ratio))
+            if job.host_id is not None:
+                found.append((self.ingress(job.host_id), return_ratio))
+        return tuple(found)
+
+    def put(
+        self, job: model.Job, spec: model.SlotSpec, return_ratio: float
+    ) -> None:
+        """Let the holder of a slot use pipes, instead of what it used.
+
+        Its rate is what it was, 0 at first.
+        """
+        bytes_per_s = self.drop(spec.id)
+        flow = Flow(self.uses(job, spec, return_ratio))
+        self.flows[spec.id] = flow
+        for pipe, _ in flow.uses:
+            self.counts[pipe] += 1
+        self._add(flow, bytes_per_s)
+
+    def drop(self, slot_id: model.SlotId) -> float:
+        """Let nobody in a slot use anything any more.
+
+        :returns: the rate until now.
+        """
+        flow = self.flows.pop(slot_id, None)
+        if flow is None:
+            return 0.0
+        bytes_per_s = flow.bytes_per_s
+        self._add(flow, -bytes_per_s)
+        for pipe, _ in flow.uses:
+            self.counts[pipe] -= 1
+            if not self.counts[pipe]:
+                # Nothing is left of rounding errors.
+                self.loads[pipe] = 0.0
+        return bytes_per_s
+
+    def set_rate(self, slot_id: model.SlotId, bytes_per_s: float) -> None:
+        """Say how fast the holder of a slot is.
+
+        A rate that cannot be, and one of a slot without a flow, changes
+        nothing.
+        """
+        flow = self.flows.get(slot_id)
+        if flow is not None and 0 <= bytes_per_s < math.inf:
+            self._add(flow, bytes_per_s - flow.bytes_per_s)
+            flow.bytes_per_s = bytes_per_s
+
+    def _add(self, flow: Flow, bytes_per_s: float) -> None:
+        flow.bytes_per_s += bytes_per_s
+        for pipe, cost in flow.uses:
+            self.loads[pipe] += cost * bytes_per_s

@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The core hears from reports how fast sessions are."""
+
+import pytest
+
+from fpgapool import strategies
+from fpgapool.core import model
+from fpgapool.objects import states
+from tests.unit.conductor import world
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> world.World:
+    """Host a with one slot, host b without a board; decided by era."""
+    monkeypatch.setattr(world.strategies, "fifo", strategies.era)
+    return world.World(
+        [world.FakeAgent("a", 1), world.FakeAgent("b", 0, board=False)]
+    )
+
+
+def start_session(pool: world.World) -> None:
+    pool.open("b")
+    pool.deliver_all()
+    answer = pool.agents["a"].prepared(0)
+    assert answer is not None
+    pool.feed(answer)
+    pool.deliver_all()
+    report(pool, 0)
+
+
+def report(pool: world.World, sent_bytes: int, after_s: float = 0.0) -> None:
+    agent = pool.agents["a"]
+    agent.slots[0].state = states.SLOT_ACTIVE
+    agent.slots[0].input_bytes = sent_bytes
+    pool.now += after_s
+    pool.feed(agent.report())
+
+
+def rate(pool: world.World) -> float:
+    loads = pool.state.view.loads
+    assert loads is not None
+    (flow,) = loads.flows.values()
+    pool.state.check_invariants()
+    return flow.bytes_per_s
+
+
+def test_an_estimate_counts_until_two_reports_came(
+    pool: world.World,
+) -> None:
+    start_session(pool)
+    estimate = rate(pool)
+    assert estimate > 0
+    report(pool, 600, after_s=0.5)
+    assert rate(pool) == estimate
+    report(pool, 3000, after_s=1.5)
+    assert rate(pool) == 1500.0
+
+
+def test_a_rate_is_of_the_time_between_two_reports(pool: world.World) -> None:
+    start_session(pool)
+    report(pool, 2000, after_s=2.0)
+    report(pool, 9000, after_s=2.0)
+    assert rate(pool) == 3500.0
+    # Counted anew by another worker: nobody sends backwards.
+    report(pool, 0, after_s=2.0)
+    assert rate(pool) == 0.0
+
+
+def test_nobody_counts_beside_a_session_that_ended(pool: world.World) -> None:
+    start_session(pool)
+    report(pool, 2000, after_s=2.0)
+    agent = pool.agents["a"]
+    agent.end(0, states.CLOSED, "OK", pool.now)
+    pool.feed(agent.report())
+    loads = pool.state.view.loads
+    assert loads is not None
+    assert not loads.flows
+    assert not loads.loads.any()
+    start_session(pool)
+    assert rate(pool) > 1000.0
+    (assignment,) = pool.state.assignments().values()
+    assert assignment.phase is model.Phase.ACTIVE
+
+
+def test_strategies_that_do_not_ask_are_not_told() -> None:
+    plain = world.World([world.FakeAgent("a", 1)])
+    assert not plain.state.wants_rates
+    assert plain.state.view.loads is None
