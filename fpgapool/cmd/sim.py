@@ -15,20 +15,27 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import typing
 from collections.abc import Sequence
 
 from fpgapool.sim import commands
 from fpgapool.sim import errors
 
 SUCCESS = 0
+FAILURE = 1
 USAGE = 2
+#: As shells say it of a process that SIGINT has ended.
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
-    :returns: the exit code: 0, or 2 for input that makes no sense.
+    :returns: the exit code: 0; 1 if the real system failed or what was to be
+        shown did not show; 2 for input that makes no sense; 130 after
+        Ctrl-C or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog="fpgapool-sim",
@@ -38,12 +45,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     for command in commands.COMMANDS:
         command.add_parser(subparsers)
     arguments = parser.parse_args(argv)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        arguments.run(arguments)
+        status: int | None = arguments.run(arguments)
     except errors.InputError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return USAGE
-    return SUCCESS
+    except errors.SystemFailed as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return FAILURE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return SUCCESS if status is None else status
+
+
+def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

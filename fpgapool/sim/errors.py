@@ -34,3 +34,7 @@ class InputError(Exception):
     def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
         # It comes out of other processes.
         return type(self), (self.source, self.place, self.reason)
+
+
+class SystemFailed(Exception):
+    """The real system did not do what it was asked for."""

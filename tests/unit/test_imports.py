@@ -54,7 +54,8 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "privsep": "",
         "protocol": "",
         "rpcapi": "objects common version",
-        "sim": "core strategies version",
+        # "validate" compares it with the pool as a user sees that.
+        "sim": "client core strategies version",
         "strategies": "core",
         "version": "",
         "wsgi": "api conf common version",

@@ -14,7 +14,7 @@
 
 Each has ``add_parser(subparsers)``, which sets ``run``, a function of the
 parsed arguments that raises :class:`fpgapool.sim.errors.InputError` for
-input that makes no sense.
+input that makes no sense, and may return an exit code.
 """
 
 from fpgapool.sim.commands import figures
@@ -22,5 +22,6 @@ from fpgapool.sim.commands import generate
 from fpgapool.sim.commands import run
 from fpgapool.sim.commands import sweep
 from fpgapool.sim.commands import tune
+from fpgapool.sim.commands import validate
 
-COMMANDS = (run, generate, sweep, tune, figures)
+COMMANDS = (run, generate, sweep, tune, figures, validate)

@@ -1,0 +1,456 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``fpgapool-sim validate``: the simulator against the real system."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import pathlib
+import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import rich.console
+import rich.table
+
+from fpgapool.sim import errors
+from fpgapool.sim import files
+from fpgapool.sim import metrics
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import screen
+from fpgapool.sim import simulation
+from fpgapool.sim.figures import tables
+from fpgapool.sim.validation import differences
+from fpgapool.sim.validation import experiments
+from fpgapool.sim.validation import picture
+from fpgapool.sim.validation import system
+
+FAILURE = 1
+
+NAME = "figure6"
+SCALES = (1e-4, 0.1)
+#: Clients have a thread for each of them.
+MAX_JOBS = 2000
+#: Beyond, the real system's own work may take longer than what is modelled.
+_BUSY = 0.9
+
+#: In these units of the simulated time jobs may take longer, and at least:
+#: who waits longer than that waits for something that has failed.
+_PATIENCE = 10.0
+_LEAST_PATIENCE_S = 120.0
+
+_HEADER = ("mode", "min_bytes", "max_bytes", "jobs", "real_s")
+_JOBS_HEADER = (
+    "mode",
+    "seed",
+    "who",
+    "id",
+    "origin",
+    "accelerator",
+    "size_bytes",
+    "arrival_s",
+    "start_s",
+    "finish_s",
+    "host",
+    "slot",
+    "local",
+)
+
+
+def add_parser(subparsers: typing.Any) -> None:
+    """Add this command to the command line."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "validate",
+        help="compare the simulator with the real system",
+        description="Run the same jobs in a real pool with emulated boards on "
+        "this machine and in the simulator, and compare completion times "
+        "(Figure 6 of the paper). Exit status 1: a mode misses the goal, or "
+        "the real system failed.",
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        required=True,
+        metavar="DIR",
+        help="where the picture and the tables go; is made if needed",
+    )
+    parser.add_argument(
+        "--modes",
+        default=",".join(experiments.MODES),
+        metavar="LIST",
+        help="where jobs come from, separated by commas; default: "
+        + "; ".join(
+            f"{mode.name} ({mode.purpose})"
+            for mode in experiments.MODES.values()
+        ),
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=120,
+        metavar="N",
+        help="in each run; default: %(default)s",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=2,
+        metavar="N",
+        help="in each mode, each with jobs of its own; default: %(default)s",
+    )
+    parser.add_argument(
+        "--seed",
+        type=screen.seed,
+        default=1,
+        metavar="N",
+        help="of the first run's jobs, and the next ones of the next runs'; "
+        "default: %(default)s",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=0.002,
+        metavar="X",
+        help="factor of all sizes and rates in the real system, which leaves "
+        "times as they are; the smaller, the less its processors have to do; "
+        "default: %(default)s",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run both and show how far they are apart.
+
+    :returns: the exit code.
+    :raises errors.InputError: for input that makes no sense.
+    :raises errors.SystemFailed: if the real system fails.
+    """
+    modes = _modes(arguments.modes)
+    trials = _trials(modes, arguments)
+    out_dir = _prepare(arguments.out)
+    console = screen.make_console()
+    done = [trial.perform(console) for trial in trials]
+    found = [
+        _compare(mode, [each for each in done if each.trial.mode is mode])
+        for mode in modes
+    ]
+    _write(out_dir, done, found)
+    try:
+        picture.draw(found, _subtitle(arguments), out_dir / f"{NAME}.png")
+    except OSError as error:
+        raise files.unusable(out_dir, error) from error
+    _show(console, found)
+    screen.say(console, f"The files are in {out_dir}.")
+    missed = [each.mode for each in found if not each.reaches_goal]
+    return FAILURE if missed else 0
+
+
+class _Trial:
+    """Some jobs of a mode, here and there.
+
+    :ivar scenario: its jobs.
+    """
+
+    def __init__(
+        self, mode: experiments.Mode, seed: int, options: argparse.Namespace
+    ) -> None:
+        self.mode = mode
+        self.seed = seed
+        self.scenario = experiments.make_scenario(
+            mode, options.jobs, seed, options.scale
+        )
+        self._scale: float = options.scale
+
+    def perform(self, console: rich.console.Console) -> _Done:
+        """Let both do the jobs.
+
+        :raises errors.SystemFailed: if the real system fails.
+        """
+        simulated = {}
+        # The simpler one first, in all that is shown.
+        for engine in sorted(simulation.ENGINES, reverse=True):
+            simulated[engine] = simulation.run(
+                self.scenario, experiments.POLICY, engine=engine
+            )
+        longest_s = max(
+            job.finish_s for some in simulated.values() for job in some
+        )
+        with screen.busy(
+            console,
+            f"{self.mode.name}, seed {self.seed}: the real system starts and "
+            f"works for {longest_s:.0f} s",
+        ):
+            real = system.run(
+                self.scenario,
+                self._scale,
+                max(_LEAST_PATIENCE_S, _PATIENCE * longest_s),
+            )
+        return _Done(self, real, simulated)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Done:
+    """What came out of a trial."""
+
+    trial: _Trial
+    real: system.Run
+    simulated: Mapping[str, Sequence[scenarios.JobOutcome]]
+
+    def sample(self) -> differences.Sample:
+        """Completion times."""
+        jobs = self.trial.scenario.jobs
+        real = [self.real.times[job.id] for job in jobs]
+        return differences.Sample(
+            metrics.column(job.size_bytes for job in jobs),
+            metrics.column(each.finish_s - each.arrival_s for each in real),
+            {
+                engine: metrics.column(
+                    done.finish_s - job.arrival_s
+                    for job, done in zip(jobs, outcomes, strict=True)
+                )
+                for engine, outcomes in self.simulated.items()
+            },
+        )
+
+    def rows(self) -> Iterator[Sequence[object]]:
+        """A row for each job, in the real system and with each engine."""
+        jobs = self.trial.scenario.jobs
+        for job in jobs:
+            times = self.real.times[job.id]
+            yield (
+                *self._cells("real", job),
+                *_seconds(times.arrival_s, times.start_s, times.finish_s),
+                # Hosts are called node1 and so on.
+                int(times.host.removeprefix("node")) - 1,
+                times.slot,
+                times.local,
+            )
+        for engine, outcomes in self.simulated.items():
+            for job, done in zip(jobs, outcomes, strict=True):
+                yield (
+                    *self._cells(engine, job),
+                    *_seconds(job.arrival_s, done.start_s, done.finish_s),
+                    done.host,
+                    done.slot,
+                    done.local,
+                )
+
+    def _cells(self, who: str, job: scenarios.JobSpec) -> tuple[object, ...]:
+        return (
+            self.trial.mode.name,
+            self.trial.seed,
+            who,
+            job.id,
+            job.host,
+            job.accelerator,
+            round(job.size_bytes),
+        )
+
+
+def _seconds(*times_s: float) -> list[str]:
+    return [f"{each:.6f}" for each in times_s]
+
+
+# -- what it is given ------------------------------------------------------
+
+
+def _trials(
+    modes: Sequence[experiments.Mode], arguments: argparse.Namespace
+) -> list[_Trial]:
+    for option in ("jobs", "runs"):
+        value = getattr(arguments, option)
+        if value < 1:
+            raise errors.InputError(
+                f"--{option}", "", f"must be at least 1, not {value}"
+            )
+    if arguments.jobs > MAX_JOBS:
+        raise errors.InputError(
+            "--jobs",
+            "",
+            f"must be at most {MAX_JOBS}, not {arguments.jobs}; --runs does "
+            "more",
+        )
+    low, high = SCALES
+    if not low <= arguments.scale <= high:
+        raise errors.InputError(
+            "--scale",
+            "",
+            f"must be from {low:g} to {high:g}, not {arguments.scale:g}",
+        )
+    trials = [
+        _Trial(mode, arguments.seed + number, arguments)
+        for mode in modes
+        for number in range(arguments.runs)
+    ]
+    for trial in trials:
+        _check_jobs(trial)
+    return trials
+
+
+def _modes(text: str) -> list[experiments.Mode]:
+    names = text.split(",")
+    for name in names:
+        if name not in experiments.MODES:
+            raise errors.InputError(
+                "--modes",
+                "",
+                f"there is no mode {name!r}; known: "
+                f"{', '.join(experiments.MODES)}",
+            )
+    return [mode for mode in experiments.MODES.values() if mode.name in names]
+
+
+def _check_jobs(trial: _Trial) -> None:
+    least_bytes = differences.GOAL_MIN_BYTES
+    if not any(job.size_bytes >= least_bytes for job in trial.scenario.jobs):
+        raise errors.InputError(
+            "--jobs",
+            "",
+            f"none of the {trial.mode.name} ones has "
+            f"{least_bytes / 1e6:.0f} MB or more, which the goal is about; "
+            "take more jobs or another seed",
+        )
+
+
+def _prepare(out_dir: pathlib.Path) -> pathlib.Path:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise errors.InputError(
+            "validate",
+            "",
+            "matplotlib is not installed; it comes with the extra "
+            "'sim': pip install fpgapool[sim]",
+        ) from error
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.unusable(out_dir, error) from error
+    files.check_writable(out_dir / f"{NAME}.csv")
+    return out_dir
+
+
+# -- what came out ---------------------------------------------------------
+
+
+def _compare(
+    mode: experiments.Mode, done: Sequence[_Done]
+) -> differences.Comparison:
+    return differences.compare(
+        mode.name,
+        [each.sample() for each in done],
+        sum(each.real.busy for each in done) / len(done),
+    )
+
+
+def _subtitle(options: argparse.Namespace) -> str:
+    return (
+        f"FIFO · {experiments.HOSTS} hosts, {experiments.BOARDS} boards of "
+        f"{experiments.SLOTS} slots · sizes Gaussian, "
+        f"{experiments.MEAN_BYTES / 1e6:.0f} ± "
+        f"{experiments.DEVIATION_BYTES / 1e6:.0f} MB; all sizes and rates × "
+        f"{options.scale:g} in the real system · seeds {options.seed} to "
+        f"{options.seed + options.runs - 1}, {options.jobs} jobs each"
+    )
+
+
+def _write(
+    out_dir: pathlib.Path,
+    done: Iterable[_Done],
+    found: Sequence[differences.Comparison],
+) -> None:
+    engines = list(found[0].total.simulated_s)
+    columns = [f"{engine}_s" for engine in engines]
+    columns += [f"{engine}_difference" for engine in engines]
+    tables.write(
+        out_dir / f"{NAME}.csv",
+        (*_HEADER, *columns),
+        [
+            (
+                each.mode,
+                f"{row.low_bytes:.0f}",
+                "" if row.high_bytes == math.inf else f"{row.high_bytes:.0f}",
+                row.jobs,
+                *_seconds(row.real_s, *row.simulated_s.values()),
+                *(f"{row.of(engine):.6f}" for engine in engines),
+            )
+            for each in found
+            for row in (*each.classes, each.large, each.total)
+        ],
+    )
+    tables.write(
+        out_dir / f"{NAME}-jobs.csv",
+        _JOBS_HEADER,
+        (row for each in done for row in each.rows()),
+    )
+
+
+def _show(
+    console: rich.console.Console, found: Sequence[differences.Comparison]
+) -> None:
+    engines = list(found[0].total.simulated_s)
+    table = rich.table.Table(
+        title="Mean completion time, simulated and real",
+        title_justify="left",
+        caption="In brackets: the runs, from the least to the greatest.",
+        caption_justify="left",
+        box=None,
+    )
+    table.add_column("mode", no_wrap=True)
+    for name in ("size", "jobs", "real", *engines):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found:
+        large_name = f"≥ {differences.GOAL_MIN_BYTES / 1e6:.0f} MB"
+        rows = [(picture.class_name(row), row) for row in each.classes]
+        rows += [(large_name, each.large), ("all", each.total)]
+        for at, (name, row) in enumerate(rows):
+            is_last = at == len(rows) - 1
+            table.add_row(
+                "" if at else each.mode,
+                name,
+                str(row.jobs),
+                f"{row.real_s:.3f} s",
+                *(_cell(row, engine) for engine in engines),
+                style="bold" if row is each.large else None,
+                end_section=is_last,
+            )
+    console.print(table)
+    for each in found:
+        screen.say(console, _verdict(each))
+
+
+def _cell(row: differences.Difference, engine: str) -> str:
+    runs = row.runs[engine]
+    return (
+        f"{row.simulated_s[engine]:.3f} s {row.of(engine):+6.1%} "
+        f"({min(runs):+6.1%}…{max(runs):+6.1%})"
+    )
+
+
+def _verdict(each: differences.Comparison) -> str:
+    relation = "within" if each.reaches_goal else "MORE than"
+    text = (
+        f"{each.mode}: {each.worst:.1%} for jobs of "
+        f"{differences.GOAL_MIN_BYTES / 1e6:.0f} MB and more, {relation} the "
+        f"goal of {differences.GOAL:.0%}; processors busy: {each.busy:.0%}"
+    )
+    if each.busy > _BUSY:
+        text += (
+            " (so busy that the real system may have been held up: take a "
+            "smaller --scale, or a machine that does nothing else)"
+        )
+    return text

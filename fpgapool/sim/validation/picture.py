@@ -1,0 +1,140 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Figure 6: completion times by size, simulated and real."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import typing
+from collections.abc import Sequence
+
+from fpgapool.sim.plots import style
+from fpgapool.sim.validation import differences
+
+if typing.TYPE_CHECKING:
+    from matplotlib import axes as mpl_axes
+
+_HEIGHT_IN = 4.9
+_TOP_IN = 1.5
+_BOTTOM_IN = 0.65
+_REAL = "real system"
+_COLOURS = {_REAL: style.INK, "fluid": "#0072B2", "chunk": "#E69F00"}
+_WIDTH = 0.8
+
+
+def class_name(row: differences.Difference) -> str:
+    """The sizes of a class, in MB.
+
+    :param row: with or without an end.
+    """
+    if row.high_bytes == math.inf:
+        return f"≥ {row.low_bytes / 1e6:.0f} MB"
+    return f"{row.low_bytes / 1e6:.0f}–{row.high_bytes / 1e6:.0f} MB"
+
+
+def draw(
+    found: Sequence[differences.Comparison],
+    subtitle: str,
+    path: pathlib.Path,
+) -> None:
+    """Draw a panel for each mode.
+
+    :param subtitle: what was run.
+    :param path: of the PNG file.
+    :raises OSError: if it cannot be written.
+    """
+    figure = style.make_figure(_HEIGHT_IN)
+    grid = figure.subplots(
+        1,
+        len(found),
+        sharey=True,
+        squeeze=False,
+        gridspec_kw={
+            "left": 0.055,
+            "right": 0.985,
+            "bottom": _BOTTOM_IN / _HEIGHT_IN,
+            "top": 1 - _TOP_IN / _HEIGHT_IN,
+            "wspace": 0.06,
+        },
+    )
+    for axes, comparison in zip(grid[0], found, strict=True):
+        _draw_panel(axes, comparison)
+    # Room for what is written above the bars.
+    low, high = grid[0][0].get_ylim()
+    grid[0][0].set_ylim(low, 1.14 * high)
+    grid[0][0].set_ylabel("mean completion time, s", fontsize=9.5)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="center left",
+        bbox_to_anchor=(0.008, 1 - 0.92 / _HEIGHT_IN),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=9.5,
+    )
+    style.write_texts(
+        figure, "Figure 6: the simulator and the real system", subtitle
+    )
+    style.save(figure, path)
+
+
+def _draw_panel(
+    axes: mpl_axes.Axes, comparison: differences.Comparison
+) -> None:
+    style.prepare_axes(axes)
+    axes.grid(visible=False, axis="x")
+    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    rows = comparison.classes
+    engines = list(comparison.total.simulated_s)
+    width = _WIDTH / (1 + len(engines))
+    for at, name in enumerate((_REAL, *engines)):
+        places = [
+            place + (at - len(engines) / 2) * width
+            for place in range(len(rows))
+        ]
+        values = [
+            row.real_s if name == _REAL else row.simulated_s[name]
+            for row in rows
+        ]
+        axes.bar(places, values, width, color=_COLOURS[name], label=name)
+        if name != _REAL:
+            for place, value, row in zip(places, values, rows, strict=True):
+                axes.annotate(
+                    f"{row.of(name):+.1%}".replace("-", "−"),
+                    (place, value),
+                    (0, 3),
+                    textcoords="offset points",
+                    rotation=90,
+                    ha="center",
+                    va="bottom",
+                    fontsize=7.5,
+                    color=style.INK,
+                )
+    axes.set_xticks(
+        range(len(rows)),
+        [
+            f"{class_name(row).removesuffix(' MB')}\n{row.jobs} jobs"
+            for row in rows
+        ],
+    )
+    axes.set_title(
+        f"{comparison.mode}: {comparison.worst:.1%} over all jobs ≥ "
+        f"{differences.GOAL_MIN_BYTES / 1e6:.0f} MB",
+        fontsize=10,
+        fontweight="bold",
+        color=style.INK,
+        loc="left",
+    )
+    axes.set_xlabel("size, MB", fontsize=9)
