@@ -19,6 +19,7 @@ identity and a state directory of its own, can live in one.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import fcntl
 import functools
 import os
@@ -515,6 +516,11 @@ class Agent:
                     self._report_soon()
 
     def _send_prepared(self, prepared: objects.Prepared) -> None:
+        # It overtakes reports, on the way and in the threads of the other
+        # side: the conductor must know which of them are older.
+        prepared = dataclasses.replace(
+            prepared, agent_boot_id=self._boot_id, sequence=self._sequence
+        )
         self._casts.put(
             ("prepared", prepared.device, prepared.slot),
             lambda: self._conductor.prepared(prepared),

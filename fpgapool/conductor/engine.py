@@ -601,6 +601,7 @@ class Engine:
         session.secret = prepared.secret
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
+        hold.heard = prepared.agent_boot_id, prepared.sequence
         if hold.phase is model.Phase.PREPARING:
             self._events.append(
                 events.SlotReady(hold.slot.id, hold.generation)
@@ -630,6 +631,7 @@ class Engine:
             (hold, self._look_at(slot, line, hold, now), line)
             for slot, line in _lines(host, report)
             for hold in (self.holds.get(slot.id),)
+            if hold is None or not hold.outdates(report)
         ]
         for hold, finding, line in findings:
             if hold is not None:

@@ -38,6 +38,8 @@ class Hold:
     :ivar abandoned: the session waits for, or has, another slot already.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
+    :ivar heard: boot id and sequence of the agent's last report before it
+        said itself that the slot is ready.
     """
 
     session: sessions.Session
@@ -49,6 +51,12 @@ class Hold:
     told_at: float = 0.0
     abandoned: bool = False
     prepared: bool = False
+    heard: tuple[str, int] = ("", 0)
+
+    def outdates(self, report: objects.AgentReport) -> bool:
+        """Whether a report is older than what is known of the slot."""
+        boot_id, sequence = self.heard
+        return report.agent_boot_id == boot_id and report.sequence <= sequence
 
     @property
     def wanted(self) -> bool:

@@ -162,7 +162,12 @@ class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
     :param secret: hexadecimal, single use.
+    :param agent_boot_id: of the agent that says so; empty if it does not say.
+    :param sequence: of the agent's last report before: that one and those
+        before it do not know of this yet, and may arrive later.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     device: str
@@ -172,3 +177,5 @@ class Prepared(base.Payload):
     secret: str = dataclasses.field(repr=False)
     endpoints: tuple[Endpoint, ...]
     certificate_sha256: str | None = None
+    agent_boot_id: str = base.added(1, "")
+    sequence: int = base.added(1, 0)

@@ -904,3 +904,30 @@ def test_a_stateful_liar_ends_with_the_offset(single):
     view = single.view(liar)
     assert (view.state, view.reason) == (states.FAILED, codes.CLAIM_EXCEEDED)
     assert "2048" in view.message
+
+
+def test_a_report_that_was_overtaken_by_news_of_a_slot_harms_nobody(single):
+    """It shows the slot idle: the order came to the agent after it."""
+    agent = single.agents["a"]
+    late = agent.report()
+    request_id = single.open()
+    single.deliver_all()
+    single.feed(agent.prepared(0))
+    single.feed(late)
+    assert single.view(request_id).state == states.READY
+    # The next one is believed again.
+    agent.restart(workers_too=True)
+    single.feed(agent.report())
+    # The slot that was lost is given to it anew.
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_a_report_after_the_news_that_a_slot_is_ready_counts(single):
+    agent = single.agents["a"]
+    request_id = single.open()
+    single.deliver_all()
+    single.feed(agent.prepared(0))
+    agent.slots[0] = world.Slot()
+    single.feed(agent.report())
+    # The slot that was lost is given to it anew.
+    assert single.view(request_id).state == states.PREPARING

@@ -147,6 +147,8 @@ class FakeAgent:
                 generation=slot.generation or 0,
                 secret="5ec7e7",
                 endpoints=(objects.Endpoint("data", "127.0.0.1", 4000),),
+                agent_boot_id=f"{self.boots}-1",
+                sequence=self.sequence,
             )
         )
 

@@ -41,7 +41,7 @@ FINGERPRINTS = {
     "DeviceReport": "1.0-fee79a468627b861",
     "Endpoint": "1.0-b7a0141d0fb5fad9",
     "OpenRequest": "1.0-6584660ae8ce3d29",
-    "Prepared": "1.0-93d4b7a5286b0eb5",
+    "Prepared": "1.1-145729ce47242323",
     "SessionResult": "1.0-057ff492ad5587f1",
     "SessionView": "1.0-9d303d863c4b088b",
     "SlotReport": "1.0-f2bd59978d8bbb5b",
