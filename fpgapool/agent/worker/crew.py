@@ -21,6 +21,7 @@ end, will not do.
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import queue
 import threading
@@ -31,6 +32,8 @@ from collections.abc import Callable
 LOG = logging.getLogger(__name__)
 
 _SPARE_THREADS = 8
+# A worker that has nothing to do has no threads for it.
+_IDLE_S = 5.0
 
 
 class _Task(typing.NamedTuple):
@@ -43,11 +46,15 @@ class _Task(typing.NamedTuple):
 class Crew:
     """Daemon threads, as many as are needed at the same time.
 
-    :param spare: how many are kept when there is nothing to do.
+    :param spare: how many are kept when there is nothing to do …
+    :param idle_s: … and for how long.
     """
 
-    def __init__(self, spare: int = _SPARE_THREADS) -> None:
+    def __init__(
+        self, spare: int = _SPARE_THREADS, idle_s: float = _IDLE_S
+    ) -> None:
         self._spare = spare
+        self._idle_s = idle_s
         self._idle = 0
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
@@ -81,15 +88,24 @@ class Crew:
     def _work(self, first: list[_Task]) -> None:
         # Between two tasks a thread holds nothing of the first one's.
         self._do(first.pop())
-        while self._may_stay():
-            self._do(self._tasks.get())
+        while task := self._next():
+            self._do(task)
+            del task
 
-    def _may_stay(self) -> bool:
+    def _next(self) -> _Task | None:
+        """:returns: None if the thread is to end."""
         with self._lock:
             if self._idle >= self._spare:
-                return False
+                return None
             self._idle += 1
-            return True
+        with contextlib.suppress(queue.Empty):
+            return self._tasks.get(timeout=self._idle_s)
+        with self._lock:
+            # Somebody may just have counted on this thread.
+            with contextlib.suppress(queue.Empty):
+                return self._tasks.get_nowait()
+            self._idle -= 1
+            return None
 
     @staticmethod
     def _do(task: _Task) -> None:

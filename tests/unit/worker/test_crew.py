@@ -73,6 +73,20 @@ def test_only_spare_threads_stay(crew):
     )
 
 
+def test_a_thread_that_nobody_needs_ends():
+    crew = crews.Crew(idle_s=0.01)
+    before = threading.active_count()
+    for number in range(50):
+        # Some of them come just when a thread has waited for long enough.
+        assert crew.start("t", threading.Event().wait, number / 2500).wait(10)
+        threading.Event().wait(0.01)
+    waiting.wait_until(
+        lambda: threading.active_count() == before, "the thread ends"
+    )
+    assert crew.idle_count == 0
+    assert crew.start("t", int).wait(WAIT_S)
+
+
 def test_a_failure_is_logged_and_the_thread_stays(crew, caplog):
     def fail() -> None:
         raise ValueError("on purpose")
