@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import re
@@ -23,6 +22,7 @@ from collections.abc import Mapping
 from fpgapool import objects
 from fpgapool.conductor import registry
 from fpgapool.core import codes
+from fpgapool.core import events
 from fpgapool.objects import states
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -43,6 +43,8 @@ class Limits:
     max_claimed_bytes: int = 2**50
     max_queued_sessions: int = 200_000
     max_queued_per_project: int = 20_000
+    max_sessions_per_project: int = -1
+    max_queued_bytes_per_project: int = -1
     claim_slack: float = 0.1
     idle_timeout_s: float = 60.0
     max_hold_s: float = 86400.0
@@ -51,6 +53,71 @@ class Limits:
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
         """Return what a session may send while others wait."""
         return math.floor(claimed_bytes * (1 + self.claim_slack))
+
+    def quotas(self) -> Quotas:
+        """Return the same quota for every project."""
+        return Quotas(
+            ProjectQuota(
+                sessions=_unless_negative(self.max_sessions_per_project),
+                queued=self.max_queued_per_project,
+                queued_bytes=_unless_negative(
+                    self.max_queued_bytes_per_project
+                ),
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProjectQuota:
+    """What one project may use at a time; None: any number.
+
+    :ivar sessions: with a slot. Further ones wait.
+    :ivar queued: requests that wait. Further ones are refused.
+    :ivar queued_bytes: that those claim.
+    """
+
+    sessions: int | None = None
+    queued: int | None = None
+    queued_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quotas:
+    """What projects may use at a time.
+
+    :ivar default: of all projects that are not named.
+    :ivar of_projects: of those that are.
+    """
+
+    default: ProjectQuota = ProjectQuota()
+    of_projects: Mapping[str, ProjectQuota] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def of(self, project_id: str) -> ProjectQuota:
+        """Return what a project may use."""
+        return self.of_projects.get(project_id, self.default)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return how many slots projects may have, for the core."""
+        return events.SessionLimitsChanged(
+            self.default.sessions,
+            tuple((p, q.sessions) for p, q in self.of_projects.items()),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Queue:
+    """How full the queue is for a request.
+
+    :ivar total: sessions that wait.
+    :ivar of_project: those of the request's project.
+    :ivar bytes_of_project: what these claim.
+    """
+
+    total: int = 0
+    of_project: int = 0
+    bytes_of_project: int = 0
 
 
 class Rejected(Exception):
@@ -69,13 +136,15 @@ def check(
     limits: Limits,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
-    queued: collections.Counter[str],
+    quota: ProjectQuota,
+    queue: Queue,
 ) -> None:
     """Check all that can be wrong with a request.
 
     :param pool: the known hosts and slots.
     :param profiles: the library.
-    :param queued: how many requests each project has in the queue.
+    :param quota: of the request's project.
+    :param queue: how full the queue is.
     :raises Rejected: if the request cannot become a session.
     """
     if not _REQUEST_ID.fullmatch(request.request_id):
@@ -89,7 +158,11 @@ def check(
         )
     _check_accelerator(request.accelerator, pool, profiles)
     _check_numbers(request, limits)
-    _check_room(request.project_id, limits, queued)
+    _check_room(request, limits, quota, queue)
+
+
+def _unless_negative(limit: int) -> int | None:
+    return None if limit < 0 else limit
 
 
 def _check_accelerator(
@@ -139,15 +212,28 @@ def _check_numbers(request: objects.OpenRequest, limits: Limits) -> None:
 
 
 def _check_room(
-    project_id: str, limits: Limits, queued: collections.Counter[str]
+    request: objects.OpenRequest,
+    limits: Limits,
+    quota: ProjectQuota,
+    queue: Queue,
 ) -> None:
-    if queued.total() >= limits.max_queued_sessions:
+    if queue.total >= limits.max_queued_sessions:
         raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
-    if queued[project_id] >= limits.max_queued_per_project:
+    _check_quota("queued requests", quota.queued, queue.of_project, 1)
+    _check_quota(
+        "queued bytes",
+        quota.queued_bytes,
+        queue.bytes_of_project,
+        request.claimed_bytes,
+    )
+
+
+def _check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+    if limit is not None and used + wanted > limit:
         raise Rejected(
             codes.QUOTA_EXCEEDED,
-            f"the project has {queued[project_id]} requests in the"
-            " queue, which is its limit",
+            f"the project's quota of {what} is {limit}: {used} used, {wanted}"
+            " more wanted",
         )
 
 

@@ -21,7 +21,9 @@ from oslo_config import cfg
 from stevedore import exception as stevedore_exception
 
 from fpgapool.common import exception
+from fpgapool.core import sharing
 from fpgapool.core import strategy
+from fpgapool.strategies import shared
 
 NAMESPACE = "fpgapool.strategies"
 
@@ -32,6 +34,7 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Make the strategy of ``[conductor] strategy``.
 
     :param conf: with the groups ``conductor`` and ``scheduler``.
+    :returns: it, with projects sharing what it gives out.
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
     """
@@ -54,7 +57,18 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
         raise exception.ConfigurationError(
             reason=f"[scheduler], strategy {name}: {error}"
         ) from error
-    return made
+    return shared.SharedStrategy(
+        made, _sharing_options(conf), conf.conductor.max_wait_s or None
+    )
+
+
+def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:
+    group = conf.conductor
+    return sharing.Options(
+        fair=group.fair_share,
+        quantum_bytes=group.fair_share_quantum_bytes,
+        weights=group.project_weights,
+    )
 
 
 def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:

@@ -251,6 +251,8 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
         max_claimed_bytes=options.max_claimed_bytes,
         max_queued_sessions=options.max_queued_sessions,
         max_queued_per_project=options.max_queued_per_project,
+        max_sessions_per_project=options.max_sessions_per_project,
+        max_queued_bytes_per_project=options.max_queued_bytes_per_project,
         claim_slack=options.claim_slack,
         idle_timeout_s=options.idle_timeout_s,
         max_hold_s=options.max_hold_s,

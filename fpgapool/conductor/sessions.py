@@ -92,6 +92,8 @@ class Session:
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
     front_doors: frozenset[str] = frozenset()
+    #: Whether it is among the sessions that its project has used.
+    counted: bool = False
 
     @property
     def live(self) -> bool:
@@ -211,6 +213,7 @@ class Book:
     was lost asks again within seconds.
 
     :ivar queued: how many sessions of each project wait for a slot.
+    :ivar queued_bytes: what they claim.
     """
 
     def __init__(self) -> None:
@@ -218,6 +221,7 @@ class Book:
         self.by_id: dict[str, Session] = {}
         self.by_request: dict[tuple[str, str], Session] = {}
         self.queued = collections.Counter[str]()
+        self.queued_bytes = collections.Counter[str]()
         self._ended: dict[int, Session] = {}
 
     def add(self, session: Session) -> None:
@@ -225,6 +229,16 @@ class Book:
         self.by_job[session.job_id] = session
         self.by_id[session.session_id] = session
         self.by_request[session.request_key] = session
+
+    def note_queued(self, session: Session) -> None:
+        """Count a session that begins to wait."""
+        self.queued[session.project_id] += 1
+        self.queued_bytes[session.project_id] += session.claimed_bytes
+
+    def note_unqueued(self, session: Session) -> None:
+        """Count a session that waits no more."""
+        self.queued[session.project_id] -= 1
+        self.queued_bytes[session.project_id] -= session.claimed_bytes
 
     def rename_job(self, session: Session, job_id: int) -> None:
         """Give a session a new name in the core."""

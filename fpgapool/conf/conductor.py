@@ -247,6 +247,78 @@ A good value is far above what a project needs in a busy hour and far below
 ``max_queued_sessions``, so that no project can fill the queue alone.
 """,
     ),
+    cfg.IntOpt(
+        "max_queued_bytes_per_project",
+        default=-1,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Largest number of bytes that the waiting sessions of one project may claim
+together. Further requests of that project, and any that claims more by
+itself, are refused with ``QUOTA_EXCEEDED``. -1, the default, means any number.
+""",
+    ),
+    cfg.IntOpt(
+        "max_sessions_per_project",
+        default=-1,
+        min=-1,
+        max=10000000,
+        help="""
+Largest number of slots that one project may have at a time. Further sessions
+of that project wait, with ``PROJECT_SESSION_LIMIT`` as the reason, until it
+gives one back; sessions of other projects pass them. -1, the default, means
+any number.
+""",
+    ),
+    cfg.BoolOpt(
+        "fair_share",
+        default=False,
+        help="""
+Whether projects share the slots by weight (deficit round robin on bytes),
+whatever ``strategy`` orders the sessions of each project.
+
+Without it, who submits most gets most. It is right for every pool that more
+than one project uses; ``production.conf.sample`` turns it on. Related options
+are ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
+""",
+    ),
+    cfg.IntOpt(
+        "fair_share_quantum_bytes",
+        default=64 * 2**20,
+        min=1,
+        max=2**50,
+        help="""
+Bytes that a project of weight 1 may begin in each round of ``fair_share``.
+
+A smaller quantum shares more evenly in the short run. Nothing is gained below
+the usual size of a session.
+""",
+    ),
+    cfg.Opt(
+        "project_weights",
+        type=cfg.types.Dict(cfg.types.Float(min=0.001, max=1000)),
+        default={},
+        sample_default={"5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d": 2.0},
+        help="""
+Weights of projects under ``fair_share``, as pairs of a project's id and a
+number. A project with the weight 2 gets twice the bytes of one with 1, which
+those have that are not named.
+""",
+    ),
+    cfg.FloatOpt(
+        "max_wait_s",
+        default=0,
+        min=0,
+        max=30 * 86400,
+        help="""
+Seconds after which a waiting session goes before all others, whatever
+``strategy`` and ``fair_share`` say, so that large ones do not starve. 0, the
+default, means never.
+
+It should be well above the usual wait: if most sessions have waited for so
+long, it is first come, first served.
+""",
+    ),
 ]
 
 

@@ -96,6 +96,21 @@ class SlotRestored(_Event):
 
 
 @values.value
+class SessionLimitsChanged(_Event):
+    """How many slots a project may have at a time, from now on.
+
+    It counts only if the strategy has projects share the pool. Nobody loses
+    a slot by it.
+
+    :param default: of the projects that are not named; None: any number.
+    :param of_projects: name and limit of those that have another one.
+    """
+
+    default: int | None = None
+    of_projects: tuple[tuple[str, int | None], ...] = ()
+
+
+@values.value
 class JobSubmitted(_Event):
     """A job came; one whose id is known already changes nothing."""
 
@@ -178,10 +193,14 @@ class ClaimExceeded(_Event):
 
 @values.value
 class SlotReleased(_Event):
-    """The holder has given the slot back, or lost it."""
+    """The holder has given the slot back, or lost it.
+
+    :param sent_bytes: how much input it has sent; None: as it claimed.
+    """
 
     slot_id: model.SlotId
     generation: int
+    sent_bytes: float | None = None
 
 
 @values.value
@@ -206,6 +225,7 @@ Event: typing.TypeAlias = (
     | DeviceRestored
     | SlotFaulty
     | SlotRestored
+    | SessionLimitsChanged
     | JobSubmitted
     | JobCancelled
     | AssignmentRestored

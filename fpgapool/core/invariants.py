@@ -24,6 +24,7 @@ from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
@@ -43,8 +44,11 @@ def check(view: pool_view.PoolView) -> None:
         _check_host(view, host)
     _check_table(view.slots)
     _check_jobs(view)
-    for group in view.jobs.groups():
+    for group in view.jobs.all_groups():
         _check_group(view, group)
+    _check_lanes(view)
+    if view.accounts is not None:
+        _check_accounts(view, view.accounts)
     _check_times(view.jobs)
     if view.loads is not None:
         _check_loads(view, view.loads)
@@ -141,7 +145,7 @@ def _check_jobs(view: pool_view.PoolView) -> None:
     queued = list(jobs)
     _equal("waiting", {jobs.records[job.id].key for job in queued}, keys)
     _equal("waiting count", len(jobs), len(keys))
-    in_groups = [key for group in jobs.groups() for key in group.jobs]
+    in_groups = [key for group in jobs.all_groups() for key in group.jobs]
     _equal("in groups", sorted(in_groups), sorted(keys))
     for record in jobs.records.values():
         waits, has_slot = record.group is not None, record.slot_id is not None
@@ -198,9 +202,65 @@ def _check_place(
         _equal("homed", record.homed, False)
 
 
+def _check_lanes(view: pool_view.PoolView) -> None:
+    jobs, accounts = view.jobs, view.accounts
+    for urgent, lanes in ((False, jobs.lanes), (True, jobs.urgent)):
+        for project, lane in lanes.items():
+            _equal("lane", (lane.project, lane.urgent), (project, urgent))
+            sizes = [group.count for group in lane.groups()]
+            _equal("size of a lane", lane.size, sum(sizes))
+            _equal("arrivals", lane.arrived, {})
+            if not lane.size:
+                _equal("empty lane", (project, urgent), (None, False))
+    _equal("shown", jobs.shown, jobs.lanes[None])
+    for record in jobs.records.values():
+        if record.group is None:
+            continue
+        lane = record.group.lane
+        project = record.job.project
+        _equal("urgent", lane.urgent, record.urgent)
+        _equal(
+            "project of a lane",
+            lane.project,
+            None if accounts is None else accounts.lane_of(project),
+        )
+
+
+def _check_accounts(
+    view: pool_view.PoolView, accounts: sharing.Accounts
+) -> None:
+    sessions = collections.Counter(
+        view.record(hold.job_id).job.project
+        for hold in view.slots.assignments.values()
+    )
+    known = {account.project: account for account in accounts.all()}
+    _equal(
+        "sessions",
+        sessions,
+        collections.Counter({p: a.sessions for p, a in known.items()}),
+    )
+    if not accounts.options.fair:
+        return
+    waiting_projects = set(view.jobs.lanes) - {None}
+    _equal(
+        "projects that wait",
+        {project for project, account in known.items() if account.waits},
+        waiting_projects,
+    )
+    turns = sorted(known[str(p)].key for p in waiting_projects)
+    _equal("turns", accounts.turns(), turns)
+    _equal("nobody's turn", accounts.turn, None)
+    for account in known.values():
+        if not 0 < account.left_bytes <= account.share_bytes:
+            raise InvariantError(
+                f"{account.project} has {account.left_bytes} bytes left"
+            )
+
+
 def _check_times(jobs: waiting.WaitingJobs) -> None:
     patience: list[ordered.Timer] = []
     limits: list[ordered.Timer] = []
+    ageing: list[ordered.Timer] = []
     for job_id, record in jobs.records.items():
         job, waits = record.job, record.group is not None
         if record.patience_s is not None:
@@ -214,9 +274,13 @@ def _check_times(jobs: waiting.WaitingJobs) -> None:
         _equal("wait limit", record.limit_s is not None, limited)
         if record.limit_s is not None:
             limits.append((record.limit_s, job_id))
+        if record.urgent_s is not None:
+            ageing.append((record.urgent_s, job_id))
+            _equal("urgent in time", (waits, record.urgent), (True, False))
     for what, timers, expected in (
         ("patience", jobs.patience, patience),
         ("wait limits", jobs.limits, limits),
+        ("ageing", jobs.ageing, ageing),
     ):
         _equal(what, list(timers), sorted(expected))
         if jobs.quiet_until_s > timers.first_s():

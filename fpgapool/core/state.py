@@ -157,6 +157,8 @@ class PoolState:
             return (codes.NO_COMPATIBLE_SLOT,)
         if not self._slots.up_count(group.shapes):
             return (codes.NO_HEALTHY_SLOT,)
+        if self._view.is_held(group.lane.project):
+            return (codes.PROJECT_SESSION_LIMIT,)
         if not self._view.has_idle(group):
             return (codes.NO_IDLE_SLOT,)
         return self._strategy.reasons(self._view, job_id)
@@ -195,7 +197,8 @@ class PoolState:
             self._HANDLERS[type(event)](self, event)
         if jobs.quiet_until_s <= now:
             self._reject_overdue()
-            if jobs.release_due(now) and self._wakeups:
+            released = jobs.release_due(now)
+            if (self._hurry(now) or released) and self._wakeups:
                 self._pass_due = True
         if self._pass_due or self._look_s <= now:
             self._run_pass()
@@ -224,7 +227,7 @@ class PoolState:
                 )
         self._pass_due = False
         self._look_s = self._next_look_s()
-        view.arrived.clear()
+        self._jobs.forget_arrivals()
         view.touched.clear()
 
     def _next_look_s(self) -> float:
@@ -246,17 +249,25 @@ class PoolState:
         """
         for slot_id in sorted(self._overdrawn):
             slot = self._slots.slots.get(slot_id)
-            if slot is None or not self._is_waited_for(slot):
+            hold = self._slots.assignments[slot_id]
+            if slot is None or not self._is_waited_for(slot, hold):
                 continue
             self._overdrawn.remove(slot_id)
-            hold = self._slots.assignments[slot_id]
             hold.revoked = True
             self._output.append(self._calling_in(hold))
 
-    def _is_waited_for(self, slot: slots.Slot) -> bool:
+    def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
+        """Whether a job could have a slot if its holder gave it back."""
+        holder = self._jobs.records[hold.job_id].job.project
         return slot.up and any(
-            group.first() is not None and group.fits(slot.id, slot.shape)
-            for group in self._jobs.groups_for(slot.shape)
+            group.first() is not None
+            and group.fits(slot.id, slot.shape)
+            and (
+                group.lane.project == holder
+                or not self._view.is_held(group.lane.project)
+            )
+            for lane in self._jobs.all_lanes()
+            for group in lane.groups_for(slot.shape)
         )
 
     def _calling_in(self, hold: slots.Hold) -> instructions.Instruction:
@@ -291,7 +302,7 @@ class PoolState:
             return
         record = self._new_record(job)
         if self._enqueue(record):
-            self._view.arrived[job.id] = record
+            self._jobs.greet(record)
 
     def _new_record(self, job: model.Job) -> queues.JobRecord:
         record = queues.JobRecord(job, self._strategy.key(job))
@@ -315,6 +326,17 @@ class PoolState:
         self._jobs.records.pop(job_id, None)
         self._output.append(instructions.Reject(job_id, code, message))
 
+    def _hurry(self, now: float) -> bool:
+        """Let jobs that have waited for very long go first.
+
+        :returns: whether there are any that did not before.
+        """
+        urgent = self._jobs.take_urgent(now)
+        for record in urgent:
+            self._jobs.remove(record)
+            self._view.enqueue(record)
+        return bool(urgent)
+
     def _reject_overdue(self) -> None:
         for record in self._jobs.take_overdue(self._last_s):
             self._withdraw(record)
@@ -326,8 +348,9 @@ class PoolState:
 
     def _withdraw(self, record: queues.JobRecord) -> None:
         """Take a waiting job out of the queue."""
+        if record.group is not None:
+            record.group.lane.arrived.pop(record.job.id, None)
         self._jobs.remove(record)
-        self._view.arrived.pop(record.job.id, None)
 
     def _on_cancelled(self, event: events.JobCancelled) -> None:
         record = self._jobs.records.get(event.job_id)
@@ -391,6 +414,8 @@ class PoolState:
         self._view.next_generation = max(
             self._view.next_generation, event.generation + 1
         )
+        if self._view.accounts is not None:
+            self._view.accounts.give(job.project, job.claimed_bytes)
         if slot is not None:
             self._view.put_flow(job, slot)
 
@@ -442,10 +467,16 @@ class PoolState:
     def _on_released(self, event: events.SlotReleased) -> None:
         hold = self._current(event.slot_id, event.generation)
         if hold is not None:
-            self._release(hold)
+            self._release(hold, event.sent_bytes)
             del self._jobs.records[hold.job_id]
 
-    def _release(self, hold: slots.Hold) -> None:
+    def _release(
+        self, hold: slots.Hold, sent_bytes: float | None = 0.0
+    ) -> None:
+        """Take a slot from its holder.
+
+        :param sent_bytes: how much input it has sent; None: as it claimed.
+        """
         slot = hold.slot
         if slot is not None:
             if hold.phase is _PREPARING:
@@ -453,6 +484,11 @@ class PoolState:
             self._view.touched.add(slot.host.id)
         self._slots.release(hold)
         self._view.drop_flow(hold.slot_id)
+        if self._view.accounts is not None:
+            job = self._jobs.records[hold.job_id].job
+            self._view.take_back(
+                job, job.claimed_bytes if sent_bytes is None else sent_bytes
+            )
         if self._overdrawn:
             self._overdrawn.discard(hold.slot_id)
         self._pass_due = True
@@ -609,6 +645,20 @@ class PoolState:
                 self._jobs.remove(record)
                 self._enqueue(record)
 
+    def _on_session_limits(self, event: events.SessionLimitsChanged) -> None:
+        accounts = self._view.accounts
+        if accounts is None:
+            return
+        accounts.set_limits(event.default, event.of_projects)
+        for job in self.waiting():
+            record = self._jobs.records[job.id]
+            group = record.group
+            if group and group.lane.project != accounts.lane_of(job.project):
+                self._jobs.remove(record)
+                self._view.enqueue(record)
+        self._view.touch_idle()
+        self._pass_due = True
+
     def _on_progress(self, event: events.Progress) -> None:
         """Reports change nothing but what strategies know of rates."""
         loads = self._view.loads
@@ -626,6 +676,7 @@ class PoolState:
         dict[type, abc.Callable[["PoolState", typing.Any], None]]
     ] = {
         events.AcceleratorsChanged: _on_accelerators,
+        events.SessionLimitsChanged: _on_session_limits,
         events.HostUp: _on_host_up,
         events.HostLost: _on_host_lost,
         events.DeviceFailed: _on_device_failed,

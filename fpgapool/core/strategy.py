@@ -13,11 +13,13 @@
 """What the pool asks of a scheduling strategy."""
 
 import abc
+import collections.abc
 import dataclasses
 import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import sharing
 from fpgapool.core import values
 
 if typing.TYPE_CHECKING:
@@ -68,6 +70,12 @@ class Strategy(abc.ABC):
     look_again_s: float | None = None
     #: A job passed over so often may leave its host; None: not by skips.
     skip_limit: int | None = None
+    #: How projects share the pool: the view then keeps their jobs apart where
+    #: that matters. None: whose a job is does not matter.
+    shares: sharing.Options | None = None
+    #: A job that has waited for so long is kept apart, too, and ordered by its
+    #: arrival; None: none is.
+    max_wait_s: float | None = None
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:
@@ -92,14 +100,17 @@ class Strategy(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def assign(self, view: "pool_view.PoolView", now: float) -> list[Choice]:
+    def assign(
+        self, view: "pool_view.PoolView", now: float
+    ) -> collections.abc.Iterable[Choice]:
         """Do one pass.
 
         :param view: the pool; every choice is made through its
             :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
             sees it.
         :param now: the time in seconds.
-        :returns: the choices in the order in which they were made.
+        :returns: the choices, each made when it is asked for: who asks no
+            further ends the pass, and may begin another one at once.
         """
 
     @abc.abstractmethod

@@ -12,9 +12,12 @@
 
 """The pool as a scheduling strategy sees it during a pass."""
 
+from collections import abc
+
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import waiting
@@ -30,7 +33,8 @@ class PoolView:
 
     :ivar slots: topology, assignments and indexes over idle slots.
     :ivar jobs: the waiting jobs and their queues.
-    :ivar arrived: the jobs that were submitted at this event, by their ids.
+    :ivar accounts: how projects share the pool; None: the strategy does not
+        ask.
     :ivar touched: hosts where an idle slot or a waiting job is new since
         the last pass: elsewhere no idle slot can have become interesting
         for a job of its own host.
@@ -47,9 +51,13 @@ class PoolView:
         if strategy.wants_rates:
             self.loads = pipe_loads.Loads()
             self.columns = columns.Columns(self.loads, strategy.weight)
-        self.jobs = waiting.WaitingJobs(strategy, self.is_home, self.columns)
+        self.accounts: sharing.Accounts | None = None
+        if strategy.shares is not None:
+            self.accounts = sharing.Accounts(strategy.shares)
+        self.jobs = waiting.WaitingJobs(
+            strategy, self.is_home, self.columns, self.accounts
+        )
         self.accelerators: dict[str, model.Accelerator] = {}
-        self.arrived: dict[model.JobId, waiting.JobRecord] = {}
         self.touched: set[model.HostId] = set()
         self.now = 0.0
         self.next_generation = first_generation
@@ -58,8 +66,13 @@ class PoolView:
 
     @property
     def waiting_count(self) -> int:
-        """How many jobs wait."""
-        return len(self.jobs)
+        """How many jobs wait, of those that are shown."""
+        return self.jobs.shown.count
+
+    @property
+    def arrived(self) -> abc.Mapping[model.JobId, waiting.JobRecord]:
+        """Those of them that were submitted at this event, by their ids."""
+        return self.jobs.shown.arrived
 
     def record(self, job_id: model.JobId) -> waiting.JobRecord:
         """A job that waits or has a slot."""
@@ -82,8 +95,10 @@ class PoolView:
         self, record: waiting.JobRecord, slot: slots.Slot
     ) -> strategy_api.Choice:
         """Like :meth:`take`, for who knows that both are free."""
-        self.jobs.remove(record)
         job, slot_id = record.job, slot.id
+        if self.accounts is not None:
+            self.accounts.give(job.project, job.claimed_bytes)
+        self.jobs.remove(record)
         record.slot_id = slot_id
         self.slots.hold(
             slots.Hold(
@@ -128,7 +143,24 @@ class PoolView:
             )
         return count > 0
 
+    def is_held(self, project: str | None) -> bool:
+        """Whether a project has as many slots as it may."""
+        return self.accounts is not None and self.accounts.is_full(project)
+
     # -- for the pool ----------------------------------------------------
+
+    def take_back(self, job: model.Job, sent_bytes: float) -> None:
+        """Note that a project has a slot less."""
+        if self.accounts is None:
+            return
+        was_held = self.is_held(job.project)
+        self.accounts.take_back(job.project, job.claimed_bytes, sent_bytes)
+        if was_held:
+            self.touch_idle()
+
+    def touch_idle(self) -> None:
+        """Have idle slots looked at for jobs that nobody could look at."""
+        self.touched.update(self.slots.idle_hosts)
 
     def enqueue(self, record: waiting.JobRecord) -> bool:
         """Let a job wait.
@@ -139,7 +171,9 @@ class PoolView:
         if accelerator is None:
             return False
         record.slot_id = None
-        group, is_new = self.jobs.new_group(accelerator.shapes, record.avoided)
+        group, is_new = self.jobs.group_for(
+            record, accelerator.shapes, self.now
+        )
         if is_new and group.avoided:
             group.avoiding = self._avoiding(group)
         self.jobs.add(record, group, self.now)
@@ -185,7 +219,7 @@ class PoolView:
     def topology_changed(self, host_id: model.HostId) -> None:
         """Bring the queues up to date with a host whose slots changed."""
         self.touched.add(host_id)
-        for group in list(self.jobs.groups()):
+        for group in list(self.jobs.all_groups()):
             if group.avoided:
                 self._reconsider(group)
             self.jobs.rehome(group, host_id, self.now)

@@ -19,6 +19,7 @@ from collections import abc
 from fpgapool.core import columns as job_columns
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import sharing
 from fpgapool.core import strategy as strategy_api
 
 # A timeout has fallen due a little before its time, so that a wake-up set
@@ -69,6 +70,8 @@ class JobRecord:
     :ivar patience_s: when it will have waited for its own host for long
         enough, if it does wait for it.
     :ivar limit_s: when it will have waited for too long, if it waits and ever.
+    :ivar urgent: whether it has waited for so long that it goes first.
+    :ivar urgent_s: when it will have, if it waits and ever.
     :ivar slot_id: the slot that it has.
     :ivar column: its place in the columns, while it waits and they are kept.
     """
@@ -84,6 +87,8 @@ class JobRecord:
         "patience_s",
         "skips",
         "slot_id",
+        "urgent",
+        "urgent_s",
     )
 
     def __init__(self, job: model.Job, key: ordered.Key) -> None:
@@ -95,13 +100,16 @@ class JobRecord:
         self.homed = False
         self.patience_s: float | None = None
         self.limit_s: float | None = None
+        self.urgent = False
+        self.urgent_s: float | None = None
         self.slot_id: model.SlotId | None = None
         self.column = 0
 
 
 class JobGroup:
-    """The waiting jobs that fit the same slots.
+    """The waiting jobs of a lane that fit the same slots.
 
+    :ivar lane: the lane.
     :ivar count: how many there are.
     :ivar jobs: all of them.
     :ivar homed_count: how many of them wait for their own host.
@@ -122,13 +130,18 @@ class JobGroup:
         "homed_count",
         "homes",
         "jobs",
+        "lane",
         "roaming",
         "shapes",
     )
 
     def __init__(
-        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+        self,
+        lane: "Lane",
+        shapes: model.Shapes,
+        avoided: frozenset[model.SlotId],
     ) -> None:
+        self.lane = lane
         self.shapes = shapes
         self.avoided = avoided
         self.avoiding = avoided
@@ -167,6 +180,79 @@ class JobGroup:
         return first
 
 
+class Shown:
+    """The waiting jobs that a strategy sees.
+
+    :ivar arrived: those that were submitted at this event, by their ids.
+    """
+
+    __slots__ = ("_by_shape", "_groups", "arrived")
+
+    def __init__(self, groups: abc.Collection[JobGroup]) -> None:
+        self._groups = groups
+        self._by_shape: dict[str, tuple[JobGroup, ...]] = {}
+        self.arrived: dict[model.JobId, JobRecord] = {}
+
+    @property
+    def count(self) -> int:
+        """How many jobs there are."""
+        return sum(group.count for group in self._groups)
+
+    def groups(self) -> abc.Collection[JobGroup]:
+        """All groups; some may have no jobs."""
+        return self._groups
+
+    def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
+        """The groups whose jobs slots of this shape fit."""
+        groups = self._by_shape.get(shape)
+        if groups is None:
+            groups = self._by_shape[shape] = tuple(
+                group for group in self._groups if group.fits_shape(shape)
+            )
+        return groups
+
+
+class Lane(Shown):
+    """Jobs that are always shown or hidden together.
+
+    :ivar project: whose jobs they are; None: of all projects that have no
+        lane of their own.
+    :ivar urgent: whether they have waited for so long that they go first.
+    :ivar size: how many there are.
+    :ivar by_needs: their groups.
+    """
+
+    __slots__ = ("by_needs", "project", "size", "urgent")
+
+    def __init__(self, project: str | None, urgent: bool) -> None:
+        self.by_needs: dict[
+            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
+        ] = {}
+        super().__init__(self.by_needs.values())
+        self.project = project
+        self.urgent = urgent
+        self.size = 0
+
+    @property
+    def count(self) -> int:
+        """How many jobs there are."""
+        return self.size
+
+    def make_group(
+        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+    ) -> JobGroup:
+        """Make the group of jobs with these needs."""
+        group = JobGroup(self, shapes, avoided)
+        self.by_needs[shapes, avoided] = group
+        self._by_shape.clear()
+        return group
+
+    def drop(self, group: JobGroup) -> None:
+        """Forget a group."""
+        del self.by_needs[group.shapes, group.avoided]
+        self._by_shape.clear()
+
+
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
     """The smallest key of those that there are."""
     first: ordered.Key | None = None
@@ -179,16 +265,23 @@ def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
 class WaitingJobs:
     """All jobs that wait.
 
+    What a strategy sees of them is :attr:`shown`.
+
     :param strategy: says in which order, and how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
     :param columns: to be kept up to date, if there are any.
+    :param accounts: of the projects, if their jobs are to be kept apart.
 
     :ivar count: how many there are.
     :ivar records: those that wait, and those that have a slot.
+    :ivar shown: all of them, or those whose turn it is.
+    :ivar lanes: by project; that of None is always there.
+    :ivar urgent: the lanes of jobs that go first, by project.
     :ivar patience: when the jobs that wait for their own host will have
         waited for it for long enough.
     :ivar limits: when jobs will have waited for too long.
+    :ivar ageing: when jobs will have waited for so long that they go first.
     :ivar quiet_until_s: a time before which nothing of that falls due.
     """
 
@@ -197,21 +290,28 @@ class WaitingJobs:
         strategy: strategy_api.Strategy,
         is_home: abc.Callable[[JobGroup, model.HostId], bool],
         columns: job_columns.Columns | None = None,
+        accounts: sharing.Accounts | None = None,
     ) -> None:
         self._strategy = strategy
         self._columns = columns
+        self._accounts = accounts
+        self._max_wait_s = strategy.max_wait_s
+        self._has_one_lane = accounts is None and self._max_wait_s is None
         self._skip_limit = strategy.skip_limit
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
-        self._groups: dict[
-            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
-        ] = {}
-        self._groups_by_shape: dict[str, tuple[JobGroup, ...]] = {}
+        self._common = Lane(None, False)
+        self.lanes: dict[str | None, Lane] = {None: self._common}
+        self.urgent: dict[str | None, Lane] = {}
+        self.shown: Shown = self._common
+        # Of the lanes where jobs arrived at this event.
+        self._greeted: list[dict[model.JobId, JobRecord]] = []
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
         self.records: dict[model.JobId, JobRecord] = {}
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
+        self.ageing = ordered.Timers()
         self.quiet_until_s = math.inf
 
     def __len__(self) -> int:
@@ -232,40 +332,109 @@ class WaitingJobs:
         """How many jobs come before this one."""
         return self._ranks.rank(record.key)
 
+    # -- lanes -----------------------------------------------------------
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all jobs are in one lane, which is shown."""
+        return len(self.lanes) == 1 and not self.urgent
+
+    def show(self, *lanes: Lane) -> None:
+        """Let the strategy see the jobs of these lanes only."""
+        if len(lanes) == 1:
+            self.shown = lanes[0]
+            return
+        self.shown = Shown(
+            [group for lane in lanes for group in lane.groups()]
+        )
+        for lane in lanes:
+            self.shown.arrived.update(lane.arrived)
+
+    def show_common(self) -> None:
+        """Let it see the jobs that are in no lane of their own."""
+        self.shown = self._common
+
     def groups(self) -> abc.Collection[JobGroup]:
-        """All groups; some may have no jobs."""
-        return self._groups.values()
+        """The groups that are shown; some may have no jobs."""
+        return self.shown.groups()
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
-        """The groups whose jobs slots of this shape fit."""
-        groups = self._groups_by_shape.get(shape)
-        if groups is None:
-            groups = self._groups_by_shape[shape] = tuple(
-                group
-                for group in self._groups.values()
-                if group.fits_shape(shape)
-            )
-        return groups
+        """Those of them whose jobs slots of this shape fit."""
+        return self.shown.groups_for(shape)
 
-    def new_group(
-        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+    def all_lanes(self) -> abc.Iterator[Lane]:
+        """All lanes, shown or not."""
+        yield from self.lanes.values()
+        yield from self.urgent.values()
+
+    def all_groups(self) -> abc.Iterator[JobGroup]:
+        """All groups, shown or not."""
+        for lane in self.all_lanes():
+            yield from lane.groups()
+
+    def group_for(
+        self, record: JobRecord, shapes: model.Shapes, now: float
     ) -> tuple[JobGroup, bool]:
-        """The group of jobs with these needs.
+        """The group that a job is to wait in.
 
         :returns: the group, and whether it had to be made.
         """
-        group = self._groups.get((shapes, avoided))
+        lane = self._common if self._has_one_lane else self._lane(record, now)
+        group = lane.by_needs.get((shapes, record.avoided))
         if group is not None:
             return group, False
-        group = self._groups[shapes, avoided] = JobGroup(shapes, avoided)
-        self._groups_by_shape.clear()
-        return group, True
+        return lane.make_group(shapes, record.avoided), True
+
+    def _lane(self, record: JobRecord, now: float) -> Lane:
+        if self._max_wait_s is not None and not record.urgent:
+            self._see_urgency(record, now)
+        project: str | None = None
+        if self._accounts is not None:
+            project = self._accounts.lane_of(record.job.project)
+        lanes = self.urgent if record.urgent else self.lanes
+        lane = lanes.get(project)
+        if lane is None:
+            lane = lanes[project] = Lane(project, record.urgent)
+            if self._accounts and project is not None and not record.urgent:
+                self._accounts.join(project)
+        return lane
+
+    def _see_urgency(self, record: JobRecord, now: float) -> None:
+        due_s = first_due_s(record.job.arrival_s, self._max_wait_s or 0.0)
+        if due_s <= now:
+            record.urgent = True
+            # Before all others, whatever the strategy orders by.
+            record.key = (-math.inf, record.job.arrival_s, record.job.id)
+
+    def _drop_lane(self, lane: Lane) -> None:
+        project = lane.project
+        del (self.urgent if lane.urgent else self.lanes)[project]
+        if self._accounts and project is not None and not lane.urgent:
+            self._accounts.leave(project)
+
+    def greet(self, record: JobRecord) -> None:
+        """Note that a job has arrived at this event."""
+        group = record.group
+        if group is not None:
+            arrived = group.lane.arrived
+            if not arrived:
+                self._greeted.append(arrived)
+            arrived[record.job.id] = record
+
+    def forget_arrivals(self) -> None:
+        """The event is over."""
+        for arrived in self._greeted:
+            arrived.clear()
+        self._greeted.clear()
+
+    # -- coming and going ------------------------------------------------
 
     def add(self, record: JobRecord, group: JobGroup, now: float) -> None:
         """Put a job in its place in the queue."""
         job, key = record.job, record.key
         record.group = group
         group.count += 1
+        group.lane.size += 1
         self.count += 1
         if self._ranks.followed:
             self._ranks.note(key)
@@ -281,6 +450,11 @@ class WaitingJobs:
             if limit_s < math.inf:
                 record.limit_s = limit_s
                 self._expect(self.limits, limit_s, job.id)
+        if self._max_wait_s is not None and not record.urgent:
+            due_s = first_due_s(job.arrival_s, self._max_wait_s)
+            if due_s < math.inf:
+                record.urgent_s = due_s
+                self._expect(self.ageing, due_s, job.id)
 
     def _add_of_host(
         self, group: JobGroup, host_id: model.HostId, key: ordered.Key
@@ -300,9 +474,13 @@ class WaitingJobs:
 
     def remove(self, record: JobRecord) -> None:
         """Take a job out of the queue."""
-        group, key = _group_of(record), record.key
+        group, key = record.group, record.key
+        if group is None:
+            raise KeyError(record.job.id)
+        lane = group.lane
         group.jobs.remove(key)
         group.count -= 1
+        lane.size -= 1
         self.count -= 1
         if self._ranks.followed:
             self._ranks.note(key)
@@ -321,11 +499,15 @@ class WaitingJobs:
         if record.limit_s is not None:
             self.limits.remove(record.limit_s, record.job.id)
             record.limit_s = None
+        if record.urgent_s is not None:
+            self.ageing.remove(record.urgent_s, record.job.id)
+            record.urgent_s = None
         # Groups of jobs that failed somewhere would pile up; the others
         # are few and soon used again.
         if group.avoided and not group.count:
-            del self._groups[group.shapes, group.avoided]
-            self._groups_by_shape.clear()
+            lane.drop(group)
+        if lane is not self._common and not lane.size:
+            self._drop_lane(lane)
 
     def rehome(
         self, group: JobGroup, host_id: model.HostId, now: float
@@ -371,6 +553,13 @@ class WaitingJobs:
             self._release(record)
         return bool(due)
 
+    def take_urgent(self, now: float) -> list[JobRecord]:
+        """The jobs that have waited for so long that they go first now."""
+        urgent = [self.records[i] for i in self.ageing.take_due(now)]
+        for record in urgent:
+            record.urgent_s = None
+        return urgent
+
     def take_overdue(self, now: float) -> list[JobRecord]:
         """The jobs that have waited for too long, by their limits."""
         overdue = [self.records[i] for i in self.limits.take_due(now)]
@@ -384,7 +573,9 @@ class WaitingJobs:
         :param with_patience: or when a job has waited for too long next.
         """
         limit_s = self.limits.first_s()
-        self.quiet_until_s = min(limit_s, self.patience.first_s())
+        self.quiet_until_s = min(
+            limit_s, self.patience.first_s(), self.ageing.first_s()
+        )
         return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: JobRecord) -> None:

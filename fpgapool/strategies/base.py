@@ -18,6 +18,7 @@ A strategy that looks at pairs of jobs and slots implements
 """
 
 import abc
+import collections.abc
 
 from fpgapool.core import model
 from fpgapool.core import ordered
@@ -54,7 +55,9 @@ class Placement(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
+    def assign(
+        self, view: pool_view.PoolView
+    ) -> collections.abc.Iterable[strategy.Choice]:
         """Do one pass."""
 
     @abc.abstractmethod
@@ -85,7 +88,7 @@ class ComposedStrategy(strategy.Strategy):
 
     def assign(
         self, view: pool_view.PoolView, now: float
-    ) -> list[strategy.Choice]:
+    ) -> collections.abc.Iterable[strategy.Choice]:
         return self.placement.assign(view)
 
     def reasons(

@@ -68,7 +68,7 @@ class CheckedStrategy(strategy.Strategy):
         self.passes += 1
         expected = literal.snapshot(self.rules, view, now)
         expected.run()
-        choices = self._real.assign(view, now)
+        choices = list(self._real.assign(view, now))
         assert [(c.job_id, c.slot_id) for c in choices] == expected.choices
         skips = {job.id: job.skips for job in expected.jobs}
         assert skips == {i: view.record(i).skips for i in skips}

@@ -80,7 +80,7 @@ class CheckedEra(era.EraStrategy):
     ) -> list[strategy.Choice]:
         expected = literal_era.Pass(self.options, view, now)
         expected.run()
-        choices = super().assign(view, now)
+        choices = list(super().assign(view, now))
         assert [(c.job_id, c.slot_id) for c in choices] == expected.choices
         return choices
 

@@ -21,6 +21,7 @@ until none is left.
 import dataclasses
 import math
 import typing
+from collections import abc
 
 import numpy as np
 import numpy.typing as npt
@@ -141,17 +142,15 @@ class EraStrategy(strategy.Strategy):
 
     def assign(
         self, view: pool_view.PoolView, now: float
-    ) -> list[strategy.Choice]:
+    ) -> abc.Iterator[strategy.Choice]:
         if not view.slots.idle_total:
-            return []
+            return
         one_pass = _Pass(self.options, view, now)
-        choices: list[strategy.Choice] = []
         while view.slots.idle_total and view.waiting_count:
             choice = one_pass.take_best()
             if choice is None:
                 break
-            choices.append(choice)
-        return choices
+            yield choice
 
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId
@@ -228,12 +227,23 @@ class _Pass:
         self._kind_of: _Numbers = places[jobs.kinds[:count]]
         self._kinds = columns.kinds
         self._numbers: _Numbers = numbers
+        if not self._view.jobs.is_plain:
+            self._works[~self._is_shown()[self._kind_of]] = math.inf
         self._peaks: _Floats = columns.peaks[numbers]
         self._ratios: _Floats = columns.return_ratios[numbers]
         self._hosts: _Numbers = columns.host_ids[numbers]
         self._has_home: _Flags = columns.has_home[numbers]
         self._egress: _Numbers = columns.egress[numbers]
         self._ingress: _Numbers = columns.ingress[numbers]
+
+    def _is_shown(self) -> _Flags:
+        """Of each kind, whether its jobs are shown."""
+        shown = set(map(id, self._view.jobs.groups()))
+        kinds = [self._kinds[number] for number in self._numbers.tolist()]
+        return np.array(
+            [kind is not None and id(kind.group) in shown for kind in kinds],
+            dtype=np.bool_,
+        )
 
     def _read_targets(self) -> None:
         view, loads = self._view, self._loads

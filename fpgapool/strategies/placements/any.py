@@ -89,10 +89,11 @@ class AnyPlacement(base.Placement):
             by_slot=order == "random",
         )
 
-    def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
-        choices: list[strategy.Choice] = []
+    def assign(
+        self, view: pool_view.PoolView
+    ) -> abc.Iterator[strategy.Choice]:
         if not view.slots.idle_total:
-            return choices
+            return
         groups = [group for group in view.jobs.groups() if group.count]
         while groups := [group for group in groups if view.has_idle(group)]:
             key = waiting.first_key(*[group.first() for group in groups])
@@ -100,8 +101,7 @@ class AnyPlacement(base.Placement):
                 break
             record = view.record(key[-1])
             slot_id = self._choose(view, record)
-            choices.append(view.give(record, view.slots.slots[slot_id]))
-        return choices
+            yield view.give(record, view.slots.slots[slot_id])
 
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId

@@ -109,17 +109,37 @@ class RaPlacement(base.Placement):
             return self.options.remote_limit
         return max(1, slot_count // 2)
 
-    def assign(self, view: pool_view.PoolView) -> list[strategy.Choice]:
+    def assign(
+        self, view: pool_view.PoolView
+    ) -> abc.Iterable[strategy.Choice]:
         if not view.slots.idle_total:
-            return []
-        choices = self._serve_arrivals(view)
+            return ()
+        idle_hosts = view.slots.idle_hosts
+        arrived = [
+            record
+            for record in view.arrived.values()
+            if record.job.host_id in idle_hosts
+        ]
+        if arrived:
+            return self._serve_all(view, arrived)
+        return self._offer(view)
+
+    def _serve_all(
+        self,
+        view: pool_view.PoolView,
+        arrived: list[waiting.JobRecord],
+    ) -> abc.Iterator[strategy.Choice]:
+        yield from self._serve_arrivals(view, arrived)
         if view.slots.idle_total:
-            offers = _Offers(view, self.options)
-            if self.options.offer_order == "random":
-                choices += offers.make_in(self._draw_order(view))
-            else:
-                choices += offers.make()
-        return choices
+            yield from self._offer(view)
+
+    def _offer(
+        self, view: pool_view.PoolView
+    ) -> abc.Iterable[strategy.Choice]:
+        offers = _Offers(view, self.options)
+        if self.options.offer_order == "random":
+            return offers.make_in(self._draw_order(view))
+        return offers.make()
 
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId
@@ -133,16 +153,12 @@ class RaPlacement(base.Placement):
         return (codes.REMOTE_LIMIT,)
 
     def _serve_arrivals(
-        self, view: pool_view.PoolView
-    ) -> list[strategy.Choice]:
+        self,
+        view: pool_view.PoolView,
+        arrived: list[waiting.JobRecord],
+    ) -> abc.Iterator[strategy.Choice]:
         """Give jobs that arrived just now an idle slot of their own host."""
-        arrived: abc.Collection[waiting.JobRecord] = view.arrived.values()
-        if len(arrived) > 1:
-            arrived = sorted(
-                arrived,
-                key=lambda record: (record.job.arrival_s, record.job.id),
-            )
-        choices = []
+        arrived.sort(key=lambda record: (record.job.arrival_s, record.job.id))
         for record in arrived:
             job, group = record.job, record.group
             if group is None or job.host_id not in view.slots.idle_hosts:
@@ -154,8 +170,7 @@ class RaPlacement(base.Placement):
                     key=lambda slot: not slot.starts_at_once(job.accelerator)
                 )
             if fitting:
-                choices.append(view.give(record, fitting[0]))
-        return choices
+                yield view.give(record, fitting[0])
 
     def _draw_order(self, view: pool_view.PoolView) -> list[slots.Slot]:
         if not view.waiting_count:
@@ -176,9 +191,8 @@ class _Offers:
         # Ranks of the hosts with an idle slot for a waiting job of theirs.
         self._local_ranks: list[ordered.Key] | None = None
 
-    def make(self) -> list[strategy.Choice]:
+    def make(self) -> abc.Iterator[strategy.Choice]:
         """Offer slots in the order of their hosts' ranks, then numbers."""
-        choices = []
         cursor: ordered.Key = ()
         table = self._view.slots
         while table.idle_hosts:
@@ -192,8 +206,7 @@ class _Offers:
                 continue
             # The same host may come again, at this rank or a later one.
             cursor = rank
-            choices.append(choice)
-        return choices
+            yield choice
 
     def make_in(
         self, order: abc.Iterable[slots.Slot]

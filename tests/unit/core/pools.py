@@ -20,6 +20,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
+from fpgapool.core import strategy as strategy_api
 
 AES = model.Accelerator(name="aes", peak_bytes_per_s=1e9)
 FFT = model.Accelerator(
@@ -105,9 +106,18 @@ def make_pool(
     """A pool with these hosts up, which knows aes and fft."""
     index = {"slot_choice": "index", "offer_order": "index"}
     factory = getattr(strategies, strategy)
-    pool = Pool(
-        state.PoolState(factory(index | (options or {}), 0), **settings)
+    return make_pool_of(
+        factory(index | (options or {}), 0), *hosts, **settings
     )
+
+
+def make_pool_of(
+    made: strategy_api.Strategy,
+    *hosts: model.HostSpec,
+    **settings: typing.Any,
+) -> Pool:
+    """The same with a strategy that is made already."""
+    pool = Pool(state.PoolState(made, **settings))
     pool.step(
         events.AcceleratorsChanged((AES, FFT)), *map(events.HostUp, hosts)
     )

@@ -1,0 +1,280 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How projects share the pool: whose turn it is, and who has enough slots.
+
+Deficit round robin with explicit rounds. A project whose bytes are used up
+goes to the end of the first round in which it has some again, so that what it
+owes for a large job costs no more to work out than for a small one.
+"""
+
+import dataclasses
+import math
+from collections import abc
+
+from fpgapool.core import ordered
+
+DEFAULT_QUANTUM_BYTES = 64 * 2**20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How projects share.
+
+    :param fair: whether they take turns; if not, only their limits count.
+    :param quantum_bytes: what a project of weight 1 may begin in each round.
+    :param weights: of projects; those that are not named have 1.
+    :raises ValueError: if the quantum or a weight is not positive and finite.
+    """
+
+    fair: bool = True
+    quantum_bytes: float = DEFAULT_QUANTUM_BYTES
+    weights: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_positive("quantum_bytes", self.quantum_bytes)
+        for project, weight in self.weights.items():
+            _check_positive(f"the weight of {project!r}", weight)
+
+    def share_bytes(self, project: str) -> float:
+        """What a project may begin in each round."""
+        return self.quantum_bytes * self.weights.get(project, 1.0)
+
+
+def _check_positive(what: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{what} must be positive and finite, not {value}")
+
+
+class Account:
+    """What is known of one project.
+
+    :ivar share_bytes: what it may begin in each round.
+    :ivar left_bytes: what is left of that in its round; always positive.
+    :ivar round: the round in which its next turn is.
+    :ivar place: its place among those of the same round.
+    :ivar waits: whether it has jobs that wait for their turn.
+    :ivar sessions: how many slots it has.
+    """
+
+    __slots__ = (
+        "left_bytes",
+        "place",
+        "project",
+        "round",
+        "sessions",
+        "share_bytes",
+        "waits",
+    )
+
+    def __init__(self, project: str, share_bytes: float) -> None:
+        self.project = project
+        self.share_bytes = share_bytes
+        self.left_bytes = share_bytes
+        self.round = 0
+        self.place = 0
+        self.waits = False
+        self.sessions = 0
+
+    @property
+    def key(self) -> ordered.Key:
+        """Its place among the turns."""
+        return (self.round, self.place, self.project)
+
+
+class Accounts:
+    """The projects that have jobs, slots or debts.
+
+    :ivar round: that of the turn that came last.
+    :ivar turn: whose turn it is; None: nobody's, or it is over.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.round = 0
+        self.turn: Account | None = None
+        self._default_limit: int | None = None
+        self._limits: dict[str, int | None] = {}
+        self._accounts: dict[str, Account] = {}
+        self._turns = ordered.SortedKeys()
+        self._last_place = 0
+        self._kept = 0
+
+    def all(self) -> list[Account]:
+        """All that are known."""
+        return list(self._accounts.values())
+
+    # -- limits ----------------------------------------------------------
+
+    def set_limits(
+        self,
+        default: int | None,
+        of_projects: abc.Iterable[tuple[str, int | None]],
+    ) -> None:
+        """Say how many slots projects may have."""
+        self._default_limit = default
+        self._limits = dict(of_projects)
+
+    def limit_of(self, project: str) -> int | None:
+        """How many slots a project may have; None: any number."""
+        return self._limits.get(project, self._default_limit)
+
+    def is_full(self, project: str | None) -> bool:
+        """Whether a project has as many slots as it may."""
+        if project is None:
+            return False
+        limit = self.limit_of(project)
+        return limit is not None and self.sessions(project) >= limit
+
+    def sessions(self, project: str) -> int:
+        """How many slots a project has."""
+        account = self._accounts.get(project)
+        return 0 if account is None else account.sessions
+
+    def lane_of(self, project: str) -> str | None:
+        """The project itself, if its jobs are to be kept apart."""
+        if self.options.fair or self.limit_of(project) is not None:
+            return project
+        return None
+
+    # -- turns -----------------------------------------------------------
+
+    def turns(self) -> list[ordered.Key]:
+        """The places of all projects that wait for their turns, in order."""
+        return list(self._turns)
+
+    def next_turn(self, cursor: ordered.Key) -> Account | None:
+        """The first project at this place or after it."""
+        key = self._turns.at_or_after(cursor)
+        return None if key is None else self._accounts[key[-1]]
+
+    def join(self, project: str) -> None:
+        """A project's first job waits for its turn."""
+        if not self.options.fair:
+            return
+        account = self._account(project)
+        if account.round <= self.round:
+            # What it had left is lost, what it owed was not.
+            account.round = self.round
+            account.left_bytes = account.share_bytes
+        self._to_the_end(account)
+        account.waits = True
+        self._turns.add(account.key)
+
+    def leave(self, project: str) -> None:
+        """No job of a project waits for its turn any more."""
+        if not self.options.fair:
+            return
+        account = self._accounts[project]
+        account.waits = False
+        self._turns.remove(account.key)
+        self._forget(account)
+
+    # -- bytes -----------------------------------------------------------
+
+    def give(self, project: str, claimed_bytes: float) -> None:
+        """Count that a project gets a slot for so many bytes."""
+        account = self._account(project)
+        account.sessions += 1
+        if not self.options.fair:
+            return
+        with_turn = account is self.turn
+        self._take_out(account)
+        account.round = max(account.round, self.round)
+        if with_turn:
+            self.round = account.round
+        account.left_bytes -= claimed_bytes
+        if account.left_bytes <= 0:
+            self._owe(account)
+            if with_turn:
+                self.turn = None
+        self._put_back(account)
+
+    def take_back(
+        self, project: str, claimed_bytes: float, sent_bytes: float
+    ) -> None:
+        """Count that it gave one back, and what it was really used for."""
+        account = self._accounts[project]
+        account.sessions -= 1
+        if self.options.fair and claimed_bytes != sent_bytes:
+            self._take_out(account)
+            account.left_bytes += claimed_bytes - sent_bytes
+            if account.left_bytes <= 0:
+                self._owe(account)
+            elif account.left_bytes > account.share_bytes:
+                self._catch_up(account)
+            self._put_back(account)
+        self._forget(account)
+
+    def _owe(self, account: Account) -> None:
+        """Go to the end of the first round in which something is left."""
+        share = account.share_bytes
+        rounds = math.floor(-account.left_bytes / share) + 1
+        account.round += rounds
+        account.left_bytes += rounds * share
+        # Of very many bytes, small differences are not exact.
+        if not 0 < account.left_bytes <= share:
+            account.left_bytes = share
+        self._to_the_end(account)
+
+    def _catch_up(self, account: Account) -> None:
+        """Have the next turn earlier; nothing is saved up beyond that."""
+        share = account.share_bytes
+        rounds = math.ceil(account.left_bytes / share) - 1
+        rounds = min(rounds, max(account.round - self.round, 0))
+        account.round -= rounds
+        account.left_bytes = min(account.left_bytes - rounds * share, share)
+        if rounds:
+            # Not before those who have waited in that round meanwhile.
+            self._to_the_end(account)
+
+    def _to_the_end(self, account: Account) -> None:
+        self._last_place += 1
+        account.place = self._last_place
+
+    def _take_out(self, account: Account) -> None:
+        if account.waits:
+            self._turns.remove(account.key)
+
+    def _put_back(self, account: Account) -> None:
+        if account.waits:
+            self._turns.add(account.key)
+
+    # -- memory ----------------------------------------------------------
+
+    def _account(self, project: str) -> Account:
+        account = self._accounts.get(project)
+        if account is None or self._is_of_no_use(account):
+            share_bytes = self.options.share_bytes(project)
+            account = self._accounts[project] = Account(project, share_bytes)
+            account.round = self.round
+            if len(self._accounts) > 2 * self._kept + 1000:
+                self._sweep(account)
+        return account
+
+    def _forget(self, account: Account) -> None:
+        if self._is_of_no_use(account):
+            del self._accounts[account.project]
+
+    def _is_of_no_use(self, account: Account) -> bool:
+        return (
+            not account.waits
+            and not account.sessions
+            and account.round <= self.round
+        )
+
+    def _sweep(self, new: Account) -> None:
+        """Forget whose debts are paid by now."""
+        for account in self.all():
+            if account is not new:
+                self._forget(account)
+        self._kept = len(self._accounts)

@@ -1,0 +1,264 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The rules of fair shares, written down word for word.
+
+Rounds are counted one by one, lists are searched from their beginnings, and
+each turn is a pass of the literal rules over the jobs of one project.
+"""
+
+import dataclasses
+import typing
+
+from fpgapool.core import view as pool_view
+from tests.property import literal
+
+
+class TurnOver(Exception):
+    """The project may not go on."""
+
+
+@dataclasses.dataclass
+class Project:
+    """What is known of a project that was ever heard of."""
+
+    name: str
+    weight: float
+    round: int = 0
+    place: int = 0
+    left: float = 0.0
+    slots: int = 0
+    listed: bool = False
+
+
+@dataclasses.dataclass
+class Book:
+    """All projects, and the rules about them."""
+
+    fair: bool
+    quantum: float
+    weights: dict[str, float]
+    limits: dict[str, int | None] = dataclasses.field(default_factory=dict)
+    default_limit: int | None = None
+    projects: dict[str, Project] = dataclasses.field(default_factory=dict)
+    round: int = 0
+    places: int = 0
+    turn: str | None = None
+
+    def project(self, name: str) -> Project:
+        """Rule 1: who is new."""
+        known = self.projects.get(name)
+        if known is None or (
+            not known.listed and not known.slots and known.round <= self.round
+        ):
+            project = Project(name, self.weights.get(name, 1.0))
+            project.round = self.round
+            project.left = project.weight * self.quantum
+            self.projects[name] = project
+        return self.projects[name]
+
+    def is_full(self, name: str) -> bool:
+        limit = self.limits.get(name, self.default_limit)
+        if limit is None:
+            return False
+        slots = self.projects[name].slots if name in self.projects else 0
+        return slots >= limit
+
+    def list_project(self, name: str) -> None:
+        """Rule 1."""
+        project = self.project(name)
+        if project.round <= self.round:
+            project.round = self.round
+            project.left = project.weight * self.quantum
+        self.to_the_end(project)
+        project.listed = True
+
+    def to_the_end(self, project: Project) -> None:
+        self.places += 1
+        project.place = self.places
+
+    def in_order(self) -> list[Project]:
+        listed = [p for p in self.projects.values() if p.listed]
+        return sorted(listed, key=lambda p: (p.round, p.place))
+
+    def give(self, name: str, size_bytes: float) -> None:
+        """Rules 3, 4 and 6."""
+        project = self.project(name)
+        project.slots += 1
+        project.round = max(project.round, self.round)
+        if self.turn == name:
+            self.round = project.round
+        project.left -= size_bytes
+        if project.left <= 0:
+            self.owe(project)
+            if self.turn == name:
+                self.turn = None
+
+    def owe(self, project: Project) -> None:
+        while project.left <= 0:
+            project.left += project.weight * self.quantum
+            project.round += 1
+        self.to_the_end(project)
+
+    def take_back(self, name: str, claimed: float, sent: float) -> None:
+        """Rule 7."""
+        project = self.projects[name]
+        project.slots -= 1
+        if claimed == sent:
+            return
+        share = project.weight * self.quantum
+        project.left += claimed - sent
+        if project.left <= 0:
+            self.owe(project)
+            return
+        before = project.round
+        while project.left > share and project.round > self.round:
+            project.left -= share
+            project.round -= 1
+        if project.round < before:
+            self.to_the_end(project)
+        project.left = min(project.left, share)
+
+
+class FairPass:
+    """One pass over a copy of the pool."""
+
+    def __init__(
+        self,
+        rules: literal.Rules,
+        book: Book,
+        view: pool_view.PoolView,
+        max_wait_s: float | None,
+        now: float,
+    ) -> None:
+        self.rules = rules
+        self.book = book
+        self.now = now
+        self.max_wait_s = max_wait_s
+        copy = literal.snapshot(rules, view, now)
+        self.slots = copy.slots
+        self.jobs = copy.jobs
+        self.arrived = {
+            job_id for lane in view.jobs.all_lanes() for job_id in lane.arrived
+        }
+        self.project_of = {
+            job.id: view.record(job.id).job.project for job in self.jobs
+        }
+        self.choices: list[tuple[int, int]] = []
+
+    def run(self) -> None:
+        self.serve_together(self.is_urgent)
+        if self.book.fair:
+            self.serve_in_turns()
+        else:
+            self.serve_together(lambda job: not self.is_urgent(job))
+
+    def is_urgent(self, job: literal.Job) -> bool:
+        if self.max_wait_s is None:
+            return False
+        return self.now - job.arrival_s >= self.max_wait_s - 1e-12
+
+    def serve_together(
+        self, wanted: typing.Callable[[literal.Job], bool]
+    ) -> None:
+        while True:
+            jobs = [
+                job
+                for job in self.jobs
+                if wanted(job)
+                and not self.book.is_full(self.project_of[job.id])
+            ]
+            if not jobs or not self.any_idle():
+                return
+            if self.make_pass(jobs):
+                return
+
+    def serve_in_turns(self) -> None:
+        done: set[str] = set()
+        while self.any_idle():
+            project = self.next_project(done)
+            if project is None:
+                return
+            self.book.turn = project.name
+            if self.make_pass(self.jobs_of(project)):
+                done.add(project.name)
+            self.book.turn = None
+            project.listed = bool(self.jobs_of(project))
+
+    def next_project(self, done: set[str]) -> Project | None:
+        for project in self.book.in_order():
+            if (
+                project.name not in done
+                and not self.book.is_full(project.name)
+                and self.can_gain(project)
+            ):
+                return project
+        return None
+
+    def can_gain(self, project: Project) -> bool:
+        look = self.new_pass([])
+        jobs = self.jobs_of(project)
+        return any(
+            look.fits(slot, job)
+            for slot in self.slots
+            if slot.is_idle()
+            for job in jobs
+        )
+
+    def any_idle(self) -> bool:
+        return any(slot.is_idle() for slot in self.slots)
+
+    def jobs_of(self, project: Project) -> list[literal.Job]:
+        return [
+            job
+            for job in self.jobs
+            if self.project_of[job.id] == project.name
+            and not self.is_urgent(job)
+        ]
+
+    def new_pass(self, jobs: list[literal.Job]) -> "Turn":
+        return Turn(self, jobs)
+
+    def make_pass(self, jobs: list[literal.Job]) -> bool:
+        """:returns: whether the strategy found nothing more."""
+        turn = self.new_pass(jobs)
+        try:
+            turn.run()
+        except TurnOver:
+            return False
+        return True
+
+
+class Turn(literal.Pass):
+    """A pass over some jobs, until it may not go on."""
+
+    def __init__(self, whole: FairPass, jobs: list[literal.Job]) -> None:
+        self.whole = whole
+        super().__init__(
+            whole.rules, whole.slots, jobs, whole.arrived, whole.now
+        )
+
+    def key(self, job: literal.Job) -> tuple[float, ...]:
+        if self.whole.is_urgent(job):
+            return (job.arrival_s, job.id)
+        return super().key(job)
+
+    def take(self, job: literal.Job, slot: literal.Slot) -> None:
+        super().take(job, slot)
+        whole, book = self.whole, self.whole.book
+        whole.jobs.remove(job)
+        whole.choices.append((job.id, slot.id))
+        name = whole.project_of[job.id]
+        had_turn = book.turn == name
+        book.give(name, job.size_bytes)
+        if book.is_full(name) or (had_turn and book.turn is None):
+            raise TurnOver

@@ -1,0 +1,271 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Fair shares, quotas and usage in the engine."""
+
+import dataclasses
+import datetime
+
+import pytest
+
+from fpgapool.conductor import admission
+from fpgapool.conductor import inputs
+from fpgapool.conductor import usage
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.unit.conductor import world
+
+MIB = 2**20
+DAY_S = 86400.0
+
+
+def make_world(slots: int = 1, **settings: object) -> world.World:
+    return world.World([world.FakeAgent("a", slots)], **settings)
+
+
+def find(pool: world.World, project: str, request_id: str):
+    view = pool.engine.find(project, request_id)
+    assert view is not None
+    return view
+
+
+def finish(
+    pool: world.World, number: int = 0, sent_bytes: int | None = None
+) -> None:
+    """Let the session in a slot connect, and end."""
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    answer = agent.prepared(number)
+    assert answer is not None
+    slot = agent.slots[number]
+    slot.state = states.SLOT_ACTIVE
+    pool.feed(answer, agent.report())
+    view = next(
+        hold.session
+        for hold in pool.engine.holds.values()
+        if hold.slot.number == number
+    )
+    sent = view.claimed_bytes if sent_bytes is None else sent_bytes
+    agent.end(number, states.CLOSED, codes.OK, pool.now)
+    agent.slots[number].last_result = dataclasses.replace(
+        agent.slots[number].last_result, input_bytes=sent, output_bytes=sent
+    )
+    pool.feed(agent.report())
+
+
+def serve_all(pool: world.World, count: int, **members: object) -> list[str]:
+    """Let sessions end, one after the other; say whose they were."""
+    projects = []
+    for _ in range(count):
+        (hold,) = pool.engine.holds.values()
+        projects.append(hold.session.project_id)
+        finish(pool, **members)
+    return projects
+
+
+# -- shares -----------------------------------------------------------------
+
+
+def test_projects_take_turns():
+    pool = make_world(fair=True)
+    for _ in range(6):
+        pool.open(project_id="a", claimed_bytes=100 * MIB)
+    for _ in range(3):
+        pool.open(project_id="b", claimed_bytes=100 * MIB)
+    served = serve_all(pool, 6)
+    assert served.count("b") == 3
+
+
+def test_without_shares_it_is_first_come_first_served():
+    pool = make_world()
+    for _ in range(6):
+        pool.open(project_id="a", claimed_bytes=100 * MIB)
+    pool.open(project_id="b", claimed_bytes=100 * MIB)
+    assert serve_all(pool, 7) == ["a"] * 6 + ["b"]
+
+
+def test_who_claims_little_and_sends_much_does_not_profit():
+    pool = make_world(fair=True)
+    for _ in range(30):
+        pool.open(project_id="liar", claimed_bytes=1)
+        pool.open(project_id="honest", claimed_bytes=100 * MIB)
+    served: list[str] = []
+    for _ in range(20):
+        (hold,) = pool.engine.holds.values()
+        served.append(hold.session.project_id)
+        finish(pool, sent_bytes=100 * MIB)
+    assert 8 <= served.count("liar") <= 12
+
+
+def test_who_waits_for_very_long_goes_first():
+    pool = make_world(fair=True, max_wait_s=50.0)
+    pool.open(project_id="a")
+    for _ in range(3):
+        pool.open(project_id="a", claimed_bytes=10**9)
+    pool.tick(60.0)
+    pool.open(project_id="b")
+    assert serve_all(pool, 5) == ["a", "a", "a", "a", "b"]
+
+
+# -- quotas -----------------------------------------------------------------
+
+
+def test_a_project_at_its_limit_waits_and_others_pass_it():
+    pool = make_world(slots=3, max_sessions_per_project=1)
+    first = pool.open(project_id="a")
+    second = pool.open(project_id="a")
+    other = pool.open(project_id="b")
+    assert find(pool, "a", first).state == states.PREPARING
+    assert find(pool, "b", other).state == states.PREPARING
+    waiting = find(pool, "a", second)
+    assert waiting.state == states.QUEUED
+    assert waiting.pending_reasons == (codes.PROJECT_SESSION_LIMIT,)
+    finish(pool)
+    assert find(pool, "a", second).state == states.PREPARING
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_quotas_can_be_replaced(fair):
+    pool = make_world(slots=3, max_sessions_per_project=1, fair=fair)
+    requests = [pool.open(project_id="a") for _ in range(3)]
+    quota = admission.ProjectQuota(sessions=2)
+    pool.feed(inputs.NewQuotas(admission.Quotas(of_projects={"a": quota})))
+    assert [find(pool, "a", one).state for one in requests] == [
+        states.PREPARING,
+        states.PREPARING,
+        states.QUEUED,
+    ]
+    pool.feed(inputs.NewQuotas(admission.Quotas()))
+    assert find(pool, "a", requests[2]).state == states.PREPARING
+
+
+def test_limits_hold_after_a_restart():
+    pool = make_world(slots=2, max_sessions_per_project=1)
+    pool.open(project_id="a")
+    second = pool.open(project_id="a")
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert find(pool, "a", second).state == states.QUEUED
+
+
+def refusal_of(pool: world.World, **members: object) -> tuple[str, str]:
+    request_id = pool.open(**members)
+    pool.deliver_all()
+    view = pool.agents["a"].views[request_id]
+    return view.reason, view.message
+
+
+def test_queued_bytes_are_limited_and_given_back():
+    pool = make_world(max_queued_bytes_per_project=1000)
+    pool.open(project_id="a", claimed_bytes=1000)
+    queued = pool.open(project_id="a", claimed_bytes=600)
+    code, message = refusal_of(pool, project_id="a", claimed_bytes=500)
+    assert code == codes.QUOTA_EXCEEDED
+    assert "queued bytes is 1000: 600 used, 500 more wanted" in message
+    exact = pool.open(project_id="a", claimed_bytes=400)
+    assert find(pool, "a", exact).state == states.QUEUED
+    pool.open(project_id="b", claimed_bytes=1000)
+    pool.feed(inputs.Cancel("a", None, queued, codes.CANCELLED_BY_CLIENT))
+    again = pool.open(project_id="a", claimed_bytes=600)
+    assert find(pool, "a", again).state == states.QUEUED
+
+
+def test_queued_requests_are_limited_by_project():
+    pool = make_world(max_queued_per_project=1)
+    pool.open(project_id="a")
+    pool.open(project_id="a")
+    code, message = refusal_of(pool, project_id="a")
+    assert code == codes.QUOTA_EXCEEDED
+    assert "queued requests is 1: 1 used, 1 more wanted" in message
+
+
+# -- usage ------------------------------------------------------------------
+
+
+def usage_of(pool: world.World) -> dict[tuple[str, str], db_api.UsageRecord]:
+    return {
+        (row.project_id, str(row.day)): row
+        for row in pool.rows["usage"].values()
+    }
+
+
+def test_usage_is_summed_by_project_and_day():
+    pool = make_world(slots=2)
+    pool.open(project_id="a")
+    pool.open(project_id="b")
+    pool.now += 5.0
+    finish(pool, 0, 700)
+    finish(pool, 1, 50)
+    pool.open(project_id="a")
+    pool.now += 2.0
+    finish(pool, 0, 30)
+    day = str(datetime.date(1970, 1, 1))
+    found = usage_of(pool)
+    row = found["a", day]
+    assert (row.sessions, row.slot_s) == (2, 7.0)
+    assert (row.input_bytes, row.output_bytes) == (730, 730)
+    assert (found["b", day].sessions, found["b", day].slot_s) == (1, 5.0)
+    pool.open(project_id="a")
+    pool.now += DAY_S
+    finish(pool, 0, 1)
+    assert usage_of(pool)["a", "1970-01-02"].sessions == 1
+    assert usage_of(pool)["a", day] == row
+
+
+def test_usage_goes_on_after_a_restart():
+    pool = make_world()
+    pool.open(project_id="a")
+    finish(pool, 0, 10)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    pool.open(project_id="a")
+    finish(pool, 0, 20)
+    (row,) = pool.rows["usage"].values()
+    assert (row.sessions, row.input_bytes) == (2, 30)
+
+
+def test_usage_is_written_with_the_end_of_the_session():
+    pool = make_world()
+    pool.open(project_id="a")
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    pool.feed(agent.prepared(0))
+    agent.end(0, states.CLOSED, codes.OK, pool.now)
+    changes = pool.engine.process((agent.report(),), pool.now).changes
+    (session,) = changes.rows(db_api.SessionRecord)
+    assert session.state == states.CLOSED
+    assert changes.rows(db_api.UsageRecord)[0].sessions == 1
+
+
+def test_who_never_had_a_slot_has_used_nothing():
+    pool = make_world()
+    pool.open(project_id="a")
+    waiting = pool.open(project_id="b")
+    pool.feed(inputs.Cancel("b", None, waiting, codes.CANCELLED_BY_CLIENT))
+    assert not pool.rows["usage"]
+
+
+def test_a_clock_that_is_behind_does_not_begin_a_day_anew():
+    day = datetime.date(2030, 5, 2)
+    row = db_api.UsageRecord(
+        id=7, project_id="a", accelerator="copy", day=day, sessions=3
+    )
+    ledger = usage.Ledger([row], 9)
+    before = datetime.datetime(2030, 5, 1, 23, tzinfo=datetime.UTC)
+    ledger.add("a", "copy", before.timestamp(), sessions=1)
+    ledger.add("a", "aes", before.timestamp(), sessions=1)
+    rows = {r.accelerator: r for r in ledger.take()}
+    assert (rows["copy"].id, rows["copy"].day) == (7, day)
+    assert rows["copy"].sessions == 4
+    assert rows["aes"].id == 10
+    assert ledger.take() == []

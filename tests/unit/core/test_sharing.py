@@ -1,0 +1,225 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Turns, limits and urgency in the core."""
+
+import math
+
+import pytest
+
+from fpgapool import strategies
+from fpgapool.core import codes
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import sharing
+from fpgapool.strategies import shared
+from tests.unit.core import pools
+
+MB = 1e6
+
+
+def make_pool(
+    slots: int = 1,
+    *,
+    strategy: str = "fifo",
+    fair: bool = True,
+    weights: dict[str, float] | None = None,
+    max_wait_s: float | None = None,
+    **settings: bool,
+) -> pools.Pool:
+    """One host; the quantum is 100 MB, as a job's size."""
+    options = sharing.Options(fair, 100 * MB, weights or {})
+    inner = getattr(strategies, strategy)({}, 0)
+    return pools.make_pool_of(
+        shared.SharedStrategy(inner, options, max_wait_s),
+        pools.make_host(1, slot_count=slots),
+        **settings,
+    )
+
+
+def serve(pool: pools.Pool, count: int, **members: float) -> list[str]:
+    """Release the only slot again and again; say whose turn it was."""
+    projects = []
+    for _ in range(count):
+        (held,) = pool.state.assignments().values()
+        projects.append(pool.state.view.record(held.job_id).job.project)
+        pool.step(
+            events.SlotReleased(
+                held.slot_id,
+                held.generation,
+                members.get(projects[-1]),
+            )
+        )
+    return projects
+
+
+def submit(pool: pools.Pool, projects: str, **members: float) -> None:
+    first = 1000 * len(pool.state.view.jobs.records)
+    pool.submit(
+        *(
+            pools.make_job(first + n, project=project, **members)
+            for n, project in enumerate(projects)
+        )
+    )
+
+
+def test_projects_alternate_whoever_came_first() -> None:
+    pool = make_pool()
+    submit(pool, "aaaaaabbb")
+    assert "".join(serve(pool, 8)) == "abababaa"
+
+
+def test_weights_count() -> None:
+    pool = make_pool(weights={"b": 3.0})
+    submit(pool, "a" * 20 + "b" * 20)
+    assert 8 <= serve(pool, 12).count("b") <= 10
+
+
+def test_large_jobs_are_paid_for_in_later_rounds() -> None:
+    pool = make_pool()
+    submit(pool, "aa", claimed_bytes=1000 * MB)
+    submit(pool, "b" * 30)
+    served = serve(pool, 14)
+    first, second = (n for n, project in enumerate(served) if project == "a")
+    assert 10 <= second - first <= 12
+
+
+def test_a_claim_is_corrected_when_the_slot_is_given_back() -> None:
+    pool = make_pool()
+    submit(pool, "a" * 20, claimed_bytes=1.0)
+    submit(pool, "b" * 20)
+    assert 4 <= serve(pool, 10, a=100 * MB).count("a") <= 6
+    pool = make_pool()
+    submit(pool, "a" * 20, claimed_bytes=10_000 * MB)
+    submit(pool, "b" * 20)
+    assert 4 <= serve(pool, 10, a=100 * MB).count("a") <= 6
+
+
+def test_nothing_is_saved_up_while_away() -> None:
+    pool = make_pool()
+    submit(pool, "a" * 40)
+    serve(pool, 15)
+    submit(pool, "b" * 20)
+    assert 9 <= serve(pool, 20).count("b") <= 11
+
+
+def test_who_cannot_use_a_slot_saves_nothing_up_either() -> None:
+    pool = make_pool()
+    submit(pool, "b" * 20, accelerator="fft")
+    submit(pool, "a" * 60)
+    assert set(serve(pool, 15)) == {"a"}
+    pool.step(
+        events.AcceleratorsChanged((pools.AES, model.Accelerator("fft", 1e9)))
+    )
+    assert 8 <= serve(pool, 20).count("b") <= 12
+
+
+def test_a_project_at_its_limit_says_so_and_is_passed() -> None:
+    pool = make_pool(3, fair=False)
+    pool.step(events.SessionLimitsChanged(1))
+    submit(pool, "aab")
+    assert len(pool.state.assignments()) == 2
+    (job,) = pool.state.waiting()
+    status = pool.state.status(job.id)
+    assert status.reasons == (codes.PROJECT_SESSION_LIMIT,)
+    output = pool.step(events.SessionLimitsChanged(1, (("a", None),)))
+    assert [job_id for job_id, _ in pools.taken(output)] == [job.id]
+
+
+def test_others_at_their_limit_are_not_waited_for() -> None:
+    """A holder beyond its claim keeps its slot: nobody could have it."""
+    pool = make_pool(2, fair=False)
+    pool.step(events.SessionLimitsChanged(None, (("b", 1),)))
+    submit(pool, "abb")
+    holder = next(
+        slot_id
+        for slot_id, held in pool.state.assignments().items()
+        if pool.state.view.record(held.job_id).job.project == "a"
+    )
+    assert not pool.hear(events.ClaimExceeded, holder)
+    submit(pool, "c")
+    assert pool.state.assignments()[holder].revoked
+
+
+def test_a_job_that_has_waited_for_long_goes_first() -> None:
+    pool = make_pool(strategy="sjf", fair=False, max_wait_s=60.0)
+    submit(pool, "a")
+    pool.submit(pools.make_job(1, claimed_bytes=1e10, project="a"))
+    for number in range(2, 30):
+        pool.submit(
+            pools.make_job(number, arrival_s=50.0, project="b"), now=50.0
+        )
+    assert serve(pool, 3) == ["a", "b", "b"]
+    assert pool.state.queue_position(1) > 0
+    output = pool.step(now=60.0)
+    assert pool.state.queue_position(1) == 0
+    assert not pools.taken(output)
+    serve(pool, 1)
+    (held,) = pool.state.assignments().values()
+    assert held.job_id == 1
+
+
+def test_a_job_that_becomes_urgent_wakes_the_pool() -> None:
+    pool = make_pool(max_wait_s=60.0)
+    submit(pool, "a")
+    output = pool.submit(pools.make_job(1, arrival_s=10.0), now=10.0)
+    pool.state.check_invariants()
+    wakes = [o for o in output if isinstance(o, instructions.WakeAt)]
+    assert not wakes or wakes[-1].time_s <= 70.0
+    output = pool.step(events.Wake(), now=69.0)
+    (wake,) = output
+    assert isinstance(wake, instructions.WakeAt)
+    assert wake.time_s == pytest.approx(70.0)
+    assert wake.time_s <= 70.0
+    assert pool.step(events.Wake(), now=70.0) == []
+    assert pool.state.view.record(1).urgent
+
+
+@pytest.mark.parametrize(
+    ("quantum_bytes", "weights"),
+    [(0.0, {}), (math.inf, {}), (1.0, {"a": 0.0}), (1.0, {"a": -1.0})],
+)
+def test_bad_shares_are_refused(
+    quantum_bytes: float, weights: dict[str, float]
+) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        sharing.Options(True, quantum_bytes, weights)
+
+
+def test_a_bad_wait_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_wait_s"):
+        shared.SharedStrategy(
+            strategies.fifo({}, 0), sharing.Options(), max_wait_s=0.0
+        )
+
+
+def test_projects_that_are_done_are_forgotten() -> None:
+    pool = make_pool()
+    for number in range(50):
+        pool.submit(pools.make_job(number, project=f"p{number}"))
+        serve(pool, 1)
+    assert len(pool.state.view.accounts.all()) <= 50
+    accounts = pool.state.view.accounts
+    accounts.round += 10**6
+    accounts._sweep(accounts._account("new"))
+    assert [account.project for account in accounts.all()] == ["new"]
+
+
+def test_a_very_large_debt_costs_no_more_than_a_small_one() -> None:
+    accounts = sharing.Accounts(sharing.Options(True, 1.0))
+    accounts.give("a", 2.0**60 + 0.5)
+    (account,) = accounts.all()
+    assert account.round >= 2**60
+    assert 0 < account.left_bytes <= 1.0
+    accounts.take_back("a", 2.0**60, 0.0)
+    assert account.round <= 2
