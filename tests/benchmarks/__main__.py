@@ -62,6 +62,11 @@ def main(arguments: list[str] | None = None) -> None:
         help="sizes that only show that it works",
     )
     parser.add_argument(
+        "--large",
+        action="store_true",
+        help="also sizes that take many minutes",
+    )
+    parser.add_argument(
         "--out",
         type=pathlib.Path,
         default=pathlib.Path("bench-out"),
@@ -81,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
     if args.repetitions < 1:
         parser.error("--repetitions must be at least 1")
-    plan = measure.Plan(args.repetitions, args.tiny)
+    plan = measure.Plan(args.repetitions, args.tiny, args.large)
     before = report.load_medians(args.compare) if args.compare else None
     args.out.mkdir(parents=True, exist_ok=True)
     console = rich.console.Console()

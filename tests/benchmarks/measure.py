@@ -28,10 +28,12 @@ class Plan:
 
     :ivar repetitions: how often.
     :ivar tiny: only so much that one sees that it works.
+    :ivar large: also sizes that take many minutes.
     """
 
     repetitions: int = 5
     tiny: bool = False
+    large: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

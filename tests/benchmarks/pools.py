@@ -40,7 +40,9 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import sharing
 from fpgapool.core import state
+from fpgapool.strategies import shared
 
 STRATEGIES = ("fifo", "sjf", "ra", "wa", "wra")
 
@@ -98,8 +100,9 @@ class Size:
 class JobSource:
     """Makes the jobs that come, one after the other, at even intervals."""
 
-    def __init__(self, size: Size, seed: int) -> None:
+    def __init__(self, size: Size, seed: int, projects: int = 1) -> None:
         self._size = size
+        self._projects = projects
         self._random = numpy.random.default_rng(seed)
         self._interval_s = MEAN_HOLD_S / size.slots
         self._made = 0
@@ -119,6 +122,7 @@ class JobSource:
                 accelerator=ACCELERATORS[kinds[n]].name,
                 claimed_bytes=sizes[n] + 1.0,
                 arrival_s=(first + n) * self._interval_s,
+                project=f"project{(first + n) % self._projects}",
                 wait_timeout_s=WAIT_TIMEOUT_S,
             )
             for n in range(count)
@@ -127,6 +131,9 @@ class JobSource:
 
 class FullPool:
     """A pool in which every slot that becomes free is given on at once.
+
+    :param sharing_projects: so many projects share it fairly; 0: whose a job
+        is does not matter.
 
     :ivar state: the pool itself.
     :ivar source: of the jobs that come.
@@ -140,10 +147,13 @@ class FullPool:
         *,
         seed: int = 1,
         keep_taken: bool = False,
+        sharing_projects: int = 0,
     ) -> None:
-        factory = getattr(strategies, strategy_name)
-        self.state = state.PoolState(factory({}, seed))
-        self.source = JobSource(size, seed)
+        made = getattr(strategies, strategy_name)({}, seed)
+        if sharing_projects:
+            made = shared.SharedStrategy(made, sharing.Options())
+        self.state = state.PoolState(made)
+        self.source = JobSource(size, seed, max(sharing_projects, 1))
         self.taken: list[tuple[int, int]] | None = [] if keep_taken else None
         self._places = numpy.random.default_rng(seed)
         self._now = 0.0

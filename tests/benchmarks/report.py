@@ -173,7 +173,9 @@ def _draw_curves(figure: Any, rows: Sequence[measure.Row]) -> None:
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
         axes.set_xlabel(name)
-        axes.set_ylabel(rows[0].unit)
+        axes.set_ylabel(
+            next(row.unit for point, row in points if point.axis == name)
+        )
         axes.grid(alpha=0.3)
         axes.legend()
 

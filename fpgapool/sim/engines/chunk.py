@@ -152,7 +152,7 @@ class ChunkEngine(base.Engine):
         return self._net.rate[_PROCESS::_STAGES]
 
 
-@compiling.compiled
+@compiling.in_place
 def _begin(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
     first = slot * _STAGES
     for stage in range(first, first + _STAGES):
@@ -160,7 +160,7 @@ def _begin(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
     _go_on(net, slots, slot, now)
 
 
-@compiling.compiled
+@compiling.in_place
 def _advance(
     net: sharing.Network, slots: _Slots, limit_s: float
 ) -> tuple[float, int]:
@@ -189,12 +189,12 @@ def _advance(
         sharing.settle(net, time_s)
 
 
-@compiling.compiled
+@compiling.in_place
 def _is_done(slots: _Slots, slot: int) -> bool:
     return _back(slots, slot) == slots.chunks[slot]
 
 
-@compiling.compiled
+@compiling.in_place
 def _back(slots: _Slots, slot: int) -> int:
     """How many chunks are not on the way any more."""
     last = slot * _STAGES + _RETURN
@@ -203,7 +203,7 @@ def _back(slots: _Slots, slot: int) -> int:
     return slots.done[last - 1]
 
 
-@compiling.compiled
+@compiling.in_place
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
     """Let each stage of a slot that can take its next chunk do so."""
     first = slot * _STAGES
@@ -219,7 +219,7 @@ def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
         may_begin = slots.done[stage]
 
 
-@compiling.compiled
+@compiling.in_place
 def _take_chunk(
     net: sharing.Network, slots: _Slots, slot: int, stage: int, now: float
 ) -> None:

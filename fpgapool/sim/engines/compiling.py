@@ -38,11 +38,18 @@ _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 IS_COMPILED: bool = numba is not None
 
 
-def compiled(function: _Function) -> _Function:
-    """Compile a function; it is remembered on disk beside its source."""
+def in_place(function: _Function) -> _Function:
+    """Compile a function that works in the arrays that it is given.
+
+    It must not make any itself. It is remembered on disk beside its source.
+    """
     if numba is None:
         return function
-    return typing.cast(_Function, numba.njit(cache=True)(function))
+    # Without _nrt=False each call from one function to another would count
+    # a reference for each of some forty vectors, which took longer than all
+    # the rest. Our caller holds the arrays as long as we use them.
+    compiler = numba.njit(cache=True, _nrt=False)
+    return typing.cast(_Function, compiler(function))
 
 
 def floats(values: Sequence[float]) -> list[float]:

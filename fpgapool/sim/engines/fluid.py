@@ -66,7 +66,7 @@ class FluidEngine(base.Engine):
         return self._net.rate
 
 
-@compiling.compiled
+@compiling.in_place
 def _start(
     net: sharing.Network,
     flow: int,
@@ -91,7 +91,7 @@ def _start(
     sharing.start(net, flow, cap, total, now)
 
 
-@compiling.compiled
+@compiling.in_place
 def _finish(net: sharing.Network, limit_s: float) -> tuple[float, int]:
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):

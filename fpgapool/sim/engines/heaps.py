@@ -23,7 +23,7 @@ from __future__ import annotations
 from fpgapool.sim.engines import compiling
 
 
-@compiling.compiled
+@compiling.in_place
 def settle(
     keys: list[float], order: list[int], place: list[int], size: int, at: int
 ) -> None:
@@ -54,7 +54,7 @@ def settle(
     place[item] = at
 
 
-@compiling.compiled
+@compiling.in_place
 def put(
     keys: list[float], order: list[int], place: list[int], size: int, item: int
 ) -> int:
@@ -67,7 +67,7 @@ def put(
     return size
 
 
-@compiling.compiled
+@compiling.in_place
 def remove(
     keys: list[float], order: list[int], place: list[int], size: int, item: int
 ) -> int:

@@ -157,7 +157,7 @@ def _wholes(count: int, value: int) -> list[int]:
 # -- flows come and go -----------------------------------------------------
 
 
-@compiling.compiled
+@compiling.in_place
 def use(net: Network, flow: int, resource: int, cost: float) -> None:
     """Let a flow that is about to start use one more resource.
 
@@ -169,7 +169,7 @@ def use(net: Network, flow: int, resource: int, cost: float) -> None:
     net.cost[number] = cost
 
 
-@compiling.compiled
+@compiling.in_place
 def start(
     net: Network, flow: int, cap: float, total: float, now: float
 ) -> None:
@@ -189,7 +189,7 @@ def start(
     _change(net, flow)
 
 
-@compiling.compiled
+@compiling.in_place
 def _change(net: Network, flow: int) -> None:
     if not net.is_changed[flow]:
         net.is_changed[flow] = 1
@@ -197,7 +197,7 @@ def _change(net: Network, flow: int) -> None:
         net.counts[_CHANGED] += 1
 
 
-@compiling.compiled
+@compiling.in_place
 def stop(net: Network, flow: int) -> None:
     """End a flow; the others have their old rates before `settle`."""
     for number in range(flow * USES, flow * USES + net.use_count[flow]):
@@ -220,7 +220,7 @@ def stop(net: Network, flow: int) -> None:
     )
 
 
-@compiling.compiled
+@compiling.in_place
 def extend(net: Network, flow: int, total: float, now: float) -> None:
     """Give a flow that is done as much again to carry, at the same rate."""
     net.total[flow] = net.left[flow] = total
@@ -228,7 +228,7 @@ def extend(net: Network, flow: int, total: float, now: float) -> None:
     _set_end(net, flow)
 
 
-@compiling.compiled
+@compiling.in_place
 def _set_end(net: Network, flow: int) -> None:
     """Say when a flow will be done.
 
@@ -244,7 +244,7 @@ def _set_end(net: Network, flow: int) -> None:
     )
 
 
-@compiling.compiled
+@compiling.in_place
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find out which flows end next.
 
@@ -278,7 +278,7 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
 # -- new rates -------------------------------------------------------------
 
 
-@compiling.compiled
+@compiling.in_place
 def settle(net: Network, now: float) -> None:
     """Give all flows the rates that follow from what came and went."""
     _release(net)
@@ -297,7 +297,7 @@ def settle(net: Network, now: float) -> None:
     net.counts[_FILLED] = 0
 
 
-@compiling.compiled
+@compiling.in_place
 def _release(net: Network) -> None:
     """Who was held back by something that others left can get more."""
     for at in range(net.counts[_DIRTY]):
@@ -311,7 +311,7 @@ def _release(net: Network) -> None:
     net.counts[_DIRTY] = 0
 
 
-@compiling.compiled
+@compiling.in_place
 def _join(net: Network) -> None:
     """Let flows whose rate is not valid any more be filled with the rest."""
     for at in range(net.counts[_CHANGED]):
@@ -325,7 +325,7 @@ def _join(net: Network) -> None:
     net.counts[_CHANGED] = 0
 
 
-@compiling.compiled
+@compiling.in_place
 def _fill(net: Network) -> None:
     """Progressive filling beside the flows that keep their rates."""
     _touch_resources(net)
@@ -347,7 +347,7 @@ def _fill(net: Network) -> None:
         _freeze(net, flow, net.cap[flow], _OWN_CAP)
 
 
-@compiling.compiled
+@compiling.in_place
 def _touch_resources(net: Network) -> None:
     for at in range(net.counts[_FILLED]):
         flow = net.filled[at]
@@ -360,7 +360,7 @@ def _touch_resources(net: Network) -> None:
                 _open(net, resource)
 
 
-@compiling.compiled
+@compiling.in_place
 def _open(net: Network, resource: int) -> None:
     """Count what others leave of a resource and who may grow into it."""
     room = net.capacity[resource]
@@ -388,7 +388,7 @@ def _open(net: Network, resource: int) -> None:
     )
 
 
-@compiling.compiled
+@compiling.in_place
 def _fill_up(net: Network, resource: int) -> None:
     """A resource is full: those who still grow there stop."""
     level = net.level[resource]
@@ -399,7 +399,7 @@ def _fill_up(net: Network, resource: int) -> None:
         number = net.following[number]
 
 
-@compiling.compiled
+@compiling.in_place
 def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
     net.fresh[flow] = rate
     net.bottleneck[flow] = bottleneck
@@ -433,7 +433,7 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
             )
 
 
-@compiling.compiled
+@compiling.in_place
 def _find_unfair(net: Network) -> None:
     """Whoever has lost its bottleneck, or holds another back, is to join."""
     for at in range(net.counts[_TOUCHED]):

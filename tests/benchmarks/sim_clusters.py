@@ -1,0 +1,96 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Simulated clusters of any size: what the paper's figures simulate.
+
+Every second host has a board of 4 slots, all results are sent back, and 0.8
+times as many bytes arrive as the boards' DMA pipes carry, exponential sizes
+with a mean of 400 MB.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fpgapool.sim import families
+from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import simulation
+from fpgapool.sim import workloads
+from fpgapool.sim.figures import experiments
+
+_LOAD = 0.8
+_RETURN_RATIO = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How large a simulation is.
+
+    :ivar hosts: an even number.
+    :ivar jobs_per_host: of each host, on average in the same time.
+    """
+
+    hosts: int
+    jobs_per_host: int
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        return self.hosts * self.jobs_per_host
+
+    @property
+    def events(self) -> int:
+        """How often a job comes or ends."""
+        return 2 * self.jobs
+
+    def __str__(self) -> str:
+        return f"{self.hosts:,} hosts, {self.jobs:,} jobs"
+
+
+def make(
+    size: Size,
+    strategy: str,
+    *,
+    return_ratio: float = _RETURN_RATIO,
+    seed: int = 1,
+) -> scenarios.Scenario:
+    """Make a scenario whose only policy is a strategy."""
+    cluster = experiments.make_cluster(
+        size.hosts, size.hosts // 2, return_ratio
+    )
+    workload = workloads.Workload(
+        sizes=families.parse(experiments.EXPONENTIAL, "sizes"),
+        load=_LOAD,
+        accelerators=dict.fromkeys(workloads.PEAKS_BYTES_PER_S, 1.0),
+        jobs_per_host=size.jobs_per_host,
+    )
+    return scenarios.Scenario(
+        format=scenarios.FORMAT,
+        cluster=cluster,
+        policies={
+            strategy: experiments.make_policy(strategy, experiments.SHORT_TAIL)
+        },
+        jobs=workloads.make_jobs(workload, cluster, seed),
+    )
+
+
+def run(
+    scenario: scenarios.Scenario, *, engine: str = "fluid", seed: int = 1
+) -> list[scenarios.JobOutcome]:
+    """Simulate a scenario's only policy."""
+    [policy] = scenario.policies
+    return simulation.run(scenario, policy, engine=engine, seed=seed)
+
+
+def warm_up(engine: str = "fluid") -> None:
+    """Have compiled what is compiled at its first use."""
+    run(make(Size(2, 2), "wra"), engine=engine)
