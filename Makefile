@@ -21,9 +21,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 VENV := .venv
+OPENSTACK_VENV := .venv-openstack
 BIN := $(VENV)/bin
 REQUIREMENTS := pyproject.toml setup.cfg requirements.txt
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP_INSTALL := -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python $(PIP_INSTALL)
 STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
     core strategies protocol sim))))
 
@@ -48,12 +50,20 @@ $(BIN)/python:
 # Stamps: what was asked for has been installed. Installed again on a change.
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
-	@$(PIP) --editable '.[demo,mysql,sim]'
+	@$(PIP) --editable '.[api,cli,demo,mysql,sim]'
 	@touch $@
 
 $(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
 	@echo "== installing what the tests need into $(VENV)"
 	@$(PIP) --requirement test-requirements.txt
+	@touch $@
+
+# Keystone and Glance have requirements that are not those of fpgapool. Not
+# compiled: most of what comes with them is never imported.
+$(OPENSTACK_VENV)/.installed: tests/services/openstack-requirements.txt
+	@tools/create-venv $(OPENSTACK_VENV)
+	@echo "== installing Keystone and Glance into $(OPENSTACK_VENV)"
+	@$(OPENSTACK_VENV)/bin/python $(PIP_INSTALL) --no-compile --requirement $<
 	@touch $@
 
 .PHONY: venv
@@ -68,15 +78,32 @@ demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 services: ## install RabbitMQ and MariaDB if missing; starts neither
 	@tools/install-services
 
+.PHONY: openstack-venv
+openstack-venv: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed services
+openstack-venv: ## install what tools/ministack starts
+
 .PHONY: test
-test: $(VENV)/.installed-test services ## run all tests, on servers of their own
+test: openstack-venv ## run all tests, on servers of their own
 	@echo "== running the tests"
-	@$(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/functional)
+	@$(BIN)/python -m pytest $(wildcard $(addprefix tests/,\
+	    unit property functional integration))
 
 .PHONY: test-reproduction
 test-reproduction: $(VENV)/.installed-test ## simulate the reference table; minutes
 	@echo "== comparing the simulator with the reference table"
 	@$(BIN)/python -m pytest tests/reproduction
+
+.PHONY: test-simgrid
+test-simgrid: $(VENV)/.installed-test build/simgrid-flows ## compare with SimGrid
+	@echo "== comparing the ends of jobs with SimGrid"
+	@$(BIN)/python -m pytest tests/simgrid
+	@echo "== comparing the time for it with SimGrid"
+	@$(BIN)/python -m tests.simgrid $(BENCH_OPTIONS)
+
+build/simgrid-flows: tests/simgrid/flows.cpp
+	@tools/install-simgrid
+	@mkdir -p $(@D)
+	@$(CXX) -std=c++17 -O2 -Wall -Wextra -o $@ $< -lsimgrid
 
 .PHONY: bench
 bench: $(VENV)/.installed-test ## measure, into bench-out/; ONLY="A B" selects
@@ -103,9 +130,15 @@ sample-config: $(VENV)/.installed ## write etc/fpgapool/fpgapool.conf.sample
 	    --config-file tools/config/fpgapool-config-generator.conf
 	@echo "wrote etc/fpgapool/fpgapool.conf.sample"
 
+.PHONY: api-ref
+api-ref: $(VENV)/.installed ## write doc/source/api-ref.rst from the API's table
+	@$(BIN)/python tools/write-api-ref doc/source/api-ref.rst
+	@echo "wrote doc/source/api-ref.rst"
+
 .PHONY: clean
 clean: ## remove .venv and everything else that was made
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache \
-	    .ruff_cache .hypothesis .tox doc/build
+	@if [ -e .ministack ]; then tools/ministack down --wipe; fi
+	@rm -rf $(VENV) $(OPENSTACK_VENV) build dist *.egg-info .pytest_cache \
+	    .mypy_cache .ruff_cache .hypothesis .tox doc/build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "removed $(VENV), caches and build results"

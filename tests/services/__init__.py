@@ -10,8 +10,10 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Private RabbitMQ and MariaDB servers for functional tests.
+"""Private RabbitMQ, MariaDB, Keystone and Glance servers.
 
-Nothing here touches a system service: every server runs from a temporary
-directory, on loopback, on ports of its own, and dies with the test run.
+Nothing here touches a system service: every server runs from a directory of
+its own, on loopback, on ports of its own. For tests that directory is a
+temporary one, and the server dies with the test run; ``tools/ministack`` keeps
+both until it is told otherwise.
 """

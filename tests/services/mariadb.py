@@ -16,6 +16,8 @@ import contextlib
 import itertools
 import os
 import pwd
+import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 
@@ -40,12 +42,12 @@ class MariaDB(process.Service):
     user = password = "fpgapool"
 
     def __init__(
-        self, workspace: process.Workspace, *, durable: bool = False
+        self, workspace: process.Keeper, *, durable: bool = False
     ) -> None:
         super().__init__("mariadb", workspace)
         self._server = process.find_program("mariadbd", _PACKAGE)
         self._installer = process.find_program("mariadb-install-db", _PACKAGE)
-        self.port = process.free_port()
+        self.port = workspace.port("mariadb")
         self._data = self.directory / "data"
         self._flush = 1 if durable else 2
         self._database_numbers = itertools.count(1)
@@ -54,11 +56,25 @@ class MariaDB(process.Service):
         # The server refuses to run as root.
         return ["--user=mysql"] if os.geteuid() == 0 else []
 
+    def _require_access(self) -> None:
+        # The server tells it only as "No such file or directory".
+        if os.geteuid() == 0:
+            for directory in self.directory.parents:
+                if not directory.stat().st_mode & stat.S_IXOTH:
+                    raise process.ServiceError(
+                        f"mariadb runs as the user mysql, which may not enter"
+                        f" {directory}"
+                    )
+
     def _install(self) -> None:
-        self._data.mkdir(mode=0o700)
+        self._require_access()
+        # An interrupted installation must not look like a whole one.
+        unfinished = self.directory / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
         if os.geteuid() == 0:
             account = pwd.getpwnam("mysql")
-            os.chown(self._data, account.pw_uid, account.pw_gid)
+            os.chown(unfinished, account.pw_uid, account.pw_gid)
         (self.directory / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS {self.user}@'{process.LOOPBACK}'"
             f" IDENTIFIED BY '{self.password}';\n"
@@ -70,7 +86,7 @@ class MariaDB(process.Service):
                     self._installer,
                     "--no-defaults",
                     *self._user_options(),
-                    f"--datadir={self._data}",
+                    f"--datadir={unfinished}",
                     "--skip-test-db",
                     "--auth-root-authentication-method=normal",
                 ],
@@ -84,6 +100,7 @@ class MariaDB(process.Service):
             )
         if result.returncode != 0:
             self._fail("could not make its data directory")
+        unfinished.rename(self._data)
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -143,13 +160,21 @@ class MariaDB(process.Service):
         with self._connection() as connection, connection.cursor() as cursor:
             cursor.execute(statement)
 
-    def create_database(self) -> str:
+    def create_database(
+        self, name: str | None = None, *, character_set: str = "utf8mb4"
+    ) -> str:
         """Make an empty database.
 
+        :param name: one that may be there already, and stays as it is then;
+            None means a new one.
+        :param character_set: of its texts.
         :returns: its name.
         """
-        name = f"test_{next(self._database_numbers)}"
-        self._execute(f"CREATE DATABASE {name}")
+        how = "IF NOT EXISTS" if name else ""
+        name = name or f"test_{next(self._database_numbers)}"
+        self._execute(
+            f"CREATE DATABASE {how} {name} CHARACTER SET {character_set}"
+        )
         return name
 
     def drop_database(self, name: str) -> None:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 from collections.abc import Iterator
 
 from tests.services import guardian
@@ -102,6 +103,64 @@ def free_port() -> int:
     raise ServiceError("no free TCP port is left on the loopback device")
 
 
+class Process(typing.Protocol):
+    """What is done with a process; a ``subprocess.Popen`` is one."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, which is that of its group and session too."""
+
+    def poll(self) -> int | None:
+        """Return None as long as it lives."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        :param timeout: in seconds; None means without limit.
+        :raises subprocess.TimeoutExpired: if it lives longer.
+        """
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal; harmless after its end."""
+
+
+class Keeper(typing.Protocol):
+    """Gives servers a place to live in and cares for their end."""
+
+    def adopt(self, service: "Service") -> pathlib.Path:
+        """Take responsibility for the end of a service.
+
+        :param service: the service.
+        :returns: its own directory.
+        """
+
+    def recall(self, name: str) -> Process | None:
+        """Find the process of a service that an earlier run left running.
+
+        :param name: of the service.
+        """
+
+    def port(self, purpose: str) -> int:
+        """Choose a port, which stays the same for the same purpose.
+
+        :param purpose: unique among those of this keeper.
+        """
+
+    def watch(self, name: str, pgid: int) -> None:
+        """Note that a process group was started, which has to end.
+
+        :param name: of the service.
+        :param pgid: the group.
+        """
+
+    def forget(self, name: str, pgid: int) -> None:
+        """Take back :meth:`watch`: the group has ended.
+
+        :param name: of the service.
+        :param pgid: the group.
+        """
+
+
 class Workspace:
     """A temporary directory and a guardian, which outlives this process.
 
@@ -138,16 +197,31 @@ class Workspace:
         directory.mkdir(mode=0o755)
         return directory
 
-    def watch(self, pgid: int) -> None:
+    def recall(self, name: str) -> None:
+        """Tell that nothing is left of earlier runs.
+
+        :param name: of the service.
+        """
+
+    def port(self, purpose: str) -> int:
+        """Choose a port.
+
+        :param purpose: whatever it is for.
+        """
+        return free_port()
+
+    def watch(self, name: str, pgid: int) -> None:
         """Have a process group killed at the end.
 
+        :param name: of the service.
         :param pgid: the group.
         """
         self._tell("watch", pgid)
 
-    def forget(self, pgid: int) -> None:
+    def forget(self, name: str, pgid: int) -> None:
         """Take back :meth:`watch`: the group has ended.
 
+        :param name: of the service.
         :param pgid: the group.
         """
         self._tell("forget", pgid)
@@ -178,12 +252,12 @@ class Service:
 
     stop_signal = signal.SIGTERM
 
-    def __init__(self, name: str, workspace: Workspace) -> None:
+    def __init__(self, name: str, workspace: Keeper) -> None:
         self.name = name
         self.workspace = workspace
         self.directory = workspace.adopt(self)
         self.log_path = self.directory / "output.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = workspace.recall(name)
         self._paused = False
 
     def command(self) -> list[str]:
@@ -210,10 +284,12 @@ class Service:
     def start(self) -> None:
         """Start the server and wait until it answers; again is harmless.
 
-        :raises ServiceError: if it ends, or does not answer in time.
+        :raises ServiceError: if it ends, or does not answer in time, or if
+            another program has taken a port of it.
         """
         if self.running:
             return
+        self._require_free_ports()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
@@ -225,8 +301,17 @@ class Service:
                 start_new_session=True,
             )
         self._paused = False
-        self.workspace.watch(self._process.pid)
+        self.workspace.watch(self.name, self._process.pid)
         self._await_ready()
+
+    def _require_free_ports(self) -> None:
+        # Else that program would be taken for the server.
+        for port in self.ports():
+            if not port_is_free(port):
+                raise ServiceError(
+                    f"{self.name} cannot start: another program listens on"
+                    f" port {port}"
+                )
 
     def _await_ready(self) -> None:
         deadline_s = time.monotonic() + _START_LIMIT_S
@@ -277,7 +362,7 @@ class Service:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self.workspace.forget(self._process.pid)
+        self.workspace.forget(self.name, self._process.pid)
         self._process = None
         self._await_free_ports()
 

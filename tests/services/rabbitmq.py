@@ -36,9 +36,9 @@ class PortMapper(process.Service):
     :param workspace: where it lives.
     """
 
-    def __init__(self, workspace: process.Workspace) -> None:
+    def __init__(self, workspace: process.Keeper) -> None:
         super().__init__("epmd", workspace)
-        self.port = process.free_port()
+        self.port = workspace.port("epmd")
         self._program = process.find_program("epmd", "erlang-base")
 
     def command(self) -> list[str]:
@@ -68,14 +68,14 @@ class RabbitMQ(process.Service):
 
     user = password = "guest"
 
-    def __init__(self, workspace: process.Workspace) -> None:
+    def __init__(self, workspace: process.Keeper) -> None:
         super().__init__("rabbitmq", workspace)
         self._script = process.find_program(
             "rabbitmq-server", "rabbitmq-server", _SERVER_SCRIPT
         )
-        self.port = process.free_port()
-        self._management_port = process.free_port()
-        self._distribution_port = process.free_port()
+        self.port = workspace.port("rabbitmq")
+        self._management_port = workspace.port("rabbitmq-management")
+        self._distribution_port = workspace.port("rabbitmq-distribution")
         self._port_mapper = PortMapper(workspace)
         self._vhost_numbers = itertools.count(1)
         self._write_configuration()
@@ -173,12 +173,13 @@ class RabbitMQ(process.Service):
                 f" {answer}"
             )
 
-    def create_vhost(self) -> str:
+    def create_vhost(self, name: str | None = None) -> str:
         """Make a virtual host, which shares no queue with any other.
 
+        :param name: one that may be there already; None means a new one.
         :returns: its name.
         """
-        name = f"test-{next(self._vhost_numbers)}"
+        name = name or f"test-{next(self._vhost_numbers)}"
         self._request("PUT", f"/api/vhosts/{name}", {})
         self._request(
             "PUT",

@@ -1,0 +1,330 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The command tools/ministack, as a user runs it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+
+from tests.services import kept
+from tests.services import openstack
+from tests.services import process
+
+COMMAND = openstack.ROOT / "tools" / "ministack"
+LIMIT_S = 100
+LISTENING = "0A"
+SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
+
+
+class Tool:
+    """The command, with a state of its own.
+
+    :param state: what it is told to use.
+    :param workspace: ends what is left if this run is killed.
+    """
+
+    def __init__(
+        self, state: pathlib.Path, workspace: process.Workspace
+    ) -> None:
+        self.state = state
+        self._workspace = workspace
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command; every server that it starts is watched.
+
+        :param arguments: of the command line.
+        """
+        result = subprocess.run(
+            [COMMAND, *arguments, f"--state={self.state}"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        for name, pid in self.pids().items():
+            self._workspace.watch(name, pid)
+        return result
+
+    def expect(self, *arguments: str) -> str:
+        """Run a command that has to succeed and return what it prints.
+
+        :param arguments: of the command line.
+        """
+        result = self.run(*arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def pids(self) -> dict[str, int]:
+        """Return the processes that it has recorded, by server."""
+        return {
+            path.stem: json.loads(path.read_text())["pid"]
+            for path in (self.state / "run").glob("*.json")
+        }
+
+    def ports(self) -> dict[str, int]:
+        """Return the ports that it has chosen, by purpose."""
+        found: dict[str, int] = json.loads(
+            (self.state / "ports.json").read_text()
+        )
+        return found
+
+    def processes(self) -> set[int]:
+        """Return all processes that are at home in its state."""
+        return set(processes_in(self.state))
+
+    def exports(self) -> dict[str, str]:
+        """Return what a shell knows that has read its environment."""
+        script = (
+            f'eval "$({shlex.quote(str(COMMAND))} env'
+            f' --state={shlex.quote(str(self.state))})"; env -0'
+        )
+        output = subprocess.run(
+            ["bash", "-c", script],
+            env={"PATH": process.SEARCH_PATH},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        ).stdout
+        return dict(line.split("=", 1) for line in output.split("\0")[:-1])
+
+
+def processes_in(directory: pathlib.Path) -> Iterator[int]:
+    """Find the processes whose directory is below one."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                home = pathlib.Path(os.readlink(entry / "cwd"))
+            except OSError:
+                # It has ended; what waits for its parent is no process.
+                continue
+            if home.is_relative_to(directory):
+                yield int(entry.name)
+
+
+def sockets_of(pids: set[int]) -> set[str]:
+    """Return the inodes of sockets that processes have open."""
+    found = set()
+    for pid in pids:
+        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = os.readlink(descriptor)
+            except FileNotFoundError:
+                # It has been closed meanwhile.
+                continue
+            if target.startswith("socket:["):
+                found.add(target[len("socket:[") : -1])
+    return found
+
+
+def listening_addresses(pids: set[int]) -> set[tuple[str, int]]:
+    """Return the addresses and ports that processes listen on."""
+    inodes = sockets_of(pids)
+    found = set()
+    for family, table in (
+        (socket.AF_INET, "/proc/net/tcp"),
+        (socket.AF_INET6, "/proc/net/tcp6"),
+    ):
+        for line in pathlib.Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENING and fields[9] in inodes:
+                address, _, port = fields[1].partition(":")
+                found.add((readable(family, address), int(port, 16)))
+    return found
+
+
+def readable(family: socket.AddressFamily, address: str) -> str:
+    """Return an address of the kernel's tables as people write it."""
+    words = bytes.fromhex(address)
+    if sys.byteorder == "little":
+        words = b"".join(
+            words[start : start + 4][::-1] for start in range(0, len(words), 4)
+        )
+    return socket.inet_ntop(family, words)
+
+
+@pytest.fixture(scope="module")
+def tool(service_workspace: process.Workspace) -> Iterator[Tool]:
+    """Give the command, with everything up."""
+    made = Tool(service_workspace.path / "ministack", service_workspace)
+    try:
+        made.expect("up")
+        yield made
+    finally:
+        made.run("down", "--wipe")
+
+
+def test_up_says_where_everything_is(tool: Tool) -> None:
+    printed = tool.expect("up")
+    assert [line.split()[0] for line in printed.splitlines()] == [
+        "rabbitmq",
+        "mariadb",
+        "keystone",
+        "glance",
+    ]
+    for purpose in ("rabbitmq", "mariadb", "keystone", "glance"):
+        assert f":{tool.ports()[purpose]}" in printed
+
+
+def test_up_again_changes_nothing(tool: Tool) -> None:
+    before = tool.pids()
+    assert set(before) == SERVERS
+    processes = tool.processes()
+    tool.expect("up")
+    assert tool.pids() == before
+    assert tool.processes() == processes
+
+
+def test_everything_listens_on_loopback_only(tool: Tool) -> None:
+    found = listening_addresses(tool.processes())
+    assert {address for address, _ in found} <= {process.LOOPBACK, "::1"}
+    assert {port for _, port in found} >= set(tool.ports().values())
+
+
+def test_env_is_what_the_client_of_openstack_needs(tool: Tool) -> None:
+    answer = subprocess.run(
+        [openstack.program("openstack"), "token", "issue", "-f", "json"],
+        env=tool.exports(),
+        stdout=subprocess.PIPE,
+        timeout=LIMIT_S,
+        check=True,
+    ).stdout
+    assert {"id", "project_id", "user_id"} <= set(json.loads(answer))
+
+
+def test_env_is_what_fpgapool_needs(tool: Tool) -> None:
+    exports = tool.exports()
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "fpgapool.cmd.manage",
+            f"--config-file={exports['FPGAPOOL_CONFIG']}",
+            "db",
+            "sync",
+        ],
+        stdout=subprocess.DEVNULL,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert "sessions" in tables(tool)
+
+
+def tables(tool: Tool) -> set[str]:
+    """Return the tables of fpgapool's own database."""
+    with pymysql.connect(
+        host=process.LOOPBACK,
+        port=tool.ports()["mariadb"],
+        user="fpgapool",
+        password="fpgapool",
+        database="fpgapool",
+    ) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            return {row[0] for row in cursor.fetchall()}
+
+
+@contextlib.contextmanager
+def bystander(directory: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a process that nobody has to end."""
+    with subprocess.Popen(
+        ["sleep", "1000"], cwd=directory, start_new_session=True
+    ) as made:
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def accounts(tool: Tool) -> openstack.Accounts:
+    """Give what makes users at its Keystone."""
+    port = tool.ports()["keystone"]
+    return openstack.Accounts(f"http://{process.LOOPBACK}:{port}/v3")
+
+
+def kill(tool: Tool, name: str) -> None:
+    """End the leader of a server as a crash would."""
+    survivor = kept.Survivor(tool.pids()[name])
+    survivor.send_signal(signal.SIGKILL)
+    survivor.wait(LIMIT_S)
+    survivor.close()
+
+
+def test_up_brings_back_what_was_killed_with_its_data(tool: Tool) -> None:
+    made = accounts(tool).create_project("before-the-crash")
+    before = tool.pids()
+    # RabbitMQ's leader is a shell: the broker itself is left behind.
+    killed = {"keystone", "rabbitmq"}
+    for name in killed:
+        kill(tool, name)
+    tool.expect("up")
+    after = tool.pids()
+    assert {one for one in SERVERS if after[one] != before[one]} == killed
+    assert accounts(tool).create_project(made.name) == made
+
+
+def test_down_ends_what_up_has_started_and_up_finds_its_data(
+    tool: Tool,
+) -> None:
+    made = accounts(tool).create_project("before-down")
+    ports = tool.ports()
+    with bystander(tool.state) as stranger:
+        tool.expect("down")
+        assert stranger.poll() is None
+        assert tool.processes() == {stranger.pid}
+    assert tool.pids() == {}
+    assert all(process.port_is_free(port) for port in ports.values())
+    assert tool.expect("down") == ""
+    tool.expect("up", "--services=keystone")
+    assert set(tool.pids()) == SERVERS - {"glance"}
+    assert tool.ports() == ports
+    assert accounts(tool).create_project("before-down") == made
+
+
+def test_wipe_leaves_nothing(tool: Tool) -> None:
+    ports = tool.ports()
+    tool.expect("down", "--wipe")
+    assert not tool.state.exists()
+    assert tool.processes() == set()
+    assert all(process.port_is_free(port) for port in ports.values())
+
+
+def test_directory_of_something_else_is_refused(
+    tmp_path: pathlib.Path, service_workspace: process.Workspace
+) -> None:
+    (tmp_path / "precious").touch()
+    tool = Tool(tmp_path, service_workspace)
+    assert "neither empty nor" in tool.run("up").stderr
+    assert "nothing was started" in tool.expect("down", "--wipe")
+    assert tool.run("env").returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_unknown_service_is_named(
+    tmp_path: pathlib.Path, service_workspace: process.Workspace
+) -> None:
+    result = Tool(tmp_path, service_workspace).run("up", "--services=swift")
+    assert result.returncode == 2
+    assert "unknown: swift" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,285 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The command ``tools/ministack``: servers to try fpgapool with."""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import pathlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import requests
+import yaml
+
+from tests.services import glance as glance_service
+from tests.services import kept
+from tests.services import keystone as keystone_service
+from tests.services import mariadb as mariadb_service
+from tests.services import openstack
+from tests.services import process
+from tests.services import rabbitmq as rabbitmq_service
+
+SERVICES = ("keystone", "glance")
+DEFAULT_STATE = openstack.ROOT / ".ministack"
+
+_NAME = "fpgapool"
+_CLOUD = "ministack"
+_DEMO = "demo"
+_INTERRUPTED_STATUS = 130
+
+
+class Ministack:
+    """RabbitMQ, MariaDB, and services of OpenStack if they are asked for.
+
+    :param directory: where they live, and go on when this program ends.
+    :param names: which of :data:`SERVICES`; Glance needs Keystone.
+    """
+
+    def __init__(
+        self, directory: kept.Directory, names: Sequence[str]
+    ) -> None:
+        self._directory = directory
+        self._rabbitmq = rabbitmq_service.RabbitMQ(directory)
+        self._mariadb = mariadb_service.MariaDB(directory)
+        self._keystone = self._glance = None
+        if names:
+            self._keystone = keystone_service.Keystone(
+                directory, self._mariadb
+            )
+        if "glance" in names:
+            assert self._keystone is not None
+            self._glance = glance_service.Glance(
+                directory, self._mariadb, self._keystone
+            )
+
+    def start(self) -> None:
+        """Start what does not run and fill it; again is harmless.
+
+        :raises ServiceError: if something does not start.
+        """
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            starts = [pool.submit(self._rabbitmq.start)]
+            self._mariadb.start()
+            starts += [
+                pool.submit(service.start)
+                for service in (self._keystone, self._glance)
+                if service is not None
+            ]
+        for start in starts:
+            start.result()
+        self._rabbitmq.create_vhost(_NAME)
+        self._mariadb.create_database(_NAME)
+        if self._keystone is not None:
+            self._create_accounts(self._keystone)
+        self._write_files()
+
+    def _create_accounts(self, keystone: keystone_service.Keystone) -> None:
+        accounts = openstack.Accounts(keystone.auth_url)
+        accounts.create_fpgapool()
+        demo = accounts.create_project(_DEMO)
+        accounts.create_user(_DEMO, demo, "member")
+        if self._glance is not None:
+            self._glance.register(accounts)
+
+    def urls(self) -> dict[str, str]:
+        """Return where everything is, by name."""
+        found = {
+            "rabbitmq": self._rabbitmq.transport_url(_NAME),
+            "mariadb": self._mariadb.database_url(_NAME),
+        }
+        if self._keystone is not None:
+            found["keystone"] = self._keystone.auth_url
+        if self._glance is not None:
+            found["glance"] = self._glance.base_url
+        return found
+
+    def _write_files(self) -> None:
+        config_path = self._directory.path / "fpgapool.conf"
+        clouds_path = self._directory.path / "clouds.yaml"
+        sections = {
+            "DEFAULT": {"transport_url": self.urls()["rabbitmq"]},
+            "database": {"connection": self.urls()["mariadb"]},
+        }
+        exports = {
+            "FPGAPOOL_TRANSPORT_URL": self.urls()["rabbitmq"],
+            "FPGAPOOL_DATABASE_URL": self.urls()["mariadb"],
+            "FPGAPOOL_CONFIG": str(config_path),
+        }
+        if self._keystone is not None:
+            sections["keystone_authtoken"] = self._keystone.authtoken_options(
+                _NAME
+            )
+            clouds_path.write_text(yaml.safe_dump(self._clouds()))
+            exports["OS_CLIENT_CONFIG_FILE"] = str(clouds_path)
+            exports["OS_CLOUD"] = _CLOUD
+        openstack.write_config(config_path, sections)
+        _environment_path(self._directory.path).write_text(
+            "".join(
+                f"export {name}={shlex.quote(value)}\n"
+                for name, value in exports.items()
+            )
+        )
+
+    def _clouds(self) -> dict[str, object]:
+        assert self._keystone is not None
+        users = {_CLOUD: "admin", f"{_CLOUD}-{_DEMO}": _DEMO}
+        clouds = {
+            name: {
+                # The administrator's project has the same name.
+                "auth": self._keystone.auth_options(user, user),
+                "region_name": openstack.REGION,
+            }
+            for name, user in users.items()
+        }
+        return {"clouds": clouds}
+
+
+def _environment_path(state: pathlib.Path) -> pathlib.Path:
+    return state / "environment"
+
+
+def up(state: pathlib.Path, names: Sequence[str]) -> None:
+    """Start what does not run yet, and say where it is.
+
+    :param state: where it lives.
+    :param names: services of OpenStack.
+    :raises ServiceError: if something does not start.
+    """
+    with kept.Directory(state, create=True) as directory:
+        ministack = Ministack(directory, names)
+        ministack.start()
+    for name, url in ministack.urls().items():
+        _say(f"{name:9} {url}")
+
+
+def down(state: pathlib.Path, *, wipe: bool) -> None:
+    """End what :func:`up` has started, and nothing else.
+
+    :param state: where it lives.
+    :param wipe: remove all data too.
+    :raises ServiceError: if something does not end.
+    """
+    if not kept.is_one(state):
+        _say(f"nothing was started in {state}")
+        return
+    with kept.Directory(state) as directory:
+        for name in directory.end_all():
+            _say(f"{name} has ended")
+        if wipe:
+            directory.remove()
+            _say(f"removed {state}")
+
+
+def env(state: pathlib.Path) -> None:
+    """Print what a shell needs to know.
+
+    :param state: where it lives.
+    :raises ServiceError: if nothing was started there.
+    """
+    path = _environment_path(state)
+    if not path.exists():
+        raise process.ServiceError(f"nothing was started in {state}")
+    sys.stdout.write(path.read_text())
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _names(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    unknown = set(names).difference(SERVICES)
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(sorted(unknown))};"
+            f" there are {', '.join(SERVICES)}"
+        )
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tools/ministack",
+        description="A private broker, database, Keystone and Glance.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    helps = {
+        "up": "start what does not run, and say where it is",
+        "down": "end what was started",
+        "env": "print exports for a shell",
+    }
+    for name, text in helps.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument(
+            "--state",
+            type=pathlib.Path,
+            default=DEFAULT_STATE,
+            metavar="DIR",
+            help="where everything is kept (default: %(default)s)",
+        )
+        if name == "up":
+            command.add_argument(
+                "--services",
+                type=_names,
+                default=SERVICES,
+                metavar="NAMES",
+                help="of OpenStack; nothing for broker and database only"
+                f" (default: {','.join(SERVICES)})",
+            )
+        elif name == "down":
+            command.add_argument(
+                "--wipe", action="store_true", help="remove all data too"
+            )
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    state = arguments.state.resolve()
+    if arguments.command == "up":
+        up(state, arguments.services)
+    elif arguments.command == "down":
+        down(state, wipe=arguments.wipe)
+    else:
+        env(state)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    :param argv: None means the process's own.
+    :returns: the exit status.
+    """
+    try:
+        _run(_parser().parse_args(argv))
+    except (
+        OSError,
+        subprocess.SubprocessError,
+        process.ServiceError,
+        openstack.RefusedError,
+        requests.RequestException,
+    ) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; 'down' ends what was started\n")
+        return _INTERRUPTED_STATUS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
