@@ -18,6 +18,7 @@
 package loads the standard library only.
 """
 
+from fpgapool.client.apidoor import PoolApi
 from fpgapool.client.cancel import CancelToken
 from fpgapool.client.errors import Cancelled
 from fpgapool.client.errors import ChecksumMismatch
@@ -50,6 +51,7 @@ __all__ = [
     "InvalidParams",
     "InvalidRequest",
     "OperationTimeout",
+    "PoolApi",
     "RequestRejected",
     "RunReport",
     "Session",

@@ -24,8 +24,8 @@ import time
 import typing
 
 from fpgapool.client import cancel as cancelling
+from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.core import codes
@@ -214,7 +214,7 @@ class Dialer:
     def __init__(
         self,
         view: views.SessionView,
-        front_door: frontdoor.FrontDoor,
+        front_door: doors.Door,
         cancel: cancelling.CancelToken,
         features: frozenset[str] = frozenset(),
     ) -> None:
@@ -295,7 +295,7 @@ class Dialer:
         except errors.Cancelled:
             raise
         except (
-            frontdoor.ConnectionLost,
+            doors.ConnectionLost,
             errors.FpgapoolError,
             frames.ProtocolError,
         ):
@@ -308,7 +308,7 @@ class Dialer:
             return self.front_door.request(
                 "get", deadline_s, session_id=session_id
             )
-        except frontdoor.ConnectionLost:
+        except doors.ConnectionLost:
             # The agent may have been restarted.
             self.front_door.reconnect(deadline_s)
             return self.front_door.request(
@@ -364,7 +364,7 @@ class Dialer:
         for endpoint in endpoints:
             try:
                 return self._connect_to(endpoint, deadline_s)
-            except (OSError, frontdoor.ConnectionLost) as exc:
+            except (OSError, doors.ConnectionLost) as exc:
                 failure = exc
             except errors.OperationTimeout as exc:
                 failure = channel.DeadlineExceeded(str(exc))
@@ -402,7 +402,7 @@ class Dialer:
             return self.front_door.request_connection(
                 session_id, generation, deadline_s
             )
-        except frontdoor.ConnectionLost:
+        except doors.ConnectionLost:
             # The agent was restarted; the worker outlived it.
             self.front_door.reconnect(deadline_s)
             return self.front_door.request_connection(

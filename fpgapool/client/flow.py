@@ -36,7 +36,6 @@ import typing
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
@@ -893,9 +892,7 @@ class Flow:
         """Have the pool take the slot back; never raises."""
         if self._ended_by_worker:
             return
-        frontdoor.cancel_request(
-            self._seeker.door.path, session_id=self.view.session_id
-        )
+        self._seeker.door.give_up(session_id=self.view.session_id)
 
     def hang_up(self) -> None:
         """Close the connections; no other thread may be in the flow."""

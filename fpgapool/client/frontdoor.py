@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Connection to the front door: requests, replies and notifications."""
+"""The front door of the client's own host, behind a Unix socket."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ import stat
 import threading
 
 from fpgapool.client import cancel as cancelling
+from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -36,10 +37,6 @@ _RECEIVE_BYTES = 64 * 1024
 # Telling the front door that nobody wants a session is a courtesy: the pool
 # finds out by itself.
 _CANCEL_TIMEOUT_S = 2.0
-
-
-class ConnectionLost(Exception):
-    """The front door went away; asking it again may help."""
 
 
 def candidate_paths() -> list[str]:
@@ -134,11 +131,7 @@ class FrontDoor:
             raise
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """Connect again after :class:`ConnectionLost`.
-
-        :param deadline_s: absolute deadline.
-        :raises: as the constructor.
-        """
+        """See :meth:`fpgapool.client.door.Door.reconnect`."""
         with self._lock:
             self.close()
             self._messages.clear()
@@ -151,17 +144,7 @@ class FrontDoor:
         deadline_s: float | None = None,
         **members: object,
     ) -> messages.Message:
-        """Ask and wait for the reply.
-
-        :param operation: name of the operation.
-        :param deadline_s: absolute deadline.
-        :param members: its arguments.
-        :returns: the reply.
-        :raises errors.FpgapoolError: if the front door refuses.
-        :raises ConnectionLost: if it went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
-        """
+        """See :meth:`fpgapool.client.door.Door.request`."""
         with self._lock:
             return self._request(operation, deadline_s, members)
 
@@ -172,27 +155,14 @@ class FrontDoor:
         ],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """Ask several things in one turn and wait for all replies.
-
-        :param requests: operations and their arguments.
-        :param deadline_s: absolute deadline.
-        :returns: the replies, in the order of the requests.
-        :raises: as :meth:`request`, for the first that is refused.
-        """
+        """See :meth:`fpgapool.client.door.Door.request_all`."""
         with self._lock:
             return self._request_all(requests, deadline_s)
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to a worker of this host.
-
-        :param session_id: of the session that the worker serves.
-        :param generation: of its assignment.
-        :param deadline_s: absolute deadline.
-        :returns: a connected Unix stream socket.
-        :raises: as :meth:`request`.
-        """
+        """See :meth:`fpgapool.client.door.Door.request_connection`."""
         with self._lock:
             self._request(
                 "connect",
@@ -202,7 +172,9 @@ class FrontDoor:
             fds, self._fds = self._fds, []
         if len(fds) != 1:
             channel.close_fds(fds)
-            raise ConnectionLost("the front door handed over no connection")
+            raise doors.ConnectionLost(
+                "the front door handed over no connection"
+            )
         return socket.socket(fileno=fds[0])
 
     def _request(
@@ -246,14 +218,7 @@ class FrontDoor:
         return ordered
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """Wait for the next notification.
-
-        :param deadline_s: absolute deadline.
-        :returns: the notification.
-        :raises ConnectionLost: if the front door went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
-        """
+        """See :meth:`fpgapool.client.door.Door.next_event`."""
         with self._lock, self._translated():
             while not self._events:
                 message = self._next_message(deadline_s)
@@ -262,7 +227,7 @@ class FrontDoor:
             return self._events.popleft()
 
     def discard_events(self) -> None:
-        """Drop the notifications that have come so far."""
+        """See :meth:`fpgapool.client.door.Door.discard_events`."""
         with self._lock:
             self._events.clear()
 
@@ -288,38 +253,33 @@ class FrontDoor:
             ) from exc
         except channel.ChannelClosed as exc:
             self._cancel.check()
-            raise ConnectionLost(str(exc)) from exc
+            raise doors.ConnectionLost(str(exc)) from exc
         except frames.ProtocolError as exc:
-            raise ConnectionLost(str(exc)) from exc
+            raise doors.ConnectionLost(str(exc)) from exc
+
+    def give_up(self, **members: object) -> None:
+        """See :meth:`fpgapool.client.door.Door.give_up`."""
+        deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
+        with contextlib.suppress(
+            errors.FpgapoolError, doors.ConnectionLost, OSError
+        ):
+            # Its own token: the one of the request may be cancelled already.
+            other = FrontDoor(self.path, cancelling.CancelToken(), deadline_s)
+            try:
+                other.request("cancel", deadline_s, **members)
+            finally:
+                other.close()
 
     def shutdown(self) -> None:
-        """Wake a thread that waits here; it finds the connection lost."""
+        """See :meth:`fpgapool.client.door.Door.shutdown`."""
         self._channel.shutdown()
 
     def close(self) -> None:
-        """End the connection; closing twice does nothing."""
+        """See :meth:`fpgapool.client.door.Door.close`."""
         self._cancel.detach(self._channel)
         self._channel.close()
         channel.close_fds(self._fds)
         self._fds = []
-
-
-def cancel_request(path: str, **members: object) -> None:
-    """Tell the front door that a request or session is not wanted.
-
-    Never raises; takes a bounded time.
-
-    :param path: of the front door.
-    :param members: ``session_id`` or ``request_id``.
-    """
-    deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-    with contextlib.suppress(errors.FpgapoolError, ConnectionLost, OSError):
-        # Its own token: the one of the request may be cancelled already.
-        door = FrontDoor(path, cancelling.CancelToken(), deadline_s)
-        try:
-            door.request("cancel", deadline_s, **members)
-        finally:
-            door.close()
 
 
 def _error_of(message: messages.Message) -> errors.FpgapoolError:

@@ -20,8 +20,10 @@ import time
 import typing
 import uuid
 
+from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import frontdoor
@@ -47,7 +49,7 @@ def acc_open(
     *,
     params: collections.abc.Mapping[str, typing.Any] | None = None,
     timeout_s: float | None = None,
-    front_door: str | None = None,
+    front_door: str | apidoor.PoolApi | None = None,
     request_id: str | None = None,
     wait_timeout_s: float | None = None,
     priority: int = 0,
@@ -74,7 +76,8 @@ def acc_open(
     :param params: of the accelerator; bytes are sent as hexadecimal digits.
         They go to the worker, never through the pool's services.
     :param timeout_s: time limit of this call.
-    :param front_door: path of the front door's socket; default is the
+    :param front_door: path of the front door's socket, or the pool's API
+        for programs that run on none of its hosts; default is the
         environment variable ``FPGAPOOL_SOCKET``, else the first of the
         conventional places.
     :param request_id: the caller's name of the request: asking twice with
@@ -163,12 +166,15 @@ class _Opening:
         self._core_name: str | None = None
 
     def run(
-        self, path: str | None, verify: bool, with_cpu: bool
+        self,
+        front_door: str | apidoor.PoolApi | None,
+        verify: bool,
+        with_cpu: bool,
     ) -> sessions.Session:
         try:
             self._token.check()
             try:
-                return self._open(path, verify, with_cpu)
+                return self._open(front_door, verify, with_cpu)
             except errors.FpgapoolError as exc:
                 if with_cpu and exc.code in software.FALLBACK_CODES:
                     return self._fall_back(exc)
@@ -178,24 +184,30 @@ class _Opening:
             raise
 
     def _open(
-        self, path: str | None, verify: bool, with_cpu: bool
+        self,
+        front_door: str | apidoor.PoolApi | None,
+        verify: bool,
+        with_cpu: bool,
     ) -> sessions.Session:
-        path = path or frontdoor.default_path()
-        door = frontdoor.FrontDoor(path, self._token, self._deadline_s)
+        door = self._enter(front_door)
         try:
             return self._seek(door, verify, with_cpu)
         except BaseException:
             # First, so that the pool hears it as what it is, and not as the
             # end of a connection.
             if self._asked:
-                frontdoor.cancel_request(
-                    path, request_id=self._members["request_id"]
-                )
+                door.give_up(request_id=self._members["request_id"])
             door.close()
             raise
 
+    def _enter(self, front_door: str | apidoor.PoolApi | None) -> doors.Door:
+        if isinstance(front_door, apidoor.PoolApi):
+            return front_door.enter(self._token, self._deadline_s)
+        path = front_door or frontdoor.default_path()
+        return frontdoor.FrontDoor(path, self._token, self._deadline_s)
+
     def _seek(
-        self, door: frontdoor.FrontDoor, verify: bool, with_cpu: bool
+        self, door: doors.Door, verify: bool, with_cpu: bool
     ) -> sessions.Session:
         seeker = waiting.SlotSeeker(
             door, self._params, self._token, self._on_state, self._features
@@ -226,7 +238,7 @@ class _Opening:
         return channel.deadline_after(wait_timeout_s + _QUEUE_MARGIN_S)
 
     def _greet(
-        self, door: frontdoor.FrontDoor, verify: bool, limit_s: float | None
+        self, door: doors.Door, verify: bool, limit_s: float | None
     ) -> None:
         hello = ("hello", {"version": messages.FRONT_DOOR_VERSION})
         if not verify:

@@ -19,8 +19,8 @@ import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import connection as connections
+from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.core import codes
@@ -65,7 +65,7 @@ class SlotSeeker:
 
     def __init__(
         self,
-        door: frontdoor.FrontDoor,
+        door: doors.Door,
         params: dict[str, typing.Any],
         token: cancelling.CancelToken,
         on_state: StateCallback | None,
@@ -171,7 +171,7 @@ class SlotSeeker:
                     raise Stopped
                 ask(self._limit_s())
                 return self._await_connection()
-            except frontdoor.ConnectionLost as exc:
+            except doors.ConnectionLost as exc:
                 self._reconnect(exc)
 
     def _limit_s(self) -> float | None:
@@ -181,7 +181,7 @@ class SlotSeeker:
             return self._deadline_s
         return _earlier(self._deadline_s, self._queue_deadline_s)
 
-    def _reconnect(self, reason: frontdoor.ConnectionLost) -> None:
+    def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # An agent that is restarted comes back within seconds, and the
         # request is as good as before: its name makes asking again safe.
         gives_up_s = channel.deadline_after(self._patience_s)
@@ -225,7 +225,7 @@ class SlotSeeker:
                     return dialer, attempt
                 if self.door.connections != before:
                     # Whoever is there now knows nothing of the request.
-                    raise frontdoor.ConnectionLost("the front door was away")
+                    raise doors.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
 

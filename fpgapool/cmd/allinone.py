@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         cluster = _cluster(arguments)
         _check_ready_fd(arguments.ready_fd)
+        _check_port(arguments.api_port)
         with directories.opened(
             arguments.run_dir, arguments.state_dir
         ) as where:
@@ -144,6 +145,13 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         help="more options of the services; may be repeated",
     )
     group.add_argument(
+        "--api-port",
+        type=int,
+        metavar="N",
+        help="serve the REST API, without Keystone, on this port of the"
+        " loopback device; 0 for one that is free",
+    )
+    group.add_argument(
         "--ready-fd",
         type=int,
         metavar="FD",
@@ -177,6 +185,33 @@ def _check_ready_fd(fd: int | None) -> None:
         ) from error
 
 
+def _check_port(port: int | None) -> None:
+    if port is not None and not 0 <= port <= 65535:
+        raise exception.ConfigurationError(
+            reason=f"--api-port {port}: there is no such port"
+        )
+
+
+class _RestAPI(service.Service, typing.Protocol):
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+
+def _make_rest_api(*arguments: typing.Any) -> _RestAPI:
+    """Return the REST API, for which few need to wait or have libraries.
+
+    :param arguments: of :class:`fpgapool.allinone.restapi.RestAPI`.
+    """
+    try:
+        from fpgapool.allinone import restapi
+    except ImportError as error:
+        raise exception.ConfigurationError(
+            reason=f"--api-port needs fpgapool[api]: {error}"
+        ) from error
+    return restapi.RestAPI(*arguments)
+
+
 class _AllInOne:
     """One run of the command."""
 
@@ -189,6 +224,7 @@ class _AllInOne:
         self._arguments = arguments
         self._cluster = cluster
         self._where = where
+        self._rest_api: _RestAPI | None = None
 
     def run(self) -> int:
         """Run until a signal.
@@ -236,6 +272,11 @@ class _AllInOne:
                 wiring.Agents(agents),
                 wiring.Links(self._where, self._cluster.host_names()[0]),
             ]
+            if self._arguments.api_port is not None:
+                self._rest_api = _make_rest_api(
+                    conf, database, self._arguments.api_port, runner.fail
+                )
+                services.append(self._rest_api)
             lifeline = self._lifeline()
             if lifeline is not None:
                 services.append(lifeline)
@@ -264,12 +305,18 @@ class _AllInOne:
                 f"{name}: {boards} x {self._cluster.slots} slots, front door"
                 f" {self._where.front_door(name)}"
             )
+        if self._rest_api is not None:
+            _say(f"REST API, for everybody on this machine: {self._api_url}")
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
             _write(f"    {line}", sys.stdout)
         _say(f"ready: {self._describe()}; Ctrl-C ends it")
         if lifeline is not None:
             lifeline.announce(self._description())
+
+    @property
+    def _api_url(self) -> str | None:
+        return self._rest_api.url if self._rest_api is not None else None
 
     def _describe(self) -> str:
         cluster = self._cluster
@@ -302,6 +349,7 @@ class _AllInOne:
             "boards": {name: self._cluster.boards_of(name) for name in names},
             "slots_per_board": self._cluster.slots,
             "rate_scale": self._cluster.rate_scale,
+            "api_url": self._api_url,
         }
 
     def _show_log(self) -> None:

@@ -95,10 +95,23 @@ def _parser() -> argparse.ArgumentParser:
         "--iv-file", metavar="FILE", help="file with the same, as text"
     )
     pool = parser.add_argument_group("request")
-    pool.add_argument(
+    door = pool.add_mutually_exclusive_group()
+    door.add_argument(
         "--socket",
         metavar="PATH",
         help="front door; default $FPGAPOOL_SOCKET or the usual places",
+    )
+    door.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="go through the pool's API, as a VM does: the cloud of this "
+        "name in clouds.yaml",
+    )
+    door.add_argument(
+        "--api-url",
+        metavar="URL",
+        help="go through an API without Keystone, as that of "
+        "fpgapool-allinone --api-port",
     )
     pool.add_argument(
         "--timeout",
@@ -348,7 +361,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             wait_timeout_s=arguments.wait_timeout,
             priority=arguments.priority,
             request_id=arguments.request_id,
-            front_door=arguments.socket,
+            front_door=_front_door(arguments),
             fallback=arguments.fallback,
             checksum=arguments.checksum,
         )
@@ -359,6 +372,17 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
         result["iv"] = new_iv.hex()
         result["iv_file"] = arguments.destination + ".iv"
     return result
+
+
+def _front_door(
+    arguments: argparse.Namespace,
+) -> str | client.PoolApi | None:
+    if arguments.os_cloud is not None:
+        return client.PoolApi.from_cloud(arguments.os_cloud)
+    if arguments.api_url is not None:
+        return client.PoolApi.at(arguments.api_url)
+    socket_path: str | None = arguments.socket
+    return socket_path
 
 
 @contextlib.contextmanager

@@ -39,6 +39,7 @@ from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.conductor import sessions
 from fpgapool.conductor import summary
+from fpgapool.conductor import usage
 from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -50,6 +51,7 @@ from fpgapool.objects import states
 LOG = logging.getLogger(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
+_IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 _UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
@@ -76,6 +78,8 @@ class Engine:
     :param settings: limits.
     :param snapshot: what the database holds.
     :param strategy_name: what the core decides by.
+    :param quotas: what projects may use, until others come; None: what the
+        limits say.
     """
 
     def __init__(
@@ -84,10 +88,13 @@ class Engine:
         settings: admission.Limits,
         snapshot: db_api.Snapshot,
         strategy_name: str,
+        quotas: admission.Quotas | None = None,
     ) -> None:
         self.state = state
         self._strategy_name = strategy_name
         self.settings = settings
+        self._quotas = quotas or settings.quotas()
+        self._ledger = usage.Ledger(snapshot.usage, snapshot.max_ids.usage)
         self.registry = registry.Registry()
         self.profiles: dict[str, objects.AcceleratorProfile] = {}
         self.holds: dict[int, reconcile.Hold] = {}
@@ -130,6 +137,7 @@ class Engine:
         if snapshot is None:
             raise RuntimeError("the engine has been started already")
         self._load_accelerators(snapshot.accelerators)
+        self._events.append(self._quotas.session_limits())
         self.registry.restore(
             snapshot.hosts, snapshot.devices, snapshot.slots, now
         )
@@ -174,6 +182,9 @@ class Engine:
                     self._renew_secret(session_id, now)
                 case inputs.Library(records):
                     self._load_accelerators(records)
+                case inputs.NewQuotas(quotas):
+                    self._quotas = quotas
+                    self._events.append(quotas.session_limits())
                 case inputs.Query():
                     queries.append(item)
         if self.wake_at is not None and now >= self.wake_at:
@@ -240,6 +251,15 @@ class Engine:
         """Return the session of a request, if it is in memory."""
         session = self._book.by_request.get((project_id, request_id))
         return self._full_view(session) if session else None
+
+    def outcome(
+        self, request: objects.OpenRequest
+    ) -> objects.SessionView | admission.Rejected | None:
+        """Return what became of a request, if that is in memory."""
+        refusal = self._refusals.get(_attempt(request))
+        if refusal is not None:
+            return admission.Rejected(*refusal)
+        return self.find(request.project_id, request.request_id)
 
     def summary(self) -> dict[str, Any]:
         """Return the pool at a glance, without anything of a tenant's."""
@@ -331,7 +351,7 @@ class Engine:
     def _restore_queued(self, session: sessions.Session) -> None:
         session.state = states.QUEUED
         session.leave_slot()
-        self._book.queued[session.project_id] += 1
+        self._book.note_queued(session)
         self._events.append(events.JobSubmitted(session.job()))
 
     # -- clients -----------------------------------------------------------
@@ -378,7 +398,8 @@ class Engine:
             self.settings,
             self.registry,
             self.profiles,
-            self._book.queued,
+            self._quotas.of(request.project_id),
+            self._queue_for(request.project_id),
         )
         host = self.registry.hosts.get(request.host_uuid or "")
         limits = self.settings
@@ -408,12 +429,20 @@ class Engine:
             front_doors=sessions.front_doors(request.host_uuid),
         )
         self._book.add(session)
-        self._book.queued[session.project_id] += 1
+        self._book.note_queued(session)
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
         new = effects.Admission(job_id, session.session_id, request)
         self._admissions.append(new)
         self._unrecorded.append(new)
+
+    def _queue_for(self, project_id: str) -> admission.Queue:
+        book = self._book
+        return admission.Queue(
+            total=book.queued.total(),
+            of_project=book.queued[project_id],
+            bytes_of_project=book.queued_bytes[project_id],
+        )
 
     def _forget_recorded(self) -> None:
         unrecorded = self._unrecorded
@@ -456,7 +485,7 @@ class Engine:
         """Forget a session, and take its slot back."""
         if session.live:
             if session.state == states.QUEUED:
-                self._book.queued[session.project_id] -= 1
+                self._book.note_unqueued(session)
             else:
                 self.holds[_slot_id(session)].abandoned = True
             self._events.append(
@@ -518,7 +547,8 @@ class Engine:
         session = self._book.by_id.get(item.session_id)
         if session is None or session.project_id != item.project_id:
             return
-        session.front_doors |= {item.host_uuid}
+        if item.host_uuid:
+            session.front_doors |= {item.host_uuid}
         profile = self.profiles.get(session.accelerator)
         if (
             profile is None
@@ -557,7 +587,7 @@ class Engine:
         session.wait_timeout_s = (
             now - session.queued_at + self.settings.wait_timeout_s
         )
-        self._book.queued[session.project_id] += 1
+        self._book.note_queued(session)
         self._events.append(events.JobSubmitted(session.job()))
         self._touch(session)
         self._step(now)
@@ -808,7 +838,7 @@ class Engine:
     ) -> None:
         result = report.last_result
         session = hold.session
-        self._free(hold)
+        self._free(hold, now, result)
         if result is None or hold.abandoned:
             return
         session.input_bytes = result.input_bytes
@@ -853,7 +883,7 @@ class Engine:
                 "the slot's worker process is gone",
                 now,
             )
-        self._free(hold)
+        self._free(hold, now)
 
     def _release_stray(
         self,
@@ -987,7 +1017,8 @@ class Engine:
                 "the slot's host has not come back",
                 now,
             )
-        self._free(hold)
+        # Nobody knows of the time since then.
+        self._free(hold, max(hold.slot.host.heard_at, hold.assigned_at))
 
     def _prepare_timed_out(self, hold: reconcile.Hold, now: float) -> None:
         LOG.warning(
@@ -1030,7 +1061,7 @@ class Engine:
     def _program(self, order: instructions.Program, now: float) -> None:
         session = self._book.by_job[order.job_id]
         slot = self.registry.slots[order.slot_id]
-        self._book.queued[session.project_id] -= 1
+        self._book.note_unqueued(session)
         session.skips = self.state.skips(session.job_id)
         session.generation = order.generation
         session.slot_id = slot.id
@@ -1070,7 +1101,7 @@ class Engine:
         session.leave_slot()
         session.state = states.QUEUED
         session.skips = self.state.skips(job_id)
-        self._book.queued[session.project_id] += 1
+        self._book.note_queued(session)
         self._touch(session)
 
     def _revoke(self, hold: reconcile.Hold, reason: str, now: float) -> None:
@@ -1111,9 +1142,41 @@ class Engine:
             hold.told_at = now
             self._at_once.append(orders.reissue_secret(hold))
 
-    def _free(self, hold: reconcile.Hold) -> None:
+    def _free(
+        self,
+        hold: reconcile.Hold,
+        ended_at: float,
+        result: objects.SessionResult | None = None,
+    ) -> None:
+        """A slot is free again; note what it was used for.
+
+        :param result: what its worker says of that; None: what it reported
+            last, if the session has not moved on.
+        """
+        session = hold.session
+        used: objects.SessionResult | sessions.Session | None = result
+        if used is None and hold.phase in _IN_USE and not hold.abandoned:
+            used = session
+        input_bytes = used.input_bytes if used else 0
+        output_bytes = used.output_bytes if used else 0
+        self._ledger.add(
+            session.project_id,
+            session.accelerator,
+            ended_at,
+            slot_s=ended_at - hold.assigned_at,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+        )
         self._forget_hold(hold.slot.id)
-        self._events.append(events.SlotReleased(hold.slot.id, hold.generation))
+        self._events.append(
+            events.SlotReleased(
+                hold.slot.id,
+                hold.generation,
+                # At least the claim: to hold slots and send nothing must
+                # not be free while others owe for what they sent.
+                max(input_bytes, session.claimed_bytes),
+            )
+        )
 
     def _forget_hold(self, slot_id: int) -> None:
         del self.holds[slot_id]
@@ -1140,8 +1203,13 @@ class Engine:
         now: float,
     ) -> None:
         if session.state == states.QUEUED:
-            self._book.queued[session.project_id] -= 1
+            self._book.note_unqueued(session)
         session.finish(state, code, message, now)
+        if session.generation and not session.counted:
+            session.counted = True
+            self._ledger.add(
+                session.project_id, session.accelerator, now, sessions=1
+            )
         self._touch(session)
         self._book.note_end(session)
 
@@ -1163,6 +1231,7 @@ class Engine:
             self._rows.append(session.record())
             self._publish_everywhere(session)
         self._dirty.clear()
+        self._rows += self._ledger.take()
         taken = effects.Effects(
             changes=self._changes(),
             at_once=self._at_once,

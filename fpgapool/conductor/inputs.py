@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.db import api as db_api
 
@@ -57,7 +58,7 @@ class Reopen:
     """A client has lost the slot of a session and wants another one.
 
     :param generation: of the assignment that it has lost.
-    :param host_uuid: of its front door.
+    :param host_uuid: of its front door; empty for the API, which asks.
     """
 
     project_id: str
@@ -95,6 +96,13 @@ class Library:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NewQuotas:
+    """What projects may use from now on."""
+
+    quotas: admission.Quotas
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Query:
     """A question; the answer comes when what it rests on is durable.
 
@@ -114,5 +122,6 @@ Input = (
     | Prepared
     | RenewSecret
     | Library
+    | NewQuotas
     | Query
 )

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 from typing import TypeVar
@@ -24,10 +25,12 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import pump
 from fpgapool.conductor import sessions
+from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -141,6 +144,40 @@ class ConductorManager(rpc.Endpoint):
             self._pump.put(inputs.RenewSecret(session_id))
 
     # -- calls -------------------------------------------------------------
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def submit_session(self, ctxt: Any, request: Any) -> dict[str, Any]:
+        """Take a request and return the session, or why there is none."""
+        try:
+            parsed = objects.OpenRequest.from_primitive(request)
+            limits.check(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        self._pump.put(inputs.Open(parsed))
+        outcome = self._ask(lambda engine: engine.outcome(parsed))
+        if isinstance(outcome, objects.SessionView):
+            # Its rows are on the disk, unless its name was used long ago:
+            # the engine has heard of that by now.
+            outcome = self._ask(lambda engine: engine.outcome(parsed))
+        return self._told(parsed, outcome).to_primitive()
+
+    def _told(
+        self,
+        request: objects.OpenRequest,
+        outcome: objects.SessionView | admission.Rejected | None,
+    ) -> objects.SessionView:
+        if isinstance(outcome, objects.SessionView):
+            return outcome
+        if outcome is None:
+            record = self._database.find_session(
+                request.project_id, request.request_id
+            )
+            if record is not None:
+                return sessions.Session.from_record(record, None).view()
+            outcome = admission.Rejected(
+                codes.REQUEST_EXPIRED, "the request came too late"
+            )
+        return admission.refusal(request, outcome, time.time())
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def get_sessions(

@@ -38,6 +38,7 @@ def _host(host: registry.HostEntry, holds: Holds) -> dict[str, Any]:
         "name": host.name,
         "up": host.up,
         "link_message": host.link_message,
+        "last_report_at": host.heard_at,
         "devices": [
             {
                 "name": device.name,

@@ -19,13 +19,14 @@ There is no global configuration here: processes with RPC pass
 from oslo_config import cfg
 
 from fpgapool.conf import agent
+from fpgapool.conf import api
 from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
 from fpgapool.conf import emulator
 from fpgapool.conf import scheduler
 
-GROUPS = (default, conductor, scheduler, agent, emulator, database)
+GROUPS = (default, conductor, scheduler, agent, api, emulator, database)
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

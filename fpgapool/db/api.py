@@ -18,6 +18,7 @@ DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import math
 import sys
@@ -51,13 +52,16 @@ from fpgapool.db.records import AssignmentRecord
 from fpgapool.db.records import Changes
 from fpgapool.db.records import DeviceRecord
 from fpgapool.db.records import HostRecord
+from fpgapool.db.records import Inventory
 from fpgapool.db.records import Lease
 from fpgapool.db.records import MaxIds
 from fpgapool.db.records import Record
 from fpgapool.db.records import SessionFilter
 from fpgapool.db.records import SessionRecord
+from fpgapool.db.records import SlotHolder
 from fpgapool.db.records import SlotRecord
 from fpgapool.db.records import Snapshot
+from fpgapool.db.records import UsageRecord
 
 __all__ = [
     "AcceleratorRecord",
@@ -66,13 +70,16 @@ __all__ = [
     "Database",
     "DeviceRecord",
     "HostRecord",
+    "Inventory",
     "Lease",
     "MaxIds",
     "Record",
     "SessionFilter",
     "SessionRecord",
+    "SlotHolder",
     "SlotRecord",
     "Snapshot",
+    "UsageRecord",
 ]
 
 # The states of sessions that the conductor still has work with. The database
@@ -112,6 +119,7 @@ _TABLES: dict[type[Any], sa.Table] = {
     AcceleratorRecord: models.accelerators,
     SessionRecord: models.sessions,
     AssignmentRecord: models.assignments,
+    UsageRecord: models.usage,
 }
 
 _R = TypeVar("_R")
@@ -314,6 +322,7 @@ class Database:
                     connection, models.assignments, AssignmentRecord
                 ),
                 max_ids=_max_ids(connection),
+                usage=_newest_usage(connection),
             )
 
     # Sessions.
@@ -357,23 +366,29 @@ class Database:
         *,
         marker: str | None = None,
         limit: int,
+        sort_key: str = "id",
+        ascending: bool = False,
     ) -> list[SessionRecord]:
         """Return sessions, newest first, a page at a time.
 
         :param marker: the ``session_id`` of the last session of the page
             before.
         :param limit: how many at most.
+        :param sort_key: a member that is never None; those that are equal
+            in it follow in the order of their arrival.
+        :param ascending: the smallest, or oldest, first.
         :raises: SessionNotFound if there is no session of the marker.
         """
         conditions = _conditions(filters)
+        order = (models.sessions.c[sort_key], models.sessions.c.id)
         with self._transaction() as connection:
             if marker is not None:
-                last_id = _id_of(connection, marker)
-                conditions.append(models.sessions.c.id < last_id)
+                place = _place_of(connection, marker, order[0])
+                conditions.append(_beyond(order[0], place, ascending))
             query = (
                 sa.select(models.sessions)
                 .where(*conditions)
-                .order_by(models.sessions.c.id.desc())
+                .order_by(*(c if ascending else c.desc() for c in order))
                 .limit(limit)
             )
             return _records(connection, query, SessionRecord)
@@ -404,6 +419,37 @@ class Database:
                 )
         return len(ids)
 
+    # Usage.
+
+    def list_usage(
+        self,
+        project_id: str | None = None,
+        *,
+        first_day: datetime.date | None = None,
+        last_day: datetime.date | None = None,
+    ) -> list[UsageRecord]:
+        """Return what projects have used, by day, project and accelerator.
+
+        :param project_id: None means all projects.
+        :param first_day: in UTC; None means from the beginning.
+        :param last_day: that day is included; None means until now.
+        """
+        columns = models.usage.c
+        conditions = []
+        if project_id is not None:
+            conditions.append(columns.project_id == project_id)
+        if first_day is not None:
+            conditions.append(columns.day >= first_day)
+        if last_day is not None:
+            conditions.append(columns.day <= last_day)
+        query = (
+            sa.select(models.usage)
+            .where(*conditions)
+            .order_by(columns.day, columns.project_id, columns.accelerator)
+        )
+        with self._transaction() as connection:
+            return _records(connection, query, UsageRecord)
+
     def _one_session(
         self, condition: sa.ColumnElement[bool]
     ) -> SessionRecord | None:
@@ -421,6 +467,34 @@ class Database:
         finally:
             with self._asked_lock:
                 del self._answer_due_s[question]
+
+    # Hardware.
+
+    def inventory(self) -> Inventory:
+        """Return all hosts, devices and slots, and who has which slot."""
+        assignments, sessions = models.assignments.c, models.sessions.c
+        holders = sa.select(
+            assignments.slot_id,
+            assignments.accelerator,
+            assignments.phase,
+            sessions.session_id,
+            sessions.project_id,
+        ).join_from(
+            models.assignments,
+            models.sessions,
+            assignments.job_id == sessions.id,
+        )
+        with self._transaction() as connection:
+            return Inventory(
+                hosts=_all(connection, models.hosts, HostRecord),
+                devices=_all(connection, models.devices, DeviceRecord),
+                slots=_all(connection, models.slots, SlotRecord),
+                holders=_records(
+                    connection,
+                    holders.order_by(assignments.slot_id),
+                    SlotHolder,
+                ),
+            )
 
     # The library.
 
@@ -689,8 +763,20 @@ def _records(
     ]
 
 
+def _newest_usage(connection: sa.Connection) -> list[UsageRecord]:
+    day = models.usage.c.day
+    newest = sa.select(sa.func.max(day)).scalar_subquery()
+    return _all(connection, models.usage, UsageRecord, day == newest)
+
+
 def _max_ids(connection: sa.Connection) -> MaxIds:
-    tables = (models.hosts, models.devices, models.slots, models.sessions)
+    tables = (
+        models.hosts,
+        models.devices,
+        models.slots,
+        models.sessions,
+        models.usage,
+    )
     queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
     return MaxIds(*(connection.scalar(query) or 0 for query in queries))
 
@@ -699,7 +785,13 @@ def _conditions(filters: SessionFilter) -> list[sa.ColumnElement[bool]]:
     columns = models.sessions.c
     conditions = [
         columns[name] == value
-        for name in ("project_id", "user_id", "accelerator", "host_id")
+        for name in (
+            "project_id",
+            "request_id",
+            "user_id",
+            "accelerator",
+            "host_id",
+        )
         if (value := getattr(filters, name)) is not None
     ]
     if filters.states:
@@ -707,14 +799,32 @@ def _conditions(filters: SessionFilter) -> list[sa.ColumnElement[bool]]:
     return conditions
 
 
-def _id_of(connection: sa.Connection, session_id: str) -> int:
+def _place_of(
+    connection: sa.Connection, session_id: str, column: sa.Column[Any]
+) -> tuple[Any, int]:
+    """Return a session's value in a column, and its id."""
     columns = models.sessions.c
-    found: int | None = connection.execute(
-        sa.select(columns.id).where(columns.session_id == session_id)
-    ).scalar()
+    found = connection.execute(
+        sa.select(column.label("value"), columns.id).where(
+            columns.session_id == session_id
+        )
+    ).one_or_none()
     if found is None:
         raise exception.SessionNotFound(session_id=session_id)
-    return found
+    return found.value, found.id
+
+
+def _beyond(
+    column: sa.Column[Any], place: tuple[Any, int], ascending: bool
+) -> sa.ColumnElement[bool]:
+    """Return the condition of what comes after a place in a sorted list."""
+    value, last_id = place
+    columns = models.sessions.c
+    if ascending:
+        later, same = column > value, columns.id > last_id
+    else:
+        later, same = column < value, columns.id < last_id
+    return sa.or_(later, sa.and_(column == value, same))
 
 
 def _batches(items: Sequence[_R]) -> Iterator[Sequence[_R]]:

@@ -176,6 +176,28 @@ assignments = sa.Table(
     **_OPTIONS,
 )
 
+# No foreign keys: it outlives the sessions that it sums up.
+usage = sa.Table(
+    "usage",
+    metadata,
+    _id(),
+    _required("project_id", sa.String(NAME_LENGTH)),
+    _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("day", sa.Date),
+    _required("sessions", sa.BigInteger),
+    _required("slot_s", sa.Double),
+    _required("input_bytes", sa.BigInteger),
+    _required("output_bytes", sa.BigInteger),
+    sa.UniqueConstraint(
+        "day",
+        "project_id",
+        "accelerator",
+        name="uniq_usage0day0project_id0accelerator",
+    ),
+    sa.Index("ix_usage_project_id_day", "project_id", "day"),
+    **_OPTIONS,
+)
+
 # One row, with the id 1, from the first election on.
 leader_lease = sa.Table(
     "leader_lease",

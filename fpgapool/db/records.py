@@ -13,6 +13,7 @@
 """Rows as plain values; a member is named like its column."""
 
 import dataclasses
+import datetime
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -127,6 +128,26 @@ class AssignmentRecord:
     assigned_at: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRecord:
+    """What a project has used of an accelerator in a day.
+
+    :param day: in UTC. A session's slot and bytes count on the day when it
+        gives the slot back.
+    :param sessions: that have ended, of those that had a slot.
+    :param slot_s: how long its sessions had slots, all together.
+    """
+
+    id: int
+    project_id: str
+    accelerator: str
+    day: datetime.date
+    sessions: int = 0
+    slot_s: float = 0.0
+    input_bytes: int = 0
+    output_bytes: int = 0
+
+
 Record = (
     HostRecord
     | DeviceRecord
@@ -134,6 +155,7 @@ Record = (
     | AcceleratorRecord
     | SessionRecord
     | AssignmentRecord
+    | UsageRecord
 )
 
 _R = TypeVar("_R", bound=Record)
@@ -256,11 +278,15 @@ class MaxIds(NamedTuple):
     device: int
     slot: int
     session: int
+    usage: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that a conductor needs to take over. Rows are ordered by id."""
+    """All that a conductor needs to take over. Rows are ordered by id.
+
+    :param usage: of the newest day only.
+    """
 
     hosts: list[HostRecord]
     devices: list[DeviceRecord]
@@ -269,6 +295,31 @@ class Snapshot:
     live_sessions: list[SessionRecord]
     assignments: list[AssignmentRecord]
     max_ids: MaxIds
+    usage: list[UsageRecord] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotHolder:
+    """Who has a slot, in words that its owner knows.
+
+    :param phase: as that of an :class:`AssignmentRecord`.
+    """
+
+    slot_id: int
+    accelerator: str
+    phase: str
+    session_id: str
+    project_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """All hardware and who has which of it. Rows are ordered by id."""
+
+    hosts: list[HostRecord]
+    devices: list[DeviceRecord]
+    slots: list[SlotRecord]
+    holders: list[SlotHolder]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +327,7 @@ class SessionFilter:
     """Which sessions to list; None and empty mean any."""
 
     project_id: str | None = None
+    request_id: str | None = None
     user_id: str | None = None
     accelerator: str | None = None
     host_id: int | None = None

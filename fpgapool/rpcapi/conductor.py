@@ -28,7 +28,7 @@ from fpgapool.common import rpc
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.2"
+VERSION = "1.3"
 
 # Names of leaders come round again, so that the broker does not keep a queue
 # for each one that ever was.
@@ -141,7 +141,8 @@ class ConductorAPI:
 
         :param generation: of the assignment that is lost; if the session
             has a later one, the answer is how that stands.
-        :param host_uuid: host of the front door that waits for the answer.
+        :param host_uuid: host of the front door that waits for the answer;
+            empty if nobody waits, but asks.
         """
         self._cast(
             "reopen_session",
@@ -208,6 +209,19 @@ class ConductorAPI:
             "find_session", project_id=project_id, request_id=request_id
         )
         return view and objects.SessionView.from_primitive(view)
+
+    def submit_session(
+        self, request: objects.OpenRequest
+    ) -> objects.SessionView:
+        """Ask for a session and return what became of it (call).
+
+        A repeat is the same request.
+
+        :returns: the session, which is recorded; or, REJECTED and without
+            an id, why there is none.
+        """
+        view = self._call("submit_session", request=request.to_primitive())
+        return objects.SessionView.from_primitive(view)
 
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         """Return the library's accelerators (call)."""

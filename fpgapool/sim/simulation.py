@@ -27,6 +27,7 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.sim import errors
@@ -34,6 +35,7 @@ from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.strategies import shared
 
 #: Any shape will do: simulated bitstreams fit everywhere.
 _SHAPE = "any"
@@ -104,6 +106,7 @@ def run(
     seed: int = 0,
     source: str = "scenario",
     watcher: Watcher | None = None,
+    fair_share: bool = False,
 ) -> list[scenarios.JobOutcome]:
     """Simulate one policy.
 
@@ -113,12 +116,15 @@ def run(
     :param seed: of the strategy's random choices.
     :param source: the scenario's file, for messages.
     :param watcher: is called whenever rates may have changed.
+    :param fair_share: whether the jobs' tenants share the slots evenly.
     :returns: what became of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is not known or refuses its
         options, or if jobs would wait for ever.
     """
     options = scenario.policies.get(policy, scenarios.Policy())
     strategy = make_strategy(policy, options, seed, source)
+    if fair_share:
+        strategy = shared.SharedStrategy(strategy, sharing.Options())
     simulation = _Simulation(scenario, strategy, ENGINES[engine], watcher)
     simulation.run()
     if simulation.waiting:

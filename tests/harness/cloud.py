@@ -400,6 +400,10 @@ class Cloud:
         """
         return self._database.find_session(project_id, request_id)
 
+    def usage(self) -> list[db_api.UsageRecord]:
+        """Return what projects have used."""
+        return self._database.list_usage()
+
     def lease_holder(self) -> str | None:
         """Return the name of the conductor that leads."""
         lease = self._database.read_lease()

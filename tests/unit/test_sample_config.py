@@ -12,20 +12,25 @@
 
 """The sample configuration is what the options' definitions say."""
 
+import configparser
 import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+from oslo_config import cfg
 from oslo_privsep import priv_context
 
+from fpgapool.conf import conductor
 from fpgapool.conf import opts
+from fpgapool.conf import register_opts
 from fpgapool.privsep import link
 
 ROOT = pathlib.Path(__file__).parents[2]
 GENERATOR_CONFIG = "tools/config/fpgapool-config-generator.conf"
 SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+PRODUCTION = SAMPLE.with_name("production.conf.sample")
 
 PRIVSEP = f"[{opts.PRIVSEP_GROUP}]"
 
@@ -103,3 +108,17 @@ def test_sample_has_the_options_that_every_installation_sets() -> None:
     text = SAMPLE.read_text()
     for option in ("transport_url", "connection", "host_uuid", "driver"):
         assert re.search(rf"(?m)^#{option} = ", text), option
+
+
+def test_the_production_sample_is_valid() -> None:
+    """It can be read, and projects share the pool fairly in it."""
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([], default_config_files=[str(PRODUCTION)])
+    assert conf.conductor.fair_share
+    assert conf.conductor.max_wait_s > 0
+    assert conf.conductor.max_sessions_per_project > 0
+    names = {option.name for option in conductor.conductor_opts}
+    parser = configparser.ConfigParser()
+    parser.read(PRODUCTION)
+    assert set(parser["conductor"]) <= names

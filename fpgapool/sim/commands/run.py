@@ -82,6 +82,12 @@ def add_parser(subparsers: typing.Any) -> None:
         help="of the policies' random choices; default: 0",
     )
     parser.add_argument(
+        "--fair-share",
+        action="store_true",
+        help="let the tenants of the jobs share the slots evenly, under every "
+        "policy",
+    )
+    parser.add_argument(
         "--output",
         type=pathlib.Path,
         metavar="OUT.json",
@@ -127,6 +133,7 @@ def run(arguments: argparse.Namespace) -> None:
                 seed=arguments.seed,
                 source=source,
                 watcher=observer,
+                fair_share=arguments.fair_share,
             )
             found[policy] = results.evaluate(scenario, outcomes)
         if observer is not None:

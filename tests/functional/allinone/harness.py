@@ -145,6 +145,12 @@ class Processes:
     def __len__(self) -> int:
         return len(self._fds)
 
+    def kill(self) -> None:
+        """Kill them, and wait until they are gone."""
+        for fd in self._fds.values():
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        self.wait_for_end()
+
     def wait_for_end(self) -> None:
         """Wait until none of them is left."""
         deadline_s = time.monotonic() + LIMIT_S

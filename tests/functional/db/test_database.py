@@ -11,6 +11,7 @@
 #    under the License.
 
 import dataclasses
+import datetime
 import threading
 
 import pytest
@@ -423,6 +424,64 @@ def test_sessions_are_listed_in_pages(database, epoch):
 
 
 @pytest.mark.parametrize(
+    ("sort_key", "ascending", "expected"),
+    [
+        ("id", True, [1, 2, 3, 4, 5, 6, 7]),
+        ("claimed_bytes", True, [3, 6, 1, 4, 7, 2, 5]),
+        ("claimed_bytes", False, [5, 2, 7, 4, 1, 6, 3]),
+        ("accelerator", True, [2, 4, 6, 1, 3, 5, 7]),
+        ("state", False, [7, 6, 5, 4, 3, 2, 1]),
+    ],
+)
+def test_sessions_are_sorted_over_pages(
+    database, epoch, sort_key, ascending, expected
+):
+    _write(
+        database,
+        epoch,
+        *(
+            factory.session(
+                i,
+                claimed_bytes=i % 3 + 1,
+                accelerator="fft" if i % 2 else "aes",
+            )
+            for i in range(1, 8)
+        ),
+    )
+    found, marker = [], None
+    while page := database.list_sessions(
+        marker=marker, limit=2, sort_key=sort_key, ascending=ascending
+    ):
+        found += [one.id for one in page]
+        marker = page[-1].session_id
+    assert found == expected
+
+
+def test_inventory_has_the_hardware_and_who_holds_it(database, epoch):
+    hardware = factory.hardware()
+    _write(
+        database,
+        epoch,
+        *hardware,
+        factory.session(1, project_id="p2"),
+        factory.session(2),
+        factory.assignment(2, job_id=1, phase="READY"),
+    )
+    inventory = database.inventory()
+    found = [*inventory.hosts, *inventory.devices, *inventory.slots]
+    assert found == hardware
+    assert inventory.holders == [
+        api.SlotHolder(
+            slot_id=2,
+            accelerator="aes",
+            phase="READY",
+            session_id=factory.session(1).session_id,
+            project_id="p2",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
     ("filters", "expected"),
     [
         ({}, [4, 3, 2, 1]),
@@ -469,6 +528,51 @@ def test_purging_takes_the_oldest_that_have_ended(database, epoch):
     assert database.purge_sessions(100.0, limit=3) == 1
     assert database.purge_sessions(100.0, limit=3) == 0
     assert len(database.list_sessions(limit=10)) == 3
+
+
+# Usage.
+
+
+def test_usage_is_listed_by_project_and_day(database, epoch):
+    days = [datetime.date(2026, 5, day) for day in (1, 2, 3)]
+    rows = [
+        api.UsageRecord(
+            id=number,
+            project_id=project,
+            accelerator="aes",
+            day=day,
+            sessions=number,
+            slot_s=0.5 * number,
+            input_bytes=2**60 + number,
+        )
+        for number, (project, day) in enumerate(
+            [(p, d) for d in days for p in ("a", "b")], start=1
+        )
+    ]
+    _write(database, epoch, *rows)
+    assert database.list_usage() == rows
+    assert database.list_usage("a") == rows[::2]
+    found = database.list_usage("b", first_day=days[1], last_day=days[1])
+    assert found == [rows[3]]
+    assert database.list_usage("nobody") == []
+    snapshot = database.load()
+    assert snapshot.usage == rows[4:]
+    assert snapshot.max_ids.usage == 6
+
+
+def test_usage_outlives_the_sessions(database, epoch):
+    row = api.UsageRecord(
+        id=1,
+        project_id="p1",
+        accelerator="aes",
+        day=datetime.date(2026, 5, 1),
+        sessions=1,
+    )
+    _write(database, epoch, factory.ended(1, finished_at=100.0), row)
+    more = dataclasses.replace(row, sessions=2, output_bytes=7)
+    _write(database, epoch, factory.ended(2, finished_at=100.0), more)
+    assert database.purge_sessions(200.0, limit=10) == 2
+    assert database.list_usage() == [more]
 
 
 # The library.

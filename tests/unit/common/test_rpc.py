@@ -98,6 +98,10 @@ class _Conductor:
         found = request_id == "r1"
         return _view().to_primitive() if found else None
 
+    def submit_session(self, ctxt, request):
+        wanted = objects.OpenRequest.from_primitive(request)
+        return _view(wanted.request_id).to_primitive()
+
     def list_accelerators(self, ctxt):
         profile = objects.AcceleratorProfile(
             name="aes",
@@ -365,6 +369,16 @@ def test_calls_return_payloads(serve):
     assert (changed, unknown) == ([_view("a")], ["b"])
     assert api.find_session("p1", "r1") == _view()
     assert api.find_session("p1", "r2") is None
+    request = objects.OpenRequest(
+        request_id="r3",
+        project_id="p1",
+        user_id="u1",
+        host_uuid=None,
+        accelerator="aes",
+        claimed_bytes=2**70,
+        expires_at=1.0,
+    )
+    assert api.submit_session(request) == _view("r3")
     assert [one.name for one in api.list_accelerators()] == ["aes"]
 
 

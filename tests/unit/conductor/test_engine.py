@@ -215,6 +215,60 @@ def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
     assert not single.engine.holds
 
 
+def _outcome(pool: world.World, request_id: str, **changes: object):
+    request = objects.OpenRequest(
+        **{
+            "request_id": request_id,
+            "project_id": "p",
+            "user_id": "u",
+            "host_uuid": None,
+            "accelerator": "copy",
+            "claimed_bytes": 1000,
+            "expires_at": pool.now + 10,
+            **changes,
+        }
+    )
+    pool.feed(inputs.Open(request))
+    return lambda: pool.engine.outcome(request)
+
+
+def test_without_a_front_door_the_outcome_can_be_asked_for(single):
+    outcome = _outcome(single, "first")
+    assert outcome().state == states.PREPARING
+    single.deliver_all()
+    ready_up(single)
+    # Nobody was told; whoever asks gets the secret, now and later.
+    assert _news_of(single) == []
+    for _ in range(2):
+        assert outcome().state == states.READY
+        assert outcome().secret == "5ec7e7"
+        single.settle()
+    refused = _outcome(single, "second", claimed_bytes=0)()
+    assert (refused.code, bool(str(refused))) == (codes.INVALID_SIZE, True)
+    reused = _outcome(single, "first", claimed_bytes=5)()
+    assert reused.code == codes.REQUEST_ID_REUSED
+    assert _outcome(single, "third", expires_at=single.now - 1)() is None
+
+
+def test_the_outcome_of_a_name_of_long_ago_is_known_after_the_commit(single):
+    request_id = single.open()
+    single.cancel(request_id)
+    single.settle()
+    single.boot_conductor()
+    single.settle()
+    same = _outcome(single, request_id)
+    single.tell_unrecorded()
+    # The database has it, and nothing is to be said against it.
+    assert same() is None
+    single.settle()
+    other = _outcome(single, request_id, claimed_bytes=5)
+    assert other().state == states.PREPARING
+    single.tell_unrecorded()
+    assert other().code == codes.REQUEST_ID_REUSED
+    single.settle()
+    assert not single.engine.holds
+
+
 def test_what_cannot_be_recorded_is_taken_back(single):
     single.database_away = True
     served, waiting = single.open(), single.open()

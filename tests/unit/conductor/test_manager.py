@@ -19,6 +19,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
@@ -59,6 +60,23 @@ REQUEST = objects.OpenRequest(
     accelerator="copy",
     claimed_bytes=1,
     expires_at=1.0,
+)
+
+
+OLD_RECORD = db_api.SessionRecord(
+    id=1,
+    session_id="old",
+    request_id="r",
+    project_id="p",
+    user_id="u",
+    host_id=None,
+    accelerator="copy",
+    claimed_bytes=1,
+    state="CLOSED",
+    revision=7,
+    connect_timeout_s=1.0,
+    resume_grace_s=1.0,
+    queued_at=1.0,
 )
 
 
@@ -137,6 +155,7 @@ def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):
         lambda: made.pool_summary(None),
         lambda: made.list_accelerators(None),
         lambda: made.find_session(None, "p", "r"),
+        lambda: made.submit_session(None, REQUEST.to_primitive()),
     ):
         with pytest.raises(messaging.ExpectedException) as caught:
             call()
@@ -164,25 +183,81 @@ def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
     assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
 
 
+def _answered(endpoint, *outcomes):
+    """Let the engine give these answers, one after the other."""
+    answers = list(outcomes)
+    endpoint._pump.ask = lambda question, timeout_s: answers.pop(0)
+    return answers
+
+
+VIEW = objects.SessionView(
+    session_id="s",
+    request_id="r",
+    project_id="p",
+    state="QUEUED",
+    accelerator="copy",
+    claimed_bytes=1,
+)
+
+
+def test_a_submitted_request_is_answered_when_it_is_certain(endpoint):
+    made, taken, _ = endpoint
+    # Its name may turn out to be another session's only with the commit.
+    left = _answered(made, VIEW, dataclasses.replace(VIEW, session_id="t"))
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.session_id, left) == ("t", [])
+    assert taken == [inputs.Open(REQUEST)]
+
+
+def test_a_refusal_is_answered_at_once(endpoint):
+    made, _, _ = endpoint
+    _answered(made, admission.Rejected(codes.QUEUE_FULL, "later"))
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.state, view.reason) == ("REJECTED", codes.QUEUE_FULL)
+    assert (view.session_id, view.message) == ("", "later")
+
+
+def test_a_name_of_long_ago_leads_to_its_session(endpoint):
+    made, _, database = endpoint
+    _answered(made, VIEW, None)
+    database.find_session = lambda project_id, request_id: OLD_RECORD
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.session_id, view.state) == ("old", "CLOSED")
+
+
+def test_a_request_that_came_too_late_is_refused(endpoint):
+    made, _, database = endpoint
+    _answered(made, None)
+    database.find_session = lambda project_id, request_id: None
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.state, view.reason) == ("REJECTED", codes.REQUEST_EXPIRED)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        7,
+        {},
+        dataclasses.replace(REQUEST, user_id="u" * 256).to_primitive(),
+    ],
+)
+def test_a_malformed_submission_is_told(endpoint, junk):
+    made, taken, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.submit_session(None, junk)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+    assert taken == []
+
+
 def test_sessions_that_are_forgotten_are_looked_up(endpoint):
     made, _, database = endpoint
     made._pump.ask = lambda question, timeout_s: ([], ["old", "never"])
-    record = db_api.SessionRecord(
-        id=1,
-        session_id="old",
-        request_id="r",
-        project_id="p",
-        user_id="u",
-        host_id=None,
-        accelerator="copy",
-        claimed_bytes=1,
-        state="CLOSED",
-        revision=7,
-        connect_timeout_s=1.0,
-        resume_grace_s=1.0,
-        queued_at=1.0,
-    )
-    database.sessions_by_ids = lambda ids: [record] if "old" in ids else []
+    database.sessions_by_ids = lambda ids: [OLD_RECORD] if "old" in ids else []
     answer = made.changed_sessions(None, {"old": 3, "never": 1})
     (view,) = map(objects.SessionView.from_primitive, answer["changed"])
     assert (view.session_id, view.state, view.revision) == ("old", "CLOSED", 7)

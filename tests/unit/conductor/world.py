@@ -27,9 +27,11 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
 from fpgapool.core import codes
+from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
+from fpgapool.strategies import shared
 
 PROFILE = objects.AcceleratorProfile(
     name="copy",
@@ -46,6 +48,7 @@ _RECORDS = {
     "slots": db_api.SlotRecord,
     "sessions": db_api.SessionRecord,
     "assignments": db_api.AssignmentRecord,
+    "usage": db_api.UsageRecord,
 }
 
 
@@ -194,9 +197,13 @@ class World:
         agents: list[FakeAgent],
         *,
         fault_limit: int = 3,
+        fair: bool = False,
+        max_wait_s: float | None = None,
         **settings: object,
     ) -> None:
         self.fault_limit = fault_limit
+        self.fair = fair
+        self.max_wait_s = max_wait_s
         self.agents = {agent.uuid: agent for agent in agents}
         self.settings = admission.Limits(**settings)
         self.now = 1000.0
@@ -207,6 +214,7 @@ class World:
             "slots": {},
             "sessions": {},
             "assignments": {},
+            "usage": {},
         }
         self.wire: list[effects.Message] = []
         # While it is away, new sessions are not recorded.
@@ -226,7 +234,11 @@ class World:
         self.unrecorded.clear()
         self.database_away = False
         self._never_recorded.clear()
-        strategy = strategies.fifo({"slot_choice": "index"}, 0)
+        strategy = shared.SharedStrategy(
+            strategies.fifo({"slot_choice": "index"}, 0),
+            sharing.Options(self.fair),
+            self.max_wait_s,
+        )
         self.state = core_state.PoolState(
             strategy,
             first_generation=self.epoch << 32,
@@ -251,7 +263,11 @@ class World:
             ],
             live_sessions=[s for s in sessions if s.state in states.LIVE],
             max_ids=db_api.MaxIds(
-                0, 0, 0, max(self.rows["sessions"], default=0)
+                0,
+                0,
+                0,
+                max(self.rows["sessions"], default=0),
+                max(self.rows["usage"], default=0),
             ),
         )
 

@@ -28,6 +28,7 @@ TABLES = {
     api.AcceleratorRecord: models.accelerators,
     api.SessionRecord: models.sessions,
     api.AssignmentRecord: models.assignments,
+    api.UsageRecord: models.usage,
 }
 
 small_ids = st.integers(1, 3)

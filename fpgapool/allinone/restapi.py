@@ -1,0 +1,96 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The REST API of an all-in-one pool, without Keystone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from cheroot import wsgi
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool.api import app
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+#: Nobody is asked who they are, so nobody else can reach it.
+ADDRESS = "127.0.0.1"
+
+_THREADS = 32
+_STOP_S = 5
+
+
+class RestAPI:
+    """A web server with the API; a service of the process.
+
+    RPC must have been set up.
+
+    :param conf: the configuration; its ``[api] auth_strategy`` is changed.
+    :param database: of the conductor.
+    :param port: 0 for one that is free.
+    :param on_failure: called with a reason if its thread ends by an error.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        database: db_api.Database,
+        port: int,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        conf.set_override("auth_strategy", "noauth", group="api")
+        self._backends = app.connect(conf, database)
+        self._on_failure = on_failure
+        self._server = wsgi.Server(
+            (ADDRESS, port),
+            app.build(conf, self._backends),
+            numthreads=_THREADS,
+            shutdown_timeout=_STOP_S,
+        )
+        self._server.error_log = _log
+        self._thread = threading.Thread(target=self._run, name="rest-api")
+
+    @property
+    def url(self) -> str:
+        """Where it is, once it was started."""
+        _, port = self._server.bind_addr
+        return f"http://{ADDRESS}:{port}"
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        :raises OSError: if the port is not free.
+        """
+        self._server.prepare()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let requests that wait go, and listen no more."""
+        self._backends.waiting.close()
+        self._server.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._server.serve()
+        except Exception as error:
+            LOG.exception("The REST API has failed")
+            self._on_failure(f"the REST API has failed: {error}")
+
+
+def _log(message: str = "", level: int = 20, traceback: bool = False) -> None:
+    LOG.log(level, "Web server: %s", message, exc_info=traceback)

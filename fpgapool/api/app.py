@@ -1,0 +1,306 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The WSGI application, put together from the table of routes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+
+import falcon
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+from oslo_log import log as logging
+from oslo_middleware import healthcheck
+from oslo_middleware import http_proxy_to_wsgi
+from oslo_middleware import request_id
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import microversion
+from fpgapool.api import middleware
+from fpgapool.api import policy
+from fpgapool.api import routes
+from fpgapool.api import validation
+from fpgapool.api import waiters
+from fpgapool.common import config
+from fpgapool.common import context
+from fpgapool.common import rpc
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+
+LOG = logging.getLogger(__name__)
+
+PROGRAM = "fpgapool-api"
+
+#: Names the configuration files, separated by semicolons.
+CONFIG_FILES = "OS_FPGAPOOL_CONFIG_FILES"
+
+_HEALTHCHECK = "/healthcheck"
+_KEYSTONE = "keystone"
+
+Responder = Callable[..., None]
+
+
+def load() -> middleware.Application:
+    """Return the application of this process, as web servers want it.
+
+    Nothing is connected and no thread started before the first request, so
+    that servers may fork afterwards.
+
+    :raises ConfigurationError: if the configuration is not usable.
+    """
+    names = os.environ.get(CONFIG_FILES, "").split(";")
+    files = [name for name in names if name]
+    # The command line is the web server's.
+    conf = config.init(PROGRAM, [], default_config_files=files or None)
+    rpc.init(conf)
+    return build(conf, connect(conf, db_api.Database.from_conf(conf)))
+
+
+def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
+    """Return what handlers need; RPC must have been set up.
+
+    :param conf: the configuration.
+    :param database: the conductor's, of which the API only reads.
+    """
+    options = conf.api
+    conductor = conductor_rpcapi.ConductorAPI(
+        call_timeout_s=options.conductor_timeout_s
+    )
+    return calls.Backends(
+        conductor=conductor,
+        database=database,
+        waiting=waiters.Waiters(
+            conductor.changed_sessions,
+            max_waiters=options.max_waiters,
+            interval_s=options.wait_interval_s,
+        ),
+        enforcer=policy.Enforcer(conf),
+        limits=calls.Limits(
+            max_body_bytes=options.max_body_bytes,
+            max_page_length=options.max_page_length,
+            max_wait_s=options.max_wait_s,
+            conductor_timeout_s=options.conductor_timeout_s,
+            retry_after_s=options.retry_after_s,
+        ),
+    )
+
+
+def build(
+    conf: cfg.ConfigOpts,
+    backends: calls.Backends,
+    table: Iterable[routes.Route] = routes.ROUTES,
+) -> middleware.Application:
+    """Return the application.
+
+    :param conf: the configuration.
+    :param backends: what handlers use.
+    :param table: the API.
+    """
+    table = list(table)
+    public = {route.path for route in table if route.public}
+    handlers = make_handlers(backends, table)
+    # The ordering here is important, from the inside out. The context is
+    # made of what authentication has found out. Public documents and the
+    # health check ask nobody who they are. Errors of authentication carry
+    # the request's id, too. What the proxy says of addresses must be known
+    # to all of these; but it must not say that a request comes from this
+    # machine, so that noauth looks at the address that the server itself
+    # saw. The shield is the last resort of what is outside of Falcon, which
+    # has the version and the operation.
+    known = _authenticated(conf, middleware.Context(handlers))
+    app = _choice(known, handlers, lambda path: path in public)
+    app = request_id.RequestId(app)
+    app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    app = middleware.RememberPeer(app)
+    app = middleware.Shield(app)
+    health = healthcheck.Healthcheck(None, conf)
+    return _choice(app, health, lambda path: path == _HEALTHCHECK)
+
+
+def _authenticated(
+    conf: cfg.ConfigOpts, app: middleware.Application
+) -> middleware.Application:
+    if conf.api.auth_strategy == _KEYSTONE:
+        # Refusals come from the context's middleware, in our own words.
+        options = {"oslo_config_config": conf, "delay_auth_decision": True}
+        keystone: middleware.Application = auth_token.AuthProtocol(
+            app, options
+        )
+        return keystone
+    LOG.warning("There is no authentication: [api] auth_strategy = noauth")
+    return middleware.NoAuth(app)
+
+
+def _choice(
+    usual: middleware.Application,
+    special: middleware.Application,
+    is_special: Callable[[str], bool],
+) -> middleware.Application:
+    def app(
+        environ: middleware.Environ, start_response: middleware.StartResponse
+    ) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "").rstrip("/") or "/"
+        chosen = special if is_special(path) else usual
+        return chosen(environ, start_response)
+
+    return app
+
+
+# The innermost part: Falcon.
+
+
+def make_handlers(
+    backends: calls.Backends, table: Iterable[routes.Route]
+) -> falcon.App:
+    """Return Falcon's application.
+
+    :param backends: what handlers use.
+    :param table: the API.
+    """
+    app = falcon.App(middleware=[_Versions()])
+    app.req_options.strip_url_path_trailing_slash = True
+
+    def fail(
+        req: falcon.Request, resp: falcon.Response, error: Exception, _: Any
+    ) -> None:
+        _fail(req, resp, error, backends.limits.retry_after_s)
+
+    # Falcon has a handler of its own for the second.
+    app.add_error_handler(Exception, fail)
+    app.add_error_handler(falcon.HTTPError, fail)
+    resources: dict[str, Any] = {}
+    for route in table:
+        resource = resources.setdefault(route.path, _Resource())
+        responder = _responder(route, backends)
+        setattr(resource, f"on_{route.method.lower()}", responder)
+    for path, resource in resources.items():
+        app.add_route(path, resource)
+    return app
+
+
+class _Resource:
+    """The operations of a path, as Falcon wants them."""
+
+
+class _Versions:
+    """Find out the microversion of a request, and name it in the answer."""
+
+    def process_request(
+        self, req: falcon.Request, resp: falcon.Response
+    ) -> None:
+        req.context.version = microversion.OLDEST
+        req.context.version = microversion.requested(
+            req.get_header(microversion.HEADER)
+        )
+
+    def process_response(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,
+    ) -> None:
+        resp.set_header(
+            microversion.HEADER,
+            f"{microversion.SERVICE_TYPE} {req.context.version}",
+        )
+        resp.append_header("Vary", microversion.HEADER)
+
+
+def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
+    """Return Falcon's handler of a route."""
+    since = microversion.Version.parse(route.since)
+    query = validation.Checker(route.query)
+    body = validation.Checker(route.body) if route.body is not None else None
+
+    def respond(
+        req: falcon.Request, resp: falcon.Response, **path: str
+    ) -> None:
+        if req.context.version < since:
+            raise falcon.HTTPNotFound(
+                description=f"this needs version {route.since}"
+            )
+        caller = _caller(req, route)
+        call = calls.Call(
+            backends=backends,
+            caller=caller,
+            version=req.context.version,
+            base_url=req.prefix,
+            path=path,
+        )
+        if not route.public:
+            call.require(route.policy)
+        call = dataclasses.replace(
+            call,
+            query=query.query(req.params),
+            body=_read(req, body, backends.limits.max_body_bytes),
+        )
+        _send(resp, route.handler(call))
+
+    return respond
+
+
+def _caller(
+    req: falcon.Request, route: routes.Route
+) -> context.RequestContext:
+    caller: context.RequestContext | None = req.env.get(middleware.CONTEXT)
+    if caller is not None:
+        return caller
+    if not route.public:
+        raise errors.ApiError(codes.UNAUTHORIZED, "nobody has asked who it is")
+    return context.RequestContext(overwrite=False)
+
+
+def _read(
+    req: falcon.Request, checker: validation.Checker | None, max_bytes: int
+) -> Any:
+    if checker is None:
+        return {}
+    document = validation.read_body(req, max_bytes)
+    checker.check(document, "body")
+    return document
+
+
+def _send(resp: falcon.Response, answer: calls.Answer) -> None:
+    resp.status = answer.status
+    for name, value in answer.headers.items():
+        resp.set_header(name, value)
+    if answer.document is not None:
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = json.dumps(answer.document).encode()
+
+
+def _fail(
+    req: falcon.Request,
+    resp: falcon.Response,
+    error: Exception,
+    retry_after_s: int,
+) -> None:
+    told = errors.translate(error)
+    if told.status >= 500:
+        LOG.error("%s %s: %s", req.method, req.path, told.code, exc_info=error)
+    headers = dict(told.headers)
+    if told.try_later:
+        headers["Retry-After"] = str(retry_after_s)
+    document = told.document(req.env.get(request_id.ENV_REQUEST_ID, ""))
+    _send(
+        resp,
+        calls.Answer(document=document, status=told.status, headers=headers),
+    )

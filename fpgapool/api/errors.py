@@ -1,0 +1,170 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Errors as clients get them: a status, a stable code and a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import falcon
+import oslo_messaging as messaging
+
+from fpgapool.common import exception
+from fpgapool.core import codes
+
+#: Of every code that an answer can have. What is not here is a fault of ours,
+#: of which nothing but INTERNAL_ERROR is told.
+STATUSES: Mapping[str, int] = {
+    codes.UNKNOWN_ACCELERATOR: 400,
+    codes.UNKNOWN_HOST: 400,
+    codes.INVALID_SIZE: 400,
+    codes.INVALID_REQUEST: 400,
+    codes.INVALID_REQUEST_ID: 400,
+    codes.INVALID_TIMEOUT: 400,
+    codes.UNAUTHORIZED: 401,
+    codes.FORBIDDEN: 403,
+    codes.PATH_NOT_FOUND: 404,
+    codes.ACCELERATOR_NOT_FOUND: 404,
+    codes.HOST_NOT_FOUND: 404,
+    codes.DEVICE_NOT_FOUND: 404,
+    codes.SLOT_NOT_FOUND: 404,
+    codes.SESSION_NOT_FOUND: 404,
+    codes.METHOD_NOT_ALLOWED: 405,
+    codes.VERSION_NOT_ACCEPTABLE: 406,
+    codes.REQUEST_ID_REUSED: 409,
+    codes.NO_COMPATIBLE_SLOT: 409,
+    codes.SESSION_NOT_READY: 409,
+    codes.SESSION_CLOSED: 409,
+    codes.STALE_GENERATION: 409,
+    codes.SIZE_TOO_LARGE: 413,
+    codes.BODY_TOO_LARGE: 413,
+    codes.UNSUPPORTED_MEDIA_TYPE: 415,
+    codes.QUOTA_EXCEEDED: 429,
+    codes.QUEUE_FULL: 503,
+    codes.CONDUCTOR_UNAVAILABLE: 503,
+    codes.DATABASE_UNAVAILABLE: 503,
+    codes.DATABASE_SCHEMA_MISMATCH: 503,
+    codes.NOT_LEADER: 503,
+    codes.REQUEST_EXPIRED: 503,
+}
+
+_TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    409: "Conflict",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+_TRY_LATER = frozenset({429, 503})
+
+_HTTP_CODES = {
+    404: codes.PATH_NOT_FOUND,
+    405: codes.METHOD_NOT_ALLOWED,
+    413: codes.BODY_TOO_LARGE,
+    415: codes.UNSUPPORTED_MEDIA_TYPE,
+}
+
+
+class ApiError(Exception):
+    """A request that is answered with an error.
+
+    :param code: of :mod:`fpgapool.core.codes`; it decides the status.
+    :param detail: for a person.
+    :param headers: of the answer.
+    :ivar status: of HTTP.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = STATUSES.get(code, 500)
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+    @property
+    def try_later(self) -> bool:
+        """Whether the same request may succeed in a while."""
+        return self.status in _TRY_LATER
+
+    def document(self, request_id: str) -> dict[str, Any]:
+        """Return the body.
+
+        :param request_id: of the request, for whoever reads the logs.
+        """
+        return {
+            "errors": [
+                {
+                    "status": self.status,
+                    "code": self.code,
+                    "title": _TITLES[self.status],
+                    "detail": self.detail,
+                    "request_id": request_id,
+                }
+            ]
+        }
+
+
+def translate(error: Exception) -> ApiError:
+    """Return what a client is told of an exception.
+
+    :param error: any; of those that nobody foresaw, nothing is told.
+    """
+    match error:
+        case ApiError():
+            return error
+        case exception.FpgapoolException() if error.code in STATUSES:
+            # Not str(): from another process it brings its traceback.
+            return ApiError(error.code, error.message)
+        case messaging.RemoteError():
+            return _internal()
+        case messaging.MessagingException():
+            return ApiError(
+                codes.CONDUCTOR_UNAVAILABLE,
+                "the conductor does not answer at the moment",
+            )
+        case falcon.HTTPError():
+            return _of_falcon(error)
+    return _internal()
+
+
+def _internal() -> ApiError:
+    return ApiError(
+        codes.INTERNAL_ERROR,
+        "an error of the service; its log has more under this request_id",
+    )
+
+
+def _of_falcon(error: falcon.HTTPError) -> ApiError:
+    status = error.status_code
+    if status >= 500:
+        return _internal()
+    return ApiError(
+        _HTTP_CODES.get(status, codes.INVALID_REQUEST),
+        error.description or "there is no such operation; see the reference",
+        headers=dict(error.headers or {}),
+    )

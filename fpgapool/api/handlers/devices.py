@@ -1,0 +1,71 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Devices: FPGA boards of hosts."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import inventory
+from fpgapool.api import paging
+from fpgapool.core import codes
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the devices."""
+    members = paging.matching(
+        call, _documents(call), {"host": "host_uuid", "state": "state"}
+    )
+    return calls.Answer(
+        document=paging.listing(call, "devices", members, sort_key="name")
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a device."""
+    wanted = call.path["device_id"]
+    device = inventory.find(_documents(call), "id", wanted.lower())
+    if device is None:
+        raise errors.ApiError(
+            codes.DEVICE_NOT_FOUND, f"there is no device {wanted!r:.80}"
+        )
+    return calls.Answer(document={"device": device})
+
+
+def _documents(call: calls.Call) -> list[dict[str, Any]]:
+    pool = inventory.Inventory.load(call.backends.database)
+    slots = collections.Counter(slot.device.id for slot in pool.slots)
+    return [
+        _document(call, device, slots[device.id]) for device in pool.devices
+    ]
+
+
+def _document(
+    call: calls.Call, device: inventory.Device, slots: int
+) -> dict[str, Any]:
+    record, host = device.record, device.host
+    return {
+        "id": device.id,
+        "name": record.name,
+        "host_uuid": host.uuid,
+        "host_name": host.name,
+        "model": record.model,
+        "dma_bytes_per_s": record.dma_bytes_per_s,
+        "state": device.state,
+        "fault_reason": record.fault_reason,
+        "slots": slots,
+        "links": calls.self_link(call.url("devices", device.id)),
+    }

@@ -1,0 +1,67 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Hosts of the pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import inventory
+from fpgapool.api import paging
+from fpgapool.core import codes
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the hosts."""
+    members = paging.matching(
+        call, _documents(call), {"name": "name", "up": "up"}
+    )
+    return calls.Answer(
+        document=paging.listing(
+            call, "hosts", members, sort_key="name", key="uuid"
+        )
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a host."""
+    wanted = call.path["host_uuid"]
+    host = inventory.find(_documents(call), "uuid", wanted.lower())
+    if host is None:
+        raise errors.ApiError(
+            codes.HOST_NOT_FOUND, f"there is no host {wanted!r:.80}"
+        )
+    return calls.Answer(document={"host": host})
+
+
+def _documents(call: calls.Call) -> list[dict[str, Any]]:
+    pool = inventory.Inventory.load(call.backends.database)
+    documents = {
+        host.id: {
+            "uuid": host.uuid,
+            "name": host.name,
+            "up": host.up,
+            "nic_bytes_per_s": host.nic_bytes_per_s,
+            "devices": 0,
+            "slots": 0,
+            "links": calls.self_link(call.url("hosts", host.uuid)),
+        }
+        for host in pool.hosts
+    }
+    for device in pool.devices:
+        documents[device.host.id]["devices"] += 1
+    for slot in pool.slots:
+        documents[slot.device.host.id]["slots"] += 1
+    return list(documents.values())

@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Services: the conductor that leads, and the agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool.api import call as calls
+from fpgapool.api import paging
+from fpgapool.api import times
+from fpgapool.common import exception
+
+LOG = logging.getLogger(__name__)
+
+_CONDUCTOR = "fpgapool-conductor"
+_AGENT = "fpgapool-agent"
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the conductor that leads, and the agents."""
+    summary = _summary(call)
+    members = [*_conductors(call, summary is not None), *_agents(summary)]
+    if summary is None:
+        # Nobody is listening to them; their hosts are still known.
+        members += _silent_agents(call)
+    wanted = paging.matching(call, members, {"binary": "binary", "up": "up"})
+    return calls.Answer(
+        document=paging.listing(call, "services", wanted, sort_key="id")
+    )
+
+
+def _summary(call: calls.Call) -> dict[str, Any] | None:
+    """Return what the conductor says, None if it does not answer."""
+    try:
+        return call.backends.conductor.pool_summary()
+    except (messaging.MessagingException, exception.FpgapoolException):
+        LOG.info("The conductor does not answer", exc_info=True)
+        return None
+
+
+def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
+    lease = call.backends.database.read_lease()
+    if lease is None or not lease.holder:
+        return []
+    message = f"leads, epoch {lease.epoch}"
+    if not answers:
+        message = f"has led in epoch {lease.epoch}, and does not answer"
+    return [
+        {
+            "id": lease.holder,
+            "binary": _CONDUCTOR,
+            "host": lease.holder,
+            "up": answers,
+            "last_report_at": None,
+            "message": message,
+        }
+    ]
+
+
+def _agents(summary: dict[str, Any] | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": host["uuid"],
+            "binary": _AGENT,
+            "host": host["name"],
+            "up": host["up"],
+            "last_report_at": times.text(host.get("last_report_at")),
+            "message": host.get("link_message") or "",
+        }
+        for host in (summary or {"hosts": []})["hosts"]
+    ]
+
+
+def _silent_agents(call: calls.Call) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": host.uuid,
+            "binary": _AGENT,
+            "host": host.name,
+            "up": False,
+            "last_report_at": times.text(host.last_report_at),
+            "message": "no conductor hears it",
+        }
+        for host in call.backends.database.inventory().hosts
+    ]

@@ -1,0 +1,402 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Sessions: open, see, wait for, connect to, close."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import paging
+from fpgapool.api import reasons
+from fpgapool.api import times
+from fpgapool.api import waiters
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from fpgapool.policies import sessions as policies
+
+_LOCAL_NETWORK = "local"
+
+# How often a cast is repeated until it has had its effect: it may get lost,
+# or come too early.
+_TRIES = 10
+_TRY_S = 0.5
+
+_SHARED_MEMBERS = (
+    "request_id",
+    "project_id",
+    "state",
+    "reason",
+    "message",
+    "accelerator",
+    "claimed_bytes",
+    "generation",
+    "revision",
+    "input_bytes",
+    "output_bytes",
+)
+_TIMES = ("queued_at", "ready_at", "started_at", "finished_at")
+
+
+def create(call: calls.Call) -> calls.Answer:
+    """Open a session; the answer comes when it is recorded."""
+    view = call.backends.conductor.submit_session(_request(call))
+    if not view.session_id:
+        raise errors.ApiError(view.reason, view.message)
+    answer = _answer(call, view, status=202)
+    location = {"Location": call.url("sessions", view.session_id)}
+    return calls.Answer(
+        document=answer.document,
+        status=answer.status,
+        headers={**answer.headers, **location},
+    )
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List sessions, newest first."""
+    project_id: str | None = None
+    if call.query.get("all_projects"):
+        call.require(policies.LIST_ALL)
+        project_id = call.query.get("project_id")
+    elif "project_id" in call.query:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "project_id needs all_projects=true"
+        )
+    else:
+        project_id = call.project_id
+    return calls.Answer(
+        document=paging.document(call, "sessions", _listed(call, project_id))
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a session, now or when it has changed."""
+    view = _find(call)
+    wait_s = min(
+        call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
+    )
+    revision = call.query.get("revision", view.revision)
+    if wait_s > 0 and view.revision == revision and _may_change(view):
+        view = _changed(call, view, wait_s)
+    return _answer(call, view)
+
+
+def delete(call: calls.Call) -> calls.Answer:
+    """Cancel or close a session; one that has ended stays as it is."""
+    view = _find(call)
+    call.require(policies.DELETE, view.project_id)
+    left = _insist(
+        call,
+        view,
+        lambda: call.backends.conductor.cancel_session(
+            view.project_id,
+            session_id=view.session_id,
+            reason=codes.CANCELLED_BY_CLIENT,
+        ),
+        until=lambda now: now.state not in states.LIVE,
+    )
+    if left.state in states.LIVE:
+        raise errors.ApiError(
+            codes.CONDUCTOR_UNAVAILABLE, "the session was not closed in time"
+        )
+    return calls.Answer(document=None, status=204)
+
+
+def reopen(call: calls.Call) -> calls.Answer:
+    """Give a session that has lost its slot another one.
+
+    Only the client knows that its data flow no more.
+    """
+    lost = call.body["reopen"]["generation"]
+    view = _find(call)
+    call.require(policies.CONNECT, view.project_id)
+    if view.generation < lost:
+        raise errors.ApiError(
+            codes.STALE_GENERATION,
+            f"the session's generation is {view.generation}",
+        )
+    now = _insist(
+        call,
+        view,
+        lambda: call.backends.conductor.reopen_session(
+            view.project_id,
+            session_id=view.session_id,
+            generation=lost,
+            host_uuid="",
+        ),
+        until=lambda now: _is_under_way(now, lost) or not _may_change(now),
+    )
+    if not _is_under_way(now, lost):
+        raise errors.ApiError(
+            codes.SESSION_CLOSED,
+            f"the session is {now.state} and cannot move"
+            f" {now.message or now.reason}".rstrip(),
+        )
+    return _answer(call, now, status=202)
+
+
+def renew_secret(call: calls.Call) -> calls.Answer:
+    """Have the secret of a READY session minted anew."""
+    view = _find(call)
+    call.require(policies.CONNECT, view.project_id)
+    if view.state != states.READY:
+        raise errors.ApiError(
+            codes.SESSION_NOT_READY,
+            f"the session is {view.state}; only one that is READY has a"
+            " secret",
+        )
+    renewed = _insist(
+        call,
+        view,
+        lambda: call.backends.conductor.renew_secret(view.session_id),
+        until=lambda now: now.revision != view.revision,
+    )
+    # The old one may be worthless any moment.
+    is_new = renewed.revision != view.revision
+    return _answer(call, renewed, status=202, connectable=is_new)
+
+
+def _request(call: calls.Call) -> objects.OpenRequest:
+    wanted = call.body["session"]
+    return objects.OpenRequest(
+        request_id=wanted.get("request_id", str(uuid.uuid4())),
+        project_id=call.project_id,
+        user_id=call.caller.user_id or "",
+        # Whether an instance is near a board is not for it to say.
+        host_uuid=None,
+        accelerator=wanted["accelerator"],
+        # JSON knows 1e9, too.
+        claimed_bytes=int(wanted["claimed_bytes"]),
+        priority=int(wanted.get("priority", 0)),
+        wait_timeout_s=wanted.get("wait_timeout_s"),
+        connect_timeout_s=wanted.get("connect_timeout_s"),
+        resume_grace_s=wanted.get("resume_grace_s"),
+        expires_at=time.time() + call.backends.limits.conductor_timeout_s,
+    )
+
+
+def _find(call: calls.Call) -> objects.SessionView:
+    """Return the session of the path.
+
+    :raises ApiError: if there is none that the caller may know of.
+    """
+    session_id = call.path["session_id"]
+    for view in call.backends.conductor.get_sessions([session_id[:64]]):
+        if view.project_id == call.caller.project_id or call.may(
+            policies.ALL_PROJECTS
+        ):
+            return view
+    raise errors.ApiError(
+        codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
+    )
+
+
+def _insist(
+    call: calls.Call,
+    view: objects.SessionView,
+    act: Callable[[], None],
+    *,
+    until: Callable[[objects.SessionView], bool],
+) -> objects.SessionView:
+    """Cast until the effect shows, or for as long as a client may wait.
+
+    :param view: the session as it is.
+    :param act: casts.
+    :param until: whether nothing more is to be done.
+    :returns: the session as it is then.
+    """
+    for _ in range(_TRIES):
+        if until(view):
+            break
+        act()
+        try:
+            call.backends.waiting.wait(view.session_id, view.revision, _TRY_S)
+        except waiters.TooManyWaiters:
+            time.sleep(_TRY_S)
+        view = _find(call)
+    return view
+
+
+def _is_under_way(view: objects.SessionView, lost_generation: int) -> bool:
+    """Whether a session has, or waits for, a slot after a certain one."""
+    return view.state in states.LIVE and (
+        view.generation > lost_generation or view.state == states.QUEUED
+    )
+
+
+def _may_change(view: objects.SessionView) -> bool:
+    return view.state in states.LIVE or view.reason in codes.REOPENABLE
+
+
+def _changed(
+    call: calls.Call, view: objects.SessionView, wait_s: float
+) -> objects.SessionView:
+    """Wait until a session changes, and return it as it is then."""
+    try:
+        changed = call.backends.waiting.wait(
+            view.session_id, view.revision, wait_s
+        )
+    except waiters.TooManyWaiters:
+        return view
+    # What is told of a queue changes without a new revision.
+    return changed or _find(call)
+
+
+def _answer(
+    call: calls.Call,
+    view: objects.SessionView,
+    *,
+    status: int = 200,
+    connectable: bool = True,
+) -> calls.Answer:
+    """Return a session as its caller may see it.
+
+    :param connectable: whether it may hold what a client needs to connect.
+    """
+    headers = {}
+    if view.state in (states.QUEUED, states.PREPARING) or status == 202:
+        headers["Retry-After"] = str(call.backends.limits.retry_after_s)
+    return calls.Answer(
+        document={"session": _document(call, view, connectable)},
+        status=status,
+        headers=headers,
+    )
+
+
+def _document(
+    call: calls.Call, view: objects.SessionView, connectable: bool
+) -> dict[str, Any]:
+    return {
+        "id": view.session_id,
+        "host": view.host_uuid,
+        **_shared(call, view),
+        "queue_position": view.queue_position,
+        "pending_reasons": [
+            {"code": code, "message": reasons.sentence(code)}
+            for code in view.pending_reasons
+        ],
+        "placement": _placement(view),
+        "connection": _connection(call, view) if connectable else None,
+    }
+
+
+def _shared(
+    call: calls.Call, one: objects.SessionView | db_api.SessionRecord
+) -> dict[str, Any]:
+    """Return what a session's view and its row have in common."""
+    return {
+        **{name: getattr(one, name) for name in _SHARED_MEMBERS},
+        **{name: times.text(getattr(one, name)) for name in _TIMES},
+        "links": calls.self_link(call.url("sessions", one.session_id)),
+    }
+
+
+def _placement(view: objects.SessionView) -> dict[str, Any] | None:
+    if view.slot_host_uuid is None:
+        return None
+    return {
+        "host_uuid": view.slot_host_uuid,
+        "host_name": view.slot_host_name,
+        "device": view.device,
+        "slot": view.slot,
+        "local": view.local,
+    }
+
+
+def _connection(
+    call: calls.Call, view: objects.SessionView
+) -> dict[str, Any] | None:
+    """Return what a client needs to connect, if the caller may have it."""
+    if view.state != states.READY or not call.may(
+        policies.CONNECT, view.project_id
+    ):
+        return None
+    return {
+        # The front door of a host hands out the other ones.
+        "endpoints": [
+            {
+                "network": endpoint.network,
+                "address": endpoint.address,
+                "port": endpoint.port,
+            }
+            for endpoint in view.endpoints
+            if endpoint.network != _LOCAL_NETWORK
+        ],
+        "secret": view.secret or None,
+        "certificate_sha256": view.certificate_sha256,
+    }
+
+
+def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
+    database = call.backends.database
+    hosts = {host.id: host.uuid for host in database.inventory().hosts}
+    filters = _filters(call.query, project_id, hosts)
+    if filters is None:
+        return []
+    marker = call.query.get("marker")
+    if marker is not None:
+        _check_marker(database, marker, project_id)
+    sort_key = call.query.get("sort_key", "queued_at")
+    records = database.list_sessions(
+        filters,
+        marker=marker,
+        limit=paging.limit(call),
+        # Rows are numbered in the order in which they were queued.
+        sort_key="id" if sort_key == "queued_at" else sort_key,
+        ascending=paging.is_ascending(call, default=False),
+    )
+    return [
+        {
+            "id": record.session_id,
+            "host": hosts.get(record.host_id or 0),
+            **_shared(call, record),
+        }
+        for record in records
+    ]
+
+
+def _filters(
+    query: Mapping[str, Any],
+    project_id: str | None,
+    hosts: Mapping[int, str],
+) -> db_api.SessionFilter | None:
+    """Return what is looked for, None if there can be no such session."""
+    host_id = None
+    if "host" in query:
+        ids = {host_uuid: id_ for id_, host_uuid in hosts.items()}
+        host_id = ids.get(query["host"].lower())
+        if host_id is None:
+            return None
+    return db_api.SessionFilter(
+        project_id=project_id,
+        request_id=query.get("request_id"),
+        accelerator=query.get("accelerator"),
+        host_id=host_id,
+        states=query.get("state", ()),
+    )
+
+
+def _check_marker(
+    database: db_api.Database, marker: str, project_id: str | None
+) -> None:
+    """Make sure that a marker does not tell of other projects' sessions."""
+    record = database.get_session(marker)
+    if record is None or project_id not in (None, record.project_id):
+        raise paging.bad_marker(marker)

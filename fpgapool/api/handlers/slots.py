@@ -1,0 +1,81 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Slots: reconfigurable regions of devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import inventory
+from fpgapool.api import paging
+from fpgapool.core import codes
+from fpgapool.policies import sessions as policies
+
+_FILTERS = {
+    "host": "host_uuid",
+    "device": "device_id",
+    "accelerator": "accelerator",
+    "state": "state",
+}
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the slots."""
+    members = paging.matching(call, _documents(call), _FILTERS)
+    return calls.Answer(
+        document=paging.listing(call, "slots", members, sort_key="id")
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a slot."""
+    wanted = call.path["slot_id"]
+    slot = inventory.find(_documents(call), "id", wanted.lower())
+    if slot is None:
+        raise errors.ApiError(
+            codes.SLOT_NOT_FOUND, f"there is no slot {wanted!r:.80}"
+        )
+    return calls.Answer(document={"slot": slot})
+
+
+def _documents(call: calls.Call) -> list[dict[str, Any]]:
+    pool = inventory.Inventory.load(call.backends.database)
+    sees_all = call.may(policies.ALL_PROJECTS)
+    return [_document(call, slot, sees_all) for slot in pool.slots]
+
+
+def _document(
+    call: calls.Call, slot: inventory.Slot, sees_all: bool
+) -> dict[str, Any]:
+    record, device, holder = slot.record, slot.device, slot.holder
+    # Whose session it is would tell tenants about each other.
+    shown = holder is not None and (
+        sees_all or holder.project_id == call.caller.project_id
+    )
+    return {
+        "id": slot.id,
+        "number": record.number,
+        "device_id": device.id,
+        "device_name": device.record.name,
+        "host_uuid": device.host.uuid,
+        "host_name": device.host.name,
+        "shape": record.shape,
+        "state": slot.state,
+        "fault_reason": record.fault_reason,
+        "accelerator": holder.accelerator if holder else None,
+        "programmed": record.programmed,
+        "session_id": holder.session_id if holder and shown else None,
+        "links": calls.self_link(call.url("slots", slot.id)),
+    }

@@ -1,0 +1,48 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Version documents and the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import microversion
+from fpgapool.api import openapi
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the API's major versions."""
+    return calls.Answer(document={"versions": [_version(call)]})
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show the only one."""
+    return calls.Answer(document={"version": _version(call)})
+
+
+def document(call: calls.Call) -> calls.Answer:
+    """Return the description of the whole API."""
+    return calls.Answer(document=openapi.document())
+
+
+def _version(call: calls.Call) -> dict[str, Any]:
+    return {
+        "id": "v1",
+        "status": "CURRENT",
+        "min_version": str(microversion.OLDEST),
+        # Programs look for the newest one under either name.
+        "version": str(microversion.NEWEST),
+        "max_version": str(microversion.NEWEST),
+        "links": calls.self_link(call.url()),
+    }

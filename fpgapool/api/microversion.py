@@ -1,0 +1,82 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Versions of the API, and which one a request speaks."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from typing import Self
+
+from fpgapool.api import errors
+from fpgapool.core import codes
+
+SERVICE_TYPE = "fpgapool"
+HEADER = "OpenStack-API-Version"
+
+#: One line for each; doc/source/rest_api_version_history.rst tells more. The
+#: answers of a version never change, so a change is a new line.
+VERSIONS = (
+    "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
+)
+
+
+class Version(NamedTuple):
+    """A microversion; later ones are greater."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the version of its name.
+
+        :param text: such as ``1.0``.
+        :raises ValueError: if it is none.
+        """
+        found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text)
+        if found is None:
+            raise ValueError(f"{text!r:.80} is no version")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+OLDEST = Version.parse(VERSIONS[0])
+NEWEST = Version.parse(VERSIONS[-1])
+
+
+def requested(header: str | None) -> Version:
+    """Return the version that a request asks for.
+
+    :param header: ``OpenStack-API-Version``: of one or several services,
+        separated by commas. Without this service in it: the oldest version.
+    :raises ApiError: if there is no such version.
+    """
+    wanted = [
+        words[1:]
+        for part in (header or "").split(",")
+        if (words := part.split()) and words[0].lower() == SERVICE_TYPE
+    ]
+    if not wanted:
+        return OLDEST
+    text = " ".join(wanted[-1])
+    if text == "latest":
+        return NEWEST
+    if text not in VERSIONS:
+        raise errors.ApiError(
+            codes.VERSION_NOT_ACCEPTABLE,
+            f"{HEADER} is {text!r:.80}; the versions are {OLDEST} to {NEWEST}",
+        )
+    return Version.parse(text)

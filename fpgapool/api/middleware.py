@@ -1,0 +1,177 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who asks: middleware around the application."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_log import log as logging
+from oslo_middleware import request_id
+
+from fpgapool.api import errors
+from fpgapool.common import context
+from fpgapool.core import codes
+
+LOG = logging.getLogger(__name__)
+
+#: Where the context of a request is, in its WSGI environment.
+CONTEXT = "fpgapool.context"
+
+#: Where the address that the server saw is.
+PEER = "fpgapool.peer"
+
+_DEFAULT_USER = "noauth"
+_DEFAULT_PROJECT = "default"
+_ADMIN = "admin"
+_ADMIN_ROLES = "admin,manager,member,reader,service"
+_USER_ROLES = "member,reader"
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+def refuse(
+    environ: Environ, start_response: StartResponse, error: errors.ApiError
+) -> Iterable[bytes]:
+    """Answer a request with an error."""
+    document = error.document(environ.get(request_id.ENV_REQUEST_ID, ""))
+    body = json.dumps(document).encode()
+    start_response(
+        f"{error.status} {document['errors'][0]['title']}",
+        [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            *error.headers.items(),
+        ],
+    )
+    return [body]
+
+
+class RememberPeer:
+    """Keep the address that the server saw from the headers of proxies.
+
+    :param app: what is inside.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        environ[PEER] = environ.get("REMOTE_ADDR", "")
+        return self._app(environ, start_response)
+
+
+class NoAuth:
+    """Believe everything, but only what comes from this machine.
+
+    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
+    Without roles, ``admin`` and callers without a token have all of them,
+    others are members.
+
+    :param app: what is inside.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        if not _is_loopback(environ.get(PEER, "")):
+            return refuse(
+                environ,
+                start_response,
+                errors.ApiError(
+                    codes.FORBIDDEN,
+                    "without authentication, only this machine is served",
+                ),
+            )
+        token = environ.get("HTTP_X_AUTH_TOKEN") or _ADMIN
+        user, _, rest = token.partition(":")
+        project, _, roles = rest.partition(":")
+        if not roles:
+            roles = _ADMIN_ROLES if user == _ADMIN else _USER_ROLES
+        environ.update(
+            HTTP_X_IDENTITY_STATUS="Confirmed",
+            HTTP_X_USER_ID=user or _DEFAULT_USER,
+            HTTP_X_PROJECT_ID=project or _DEFAULT_PROJECT,
+            HTTP_X_ROLES=roles,
+        )
+        return self._app(environ, start_response)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class Context:
+    """Take over what the middleware before has found out.
+
+    A request without a valid token is refused here and not there, so that
+    its answer looks like all others.
+
+    :param app: what is inside.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+            return refuse(
+                environ,
+                start_response,
+                errors.ApiError(
+                    codes.UNAUTHORIZED, "the request needs a valid token"
+                ),
+            )
+        environ[CONTEXT] = context.RequestContext.from_environ(
+            environ, request_id=environ.get(request_id.ENV_REQUEST_ID)
+        )
+        return self._app(environ, start_response)
+
+
+class Shield:
+    """Answer what the other middleware could not.
+
+    :param app: what is inside.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            return self._app(environ, start_response)
+        except Exception as error:
+            LOG.exception("A request has failed before it was handled")
+            return refuse(environ, start_response, errors.translate(error))

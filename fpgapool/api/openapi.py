@@ -1,0 +1,227 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Descriptions of the API for programs and for people, from its table."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool.api import microversion
+from fpgapool.api.schemas import common
+
+_VARIABLE = re.compile(r"\{(\w+)\}")
+
+_JSON = "application/json"
+
+_HEADING = """\
+..
+    Licensed under the Apache License, Version 2.0 (the "License"); you may
+    not use this file except in compliance with the License. You may obtain
+    a copy of the License at
+
+         http://www.apache.org/licenses/LICENSE-2.0
+
+    Unless required by applicable law or agreed to in writing, software
+    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+    License for the specific language governing permissions and limitations
+    under the License.
+
+.. Written by 'make api-ref' from fpgapool/api/routes.py; do not edit.
+
+=============
+API reference
+=============
+
+The same as an OpenAPI document is at ``/v1/openapi.json``. :doc:`api` tells
+what all operations have in common.
+"""
+
+
+def _routes() -> Any:
+    # The table has a handler that returns this module's document.
+    from fpgapool.api import routes
+
+    return routes.ROUTES
+
+
+@functools.cache
+def document() -> dict[str, Any]:
+    """Return the API's description in OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in _routes():
+        operations = paths.setdefault(route.path, {})
+        operations[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fpgapool",
+            "version": str(microversion.NEWEST),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-Auth-Token",
+                }
+            },
+            "schemas": {"Error": common.ERROR},
+            "responses": {
+                "Error": {
+                    "description": "Why there is no other answer.",
+                    "content": {
+                        _JSON: {
+                            "schema": {"$ref": "#/components/schemas/Error"}
+                        }
+                    },
+                }
+            },
+        },
+    }
+
+
+def _operation(route: Any) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}"
+        f"_{route.handler.__name__}",
+        "summary": route.summary,
+        "x-policy": route.policy,
+        "x-since": route.since,
+        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "responses": {
+            str(route.status): _response(route),
+            "default": {"$ref": "#/components/responses/Error"},
+        },
+    }
+    if route.public:
+        operation["security"] = []
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {_JSON: {"schema": route.body}},
+        }
+    return operation
+
+
+def _path_parameters(route: Any) -> Iterator[dict[str, Any]]:
+    for name in _VARIABLE.findall(route.path):
+        yield {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": common.TEXT,
+        }
+
+
+def _query_parameters(route: Any) -> Iterator[dict[str, Any]]:
+    for name, schema in route.query["properties"].items():
+        yield {
+            "name": name,
+            "in": "query",
+            "description": schema.get("description", ""),
+            "schema": schema,
+        }
+
+
+def _response(route: Any) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": route.summary}
+    if route.response is not None:
+        response["content"] = {_JSON: {"schema": route.response}}
+    return response
+
+
+# For people.
+
+
+def reference() -> str:
+    """Return the API's reference as a page of reStructuredText."""
+    parts = [_HEADING]
+    for route in _routes():
+        parts += _section(route)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _section(route: Any) -> Iterator[str]:
+    title = f"{route.method} {route.path}"
+    yield title
+    yield "=" * len(title)
+    yield f"\n{route.summary}.\n"
+    yield f"| Policy: ``{route.policy}``" + (
+        ", no token is needed" if route.public else ""
+    )
+    yield f"| Since: {route.since}"
+    yield f"| Answer: {route.status}\n"
+    for heading, schema in (
+        ("Query", route.query),
+        ("Request", route.body),
+        ("Response", route.response),
+    ):
+        rows = list(_rows(schema or {}))
+        if rows:
+            yield from _table(heading, rows)
+
+
+def _table(heading: str, rows: list[tuple[str, str, str]]) -> Iterator[str]:
+    yield f".. list-table:: {heading}"
+    yield "   :header-rows: 1"
+    yield "   :widths: 30 25 45\n"
+    yield "   * - Name\n     - Type\n     - Meaning"
+    for name, type_, meaning in rows:
+        yield f"   * - ``{name}``"
+        yield f"     - {type_}"
+        yield f"     - {meaning}".rstrip()
+    yield ""
+
+
+def _rows(
+    schema: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and meaning of all members, inner ones too."""
+    required = schema.get("required", ())
+    for name, member in schema.get("properties", {}).items():
+        type_ = _type(member)
+        if name not in required:
+            type_ += ", optional"
+        # Markdown's marks of OpenAPI are those of a role here.
+        meaning = member.get("description", "").replace("`", "``")
+        yield f"{prefix}{name}", type_, meaning
+        yield from _rows(_inner(member), f"{prefix}{name}.")
+
+
+def _inner(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of the object in a member, if there is one."""
+    if "oneOf" in schema:
+        return _inner(schema["oneOf"][0])
+    if "items" in schema:
+        return _inner(schema["items"])
+    return schema
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "oneOf" in schema:
+        return " or ".join(_type(one) for one in schema["oneOf"])
+    if "enum" in schema:
+        return ", ".join(f"``{value}``" for value in schema["enum"])
+    if schema["type"] == "array":
+        return f"array of {_type(schema['items'])}"
+    types = schema["type"]
+    text = types if isinstance(types, str) else " or ".join(types)
+    return f"{text} ({schema['format']})" if "format" in schema else text

@@ -1,0 +1,129 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Pages of lists, as in all of OpenStack's APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.core import codes
+
+_ASCENDING = "asc"
+
+
+def limit(call: calls.Call) -> int:
+    """Return how many members the answer may have."""
+    most = call.backends.limits.max_page_length
+    return min(call.query.get("limit", most), most)
+
+
+def is_ascending(call: calls.Call, default: bool = True) -> bool:
+    """Whether the smallest comes first."""
+    return call.query.get("sort_dir", _sort_dir(default)) == _ASCENDING
+
+
+def _sort_dir(ascending: bool) -> str:
+    return _ASCENDING if ascending else "desc"
+
+
+def bad_marker(marker: str) -> errors.ApiError:
+    """Return the error of a marker that is none."""
+    return errors.ApiError(
+        codes.INVALID_REQUEST, f"the marker {marker!r:.80} is not in the list"
+    )
+
+
+def document(
+    call: calls.Call,
+    name: str,
+    members: Sequence[Mapping[str, Any]],
+    *,
+    key: str = "id",
+) -> dict[str, Any]:
+    """Return a page of a list with the address of the next one.
+
+    :param name: of the list, also in the path.
+    :param members: of this page.
+    :param key: the member that a marker names.
+    """
+    found: dict[str, Any] = {name: list(members)}
+    if members and len(members) == limit(call):
+        query = {**call.query, "marker": members[-1][key]}
+        found[f"{name}_links"] = [
+            {"rel": "next", "href": call.url(name, **_plain(query))}
+        ]
+    return found
+
+
+def _plain(query: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+    }
+
+
+def listing(
+    call: calls.Call,
+    name: str,
+    members: Sequence[Mapping[str, Any]],
+    *,
+    sort_key: str,
+    key: str = "id",
+) -> dict[str, Any]:
+    """Return the page that a request asks for of a list that is not long.
+
+    :param name: of the list, also in the path.
+    :param members: of the whole list, filtered.
+    :param sort_key: what it is sorted by unless the request says.
+    :param key: the member that a marker names; it differs for each.
+    :raises ApiError: if the marker is not in the list.
+    """
+    by = call.query.get("sort_key", sort_key)
+    ordered = sorted(
+        members,
+        key=lambda member: (member[by], member[key]),
+        reverse=not is_ascending(call),
+    )
+    start = 0
+    marker = call.query.get("marker")
+    if marker is not None:
+        keys = [member[key] for member in ordered]
+        if marker not in keys:
+            raise bad_marker(marker)
+        start = keys.index(marker) + 1
+    return document(call, name, ordered[start : start + limit(call)], key=key)
+
+
+def matching(
+    call: calls.Call,
+    members: Sequence[Mapping[str, Any]],
+    filters: Mapping[str, str],
+) -> list[Mapping[str, Any]]:
+    """Return those members that have the values of the query.
+
+    :param filters: names in the query, and of what is compared with them.
+    """
+    wanted = {
+        member: call.query[name]
+        for name, member in filters.items()
+        if name in call.query
+    }
+    return [
+        one
+        for one in members
+        if all(one[member] == value for member, value in wanted.items())
+    ]

@@ -1,0 +1,44 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Why a session waits, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fpgapool.core import codes
+
+_SENTENCES: Mapping[str, str] = {
+    codes.NO_HOST_UP: "No host with a slot that it fits is up.",
+    codes.NO_COMPATIBLE_SLOT: "The pool has no slot that it fits.",
+    codes.NO_HEALTHY_SLOT: "All slots that it fits are out of service.",
+    codes.NO_IDLE_SLOT: "All slots that it fits are in use.",
+    codes.REMOTE_LIMIT: (
+        "The hosts with idle slots serve as many remote sessions as they may."
+    ),
+    codes.WAITING_FOR_LOCAL: "It waits for a slot on its own host.",
+    codes.WAITING_FOR_PASS: "It has just arrived or is next to be served.",
+    codes.UNKNOWN_JOB: "The scheduler does not know it yet.",
+    codes.PROJECT_SESSION_LIMIT: (
+        "Its project has as many slots as it may have at a time."
+    ),
+}
+
+
+def sentence(code: str) -> str:
+    """Return what a reason means.
+
+    :param code: of :mod:`fpgapool.core.codes`; one that a newer conductor
+        may have is repeated.
+    """
+    return _SENTENCES.get(code, f"The scheduler says {code}.")

@@ -1,0 +1,47 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Accelerators of the library."""
+
+from fpgapool.api.schemas import common
+
+ACCELERATOR = common.record(
+    name=common.NAME,
+    description=common.TEXT,
+    peak_bytes_per_s=common.described(
+        common.NUMBER, "Rate of the input in one slot, at most."
+    ),
+    return_ratio=common.described(
+        common.NUMBER, "Bytes of output for each byte of input."
+    ),
+    stateless=common.described(
+        common.FLAG, "Whether a session can go on in another slot."
+    ),
+    shapes=common.described(
+        {"type": "array", "items": common.TEXT},
+        "Shapes of slots that it fits; empty means any.",
+    ),
+    params_schema=common.described(
+        {"type": "object"}, "JSON schema of the parameters of a session."
+    ),
+    chunk_multiple_bytes=common.described(
+        common.COUNT, "Every chunk of the input but the last is a multiple."
+    ),
+    core=common.described(
+        common.TEXT, "Name of the software core that computes the same."
+    ),
+    links=common.LINKS,
+)
+
+LIST_QUERY = common.list_query(["name"])
+LIST = common.page_of("accelerators", ACCELERATOR)
+SHOW = common.record(accelerator=ACCELERATOR)

@@ -1,0 +1,153 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What schemas have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+UUID: Schema = {
+    "type": "string",
+    "format": "uuid",
+    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+}
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+FLAG: Schema = {"type": "boolean"}
+NUMBER: Schema = {"type": "number"}
+TIME: Schema = {"type": "string", "format": "date-time"}
+
+LINKS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"rel": TEXT, "href": TEXT},
+        "required": ["rel", "href"],
+        "additionalProperties": False,
+    },
+}
+
+#: The query of what takes none.
+NO_QUERY: Schema = {
+    "type": "object",
+    "properties": {},
+    "additionalProperties": False,
+}
+
+ERROR: Schema = {
+    "type": "object",
+    "properties": {
+        "errors": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "status": {"type": "integer"},
+                    "code": {
+                        **TEXT,
+                        "description": "Never changes; for programs.",
+                    },
+                    "title": TEXT,
+                    "detail": {
+                        **TEXT,
+                        "description": "For people; may change.",
+                    },
+                    "request_id": TEXT,
+                },
+                "required": [
+                    "status",
+                    "code",
+                    "title",
+                    "detail",
+                    "request_id",
+                ],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["errors"],
+    "additionalProperties": False,
+}
+
+
+def described(schema: Schema, description: str) -> Schema:
+    """Return a schema with a description."""
+    return {**schema, "description": description}
+
+
+def nullable(schema: Schema) -> Schema:
+    """Return a schema that allows null, too."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def one_of(*values: str) -> Schema:
+    """Return the schema of one of these texts."""
+    return {"type": "string", "enum": list(values)}
+
+
+def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
+    """Return the schema of an object with these members and no others.
+
+    :param optional: those that may be missing.
+    """
+    return {
+        "type": "object",
+        "properties": members,
+        "required": [name for name in members if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
+    """Return the schema of a list's query.
+
+    :param sort_keys: what the list can be sorted by; the first is the
+        default.
+    :param filters: what else can be asked for.
+    """
+    paging: dict[str, Schema] = {
+        "limit": described(
+            {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+            "Most members of the answer; the service has a limit of its own.",
+        ),
+        "marker": described(
+            NAME, "Identifier of the last member of the page before."
+        ),
+        "sort_key": described(
+            one_of(*sort_keys), f"Default is `{sort_keys[0]}`."
+        ),
+        "sort_dir": one_of("asc", "desc"),
+    }
+    members = {**filters, **paging}
+    return record(optional=list(members), **members)
+
+
+def page_of(name: str, member: Schema) -> Schema:
+    """Return the schema of a page of a list.
+
+    :param name: of the list.
+    :param member: schema of what is in it.
+    """
+    members = {
+        name: {"type": "array", "items": member},
+        f"{name}_links": described(
+            LINKS, "Where the next page is, unless this one is the last."
+        ),
+    }
+    return record(optional=[f"{name}_links"], **members)

@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Slots: reconfigurable regions of devices."""
+
+from fpgapool.api.schemas import common
+
+_STATE = common.one_of(
+    "idle", "preparing", "ready", "active", "detached", "faulty", "down"
+)
+
+SLOT = common.record(
+    id=common.described(
+        common.UUID, "Made of the device's identifier and the slot's number."
+    ),
+    number=common.COUNT,
+    device_id=common.UUID,
+    device_name=common.NAME,
+    host_uuid=common.UUID,
+    host_name=common.NAME,
+    shape=common.described(common.TEXT, "Which bitstreams fit."),
+    state=common.described(
+        _STATE, "`down` means that the host does not report."
+    ),
+    fault_reason=common.TEXT,
+    accelerator=common.described(
+        common.nullable(common.NAME), "Of the session that has the slot."
+    ),
+    programmed=common.described(
+        common.nullable(common.NAME), "What is in the slot now."
+    ),
+    session_id=common.described(
+        common.nullable(common.UUID),
+        "Who has the slot, if it is a session of one's own project.",
+    ),
+    links=common.LINKS,
+)
+
+LIST_QUERY = common.list_query(
+    ["id", "host_name", "device_name", "number"],
+    host=common.described(common.UUID, "UUID of the host."),
+    device=common.described(common.UUID, "Identifier of the device."),
+    accelerator=common.described(
+        common.NAME, "Of the session that has the slot."
+    ),
+    state=_STATE,
+)
+LIST = common.page_of("slots", SLOT)
+SHOW = common.record(slot=SLOT)

@@ -1,0 +1,28 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Times as the API writes them."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def text(time_s: float | None) -> str | None:
+    """Return a time of the wall clock in ISO 8601, in UTC.
+
+    :param time_s: in seconds; None stays None.
+    """
+    if time_s is None:
+        return None
+    moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,124 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Checks of queries and bodies against their schemas."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+from typing import NoReturn
+
+import falcon
+import jsonschema
+from jsonschema import exceptions
+
+from fpgapool.api import errors
+from fpgapool.core import codes
+
+_MAX_DETAIL_LENGTH = 500
+
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Checker:
+    """Checks documents against a schema.
+
+    :param schema: of JSON schema 2020-12.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._validator = jsonschema.Draft202012Validator(schema)
+
+    def check(self, document: Any, where: str) -> None:
+        """Make sure that a document is as it should be.
+
+        :param where: for the message: what the document is.
+        :raises ApiError: that names the place of the first error.
+        """
+        error = exceptions.best_match(self._validator.iter_errors(document))
+        if error is not None:
+            place = error.json_path.replace("$", where, 1)
+            raise _invalid(f"{place}: {error.message}")
+
+    def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
+        """Return a checked query, with values of the types of the schema.
+
+        :param params: what was sent.
+        :raises ApiError: if it is not valid.
+        """
+        properties = self._schema["properties"]
+        found = {
+            name: _typed(value, properties.get(name, {}).get("type"))
+            for name, value in params.items()
+        }
+        self.check(found, "query")
+        return found
+
+
+def _typed(value: str | list[str], type_: str | None) -> Any:
+    """Return a value as its type; as it is if it cannot be of that type."""
+    if type_ == "array":
+        return [value] if isinstance(value, str) else value
+    if isinstance(value, list):
+        return value
+    try:
+        match type_:
+            case "integer":
+                return int(value) if len(value) < 20 else value
+            case "number":
+                number = float(value)
+                return number if math.isfinite(number) else value
+            case "boolean":
+                return _TRUTH.get(value.lower(), value)
+    except ValueError:
+        return value
+    return value
+
+
+def read_body(req: falcon.Request, max_bytes: int) -> Any:
+    """Return the document that a request carries.
+
+    :param req: the request.
+    :param max_bytes: how long it may be.
+    :raises ApiError: if it is too long, or no JSON.
+    """
+    length_bytes = req.content_length or 0
+    if length_bytes > max_bytes:
+        raise errors.ApiError(
+            codes.BODY_TOO_LARGE,
+            f"a body may have {max_bytes} bytes at most",
+        )
+    data = req.bounded_stream.read(length_bytes)
+    content_type, _, _ = (req.content_type or "").partition(";")
+    if content_type.strip().lower() != "application/json":
+        raise errors.ApiError(
+            codes.UNSUPPORTED_MEDIA_TYPE,
+            "the body must be of the type application/json",
+        )
+    try:
+        return json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"body: no JSON: {error}") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _invalid(text: str) -> errors.ApiError:
+    if len(text) > _MAX_DETAIL_LENGTH:
+        text = f"{text[:_MAX_DETAIL_LENGTH]}…"
+    return errors.ApiError(codes.INVALID_REQUEST, text)

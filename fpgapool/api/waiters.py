@@ -1,0 +1,180 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Requests that wait until a session changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from collections.abc import Mapping
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import exception
+
+LOG = logging.getLogger(__name__)
+
+# Most sessions that are opened have their slot within milliseconds, so that
+# who has just come is asked for sooner.
+_FIRST_INTERVAL_S = 0.01
+
+#: As :meth:`fpgapool.rpcapi.conductor.ConductorAPI.changed_sessions`.
+Question = Callable[
+    [Mapping[str, int]], tuple[list[objects.SessionView], list[str]]
+]
+
+
+class TooManyWaiters(Exception):
+    """No further request may wait."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Waiter:
+    session_id: str
+    revision: int
+    done: threading.Event
+    view: objects.SessionView | None = None
+    failure: Exception | None = None
+
+
+class Waiters:
+    """Wait for many sessions with one question at a time.
+
+    The thread that asks exists only while somebody waits. A web server may
+    therefore fork after this was made.
+
+    :param ask: which sessions have another revision than the known one.
+    :param max_waiters: how many may wait at the same time.
+    :param interval_s: between questions, some time after the last request
+        has begun to wait.
+    """
+
+    def __init__(
+        self, ask: Question, *, max_waiters: int, interval_s: float
+    ) -> None:
+        self._ask = ask
+        self._max_waiters = max_waiters
+        self._interval_s = interval_s
+        self._pause_s = 0.0
+        self._lock = threading.Lock()
+        self._waiters: set[_Waiter] = set()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    def wait(
+        self, session_id: str, revision: int, limit_s: float
+    ) -> objects.SessionView | None:
+        """Return a session when it has another revision.
+
+        :param session_id: the session.
+        :param revision: that is known of it.
+        :param limit_s: how long to wait.
+        :returns: None if it has not changed in time, or is gone.
+        :raises TooManyWaiters: if enough others wait.
+        :raises: what the question raised.
+        """
+        waiter = _Waiter(session_id, revision, threading.Event())
+        self._add(waiter)
+        try:
+            waiter.done.wait(limit_s)
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+        if waiter.failure is not None:
+            raise waiter.failure
+        return waiter.view
+
+    def close(self) -> None:
+        """Let nobody wait any more, and end the thread."""
+        self._closing.set()
+        with self._lock:
+            thread = self._thread
+            for waiter in self._waiters:
+                waiter.done.set()
+        if thread is not None:
+            thread.join()
+
+    def _add(self, waiter: _Waiter) -> None:
+        with self._lock:
+            if (
+                len(self._waiters) >= self._max_waiters
+                or self._closing.is_set()
+            ):
+                raise TooManyWaiters
+            self._waiters.add(waiter)
+            self._pause_s = min(_FIRST_INTERVAL_S, self._interval_s)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="waiters", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self) -> None:
+        while known := self._known():
+            self._ask_for(known)
+            with self._lock:
+                pause_s = self._pause_s
+                self._pause_s = min(2 * pause_s, self._interval_s)
+            self._closing.wait(pause_s)
+
+    def _known(self) -> dict[str, int]:
+        """Return the oldest revision that is known of each session.
+
+        Without any, the thread ends.
+        """
+        known: dict[str, int] = {}
+        with self._lock:
+            for waiter in self._waiters:
+                revision = known.get(waiter.session_id, waiter.revision)
+                known[waiter.session_id] = min(revision, waiter.revision)
+            if not known or self._closing.is_set():
+                self._thread = None
+                return {}
+        return known
+
+    def _ask_for(self, known: Mapping[str, int]) -> None:
+        try:
+            changed, unknown = self._ask(known)
+        except (
+            messaging.MessagingException,
+            exception.FpgapoolException,
+        ) as error:
+            LOG.warning("Waiting requests are given up: %s", error)
+            self._fail(error)
+        except Exception as error:
+            LOG.exception("Waiting requests are given up")
+            self._fail(error)
+        else:
+            self._tell({view.session_id: view for view in changed}, unknown)
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            for waiter in self._waiters:
+                waiter.failure = error
+                waiter.done.set()
+
+    def _tell(
+        self, changed: Mapping[str, objects.SessionView], unknown: list[str]
+    ) -> None:
+        gone = set(unknown)
+        with self._lock:
+            for waiter in self._waiters:
+                view = changed.get(waiter.session_id)
+                if view is not None and view.revision != waiter.revision:
+                    waiter.view = view
+                    waiter.done.set()
+                elif waiter.session_id in gone:
+                    waiter.done.set()

@@ -1,0 +1,543 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The second front door: the pool's REST API.
+
+For programs that run on none of the pool's hosts, in a VM for instance. Only
+requests go through the API; data go straight to the slot's worker.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import concurrent.futures
+import contextlib
+import datetime
+import socket
+import threading
+import time
+import typing
+import urllib.parse
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import door as doors
+from fpgapool.client import errors
+from fpgapool.client import view as views
+from fpgapool.common import channel
+from fpgapool.core import codes
+from fpgapool.protocol import messages
+
+SERVICE_TYPE = "fpgapool"
+MICROVERSION = "1.0"
+
+_REQUEST_S = 30.0
+_GIVE_UP_S = 5.0
+# How long the API shall wait for news; it has a limit of its own.
+_POLL_S = 30.0
+_LEAST_PAUSE_S = 0.1
+_UNAVAILABLE = frozenset({502, 503, 504})
+
+_T = typing.TypeVar("_T")
+_Document: typing.TypeAlias = dict[str, typing.Any]
+
+
+class PoolApi:
+    """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
+
+    :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
+        knows where the API is and who asks.
+    """
+
+    def __init__(self, adapter: typing.Any) -> None:
+        self._adapter = adapter
+
+    @classmethod
+    def from_cloud(cls, name: str | None = None) -> typing.Self:
+        """Find the API as the ``openstack`` command does.
+
+        Passwords and application credentials both work.
+
+        :param name: of a cloud in ``clouds.yaml``; None for ``OS_CLOUD`` or
+            the other variables ``OS_…`` of the environment.
+        :returns: the API.
+        :raises errors.InvalidRequest: if the cloud is not known, or what is
+            needed to reach it is not installed.
+        """
+        try:
+            import openstack.config
+            import openstack.exceptions
+            from keystoneauth1 import adapter
+            from keystoneauth1 import exceptions as auth_exceptions
+        except ImportError as exc:
+            raise _not_installed(exc) from exc
+        try:
+            region = openstack.config.get_cloud_region(cloud=name)
+            return cls(
+                adapter.Adapter(
+                    region.get_session(),
+                    service_type=SERVICE_TYPE,
+                    version="1",
+                    interface=region.get_interface(SERVICE_TYPE),
+                    region_name=region.get_region_name(SERVICE_TYPE),
+                    endpoint_override=region.get_endpoint(SERVICE_TYPE),
+                )
+            )
+        except (
+            openstack.exceptions.SDKException,
+            auth_exceptions.ClientException,
+        ) as exc:
+            raise errors.InvalidRequest(
+                errors.INVALID_REQUEST, f"cloud {name or ''}: {exc}"
+            ) from exc
+
+    @classmethod
+    def at(cls, url: str) -> typing.Self:
+        """Use an API that has no Keystone, as that of the all-in-one pool.
+
+        :param url: of the API, without the version.
+        :returns: the API.
+        :raises errors.InvalidRequest: if what is needed to reach it is not
+            installed.
+        """
+        try:
+            from keystoneauth1 import adapter
+            from keystoneauth1 import noauth
+            from keystoneauth1 import session
+        except ImportError as exc:
+            raise _not_installed(exc) from exc
+        endpoint = f"{url.rstrip('/')}/v1"
+        return cls(
+            adapter.Adapter(
+                session.Session(auth=noauth.NoAuth(endpoint=endpoint)),
+                service_type=SERVICE_TYPE,
+                endpoint_override=endpoint,
+            )
+        )
+
+    def enter(
+        self,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+    ) -> ApiDoor:
+        """Connect.
+
+        :param cancel: cancels every wait.
+        :param deadline_s: absolute deadline.
+        :returns: the door.
+        :raises: as :class:`ApiDoor`.
+        """
+        return ApiDoor(self._adapter, cancel, deadline_s)
+
+
+def _not_installed(exc: ImportError) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        errors.INVALID_REQUEST,
+        f"the pool's API needs openstacksdk, pip install 'fpgapool[cli]' "
+        f"({exc})",
+    )
+
+
+class ApiDoor:
+    """One request's way to the API.
+
+    Requests run in threads of their own: whoever waits for one can be
+    woken, the request itself cannot.
+
+    :param adapter: see :class:`PoolApi`.
+    :param cancel: cancels every wait.
+    :param deadline_s: absolute deadline of connecting.
+    :raises errors.FrontDoorUnavailable: if it is not reached.
+    :raises errors.RequestRejected: if it does not know who asks.
+    :raises errors.Cancelled: if cancelled.
+    :raises errors.OperationTimeout: if the deadline passes.
+    """
+
+    def __init__(
+        self,
+        adapter: typing.Any,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+    ) -> None:
+        self._adapter = adapter
+        self._cancel = cancel
+        self._changed = threading.Condition()
+        self._lost = False
+        self._session_id: str | None = None
+        self._revision = -1
+        self._events: collections.deque[messages.Message] = collections.deque()
+        self._poll: concurrent.futures.Future[_Document] | None = None
+        #: How often it has been connected.
+        self.connections = 0
+        cancel.attach(self)
+        try:
+            self._connect(deadline_s)
+        except BaseException:
+            cancel.detach(self)
+            raise
+
+    def _connect(self, deadline_s: float | None) -> None:
+        try:
+            self._ask("GET", "/accelerators?limit=1", deadline_s)
+        except doors.ConnectionLost as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        self.connections += 1
+
+    def reconnect(self, deadline_s: float | None = None) -> None:
+        """See :meth:`fpgapool.client.door.Door.reconnect`."""
+        self._lost = False
+        self._forget_news()
+        self._connect(deadline_s)
+
+    def request(
+        self,
+        operation: str,
+        deadline_s: float | None = None,
+        **members: object,
+    ) -> messages.Message:
+        """See :meth:`fpgapool.client.door.Door.request`."""
+        return self._OPERATIONS[operation](self, deadline_s, members)
+
+    def request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None = None,
+    ) -> list[messages.Message]:
+        """See :meth:`fpgapool.client.door.Door.request_all`."""
+        return [
+            self.request(operation, deadline_s, **members)
+            for operation, members in requests
+        ]
+
+    def request_connection(
+        self, session_id: str, generation: int, deadline_s: float | None
+    ) -> socket.socket:
+        """Refuse: the API hands out no connections.
+
+        :raises errors.RequestRejected: always.
+        """
+        raise errors.RequestRejected(
+            codes.UNKNOWN_OPERATION,
+            "only the front door of its own host connects to a worker",
+        )
+
+    def next_event(self, deadline_s: float | None = None) -> messages.Message:
+        """See :meth:`fpgapool.client.door.Door.next_event`."""
+        while not self._events:
+            if self._poll is None:
+                self._poll = self._begin(self._await_news)
+            poll = self._poll
+            try:
+                session = self._wait_for(poll, deadline_s)
+            finally:
+                if poll.done():
+                    self._poll = None
+            self._note(session)
+        return self._events.popleft()
+
+    def discard_events(self) -> None:
+        """See :meth:`fpgapool.client.door.Door.discard_events`."""
+        self._forget_news()
+
+    def give_up(self, **members: object) -> None:
+        """See :meth:`fpgapool.client.door.Door.give_up`."""
+        deadline_s = channel.deadline_after(_GIVE_UP_S)
+        with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
+            known = members.get("session_id") or self._session_id
+            if known is not None:
+                session_ids = [str(known)]
+            else:
+                # Sent perhaps, but never answered.
+                session_ids = self._find(members["request_id"], deadline_s)
+            for session_id in session_ids:
+                self._http("DELETE", f"/sessions/{session_id}", deadline_s)
+
+    def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
+        name = urllib.parse.quote(str(request_id))
+        found = self._http("GET", f"/sessions?request_id={name}", deadline_s)
+        return [session["id"] for session in found["sessions"]]
+
+    def shutdown(self) -> None:
+        """See :meth:`fpgapool.client.door.Door.shutdown`."""
+        with self._changed:
+            self._lost = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """See :meth:`fpgapool.client.door.Door.close`."""
+        self._cancel.detach(self)
+        self.shutdown()
+
+    # Operations.
+
+    def _hello(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        return {}
+
+    def _accelerator(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        name = urllib.parse.quote(members["name"], safe="")
+        try:
+            found = self._ask("GET", f"/accelerators/{name}", deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code == codes.ACCELERATOR_NOT_FOUND:
+                raise errors.RequestRejected(
+                    codes.UNKNOWN_ACCELERATOR, exc.message
+                ) from None
+            raise
+        return {"profile": found["accelerator"]}
+
+    def _open(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        wanted = {
+            "request_id": members["request_id"],
+            "accelerator": members["accelerator"],
+            "claimed_bytes": members["size_bytes"],
+            "priority": members["priority"],
+        }
+        if members["wait_timeout_s"] is not None:
+            wanted["wait_timeout_s"] = members["wait_timeout_s"]
+        answer = self._ask("POST", "/sessions", deadline_s, session=wanted)
+        self._session_id = answer["session"]["id"]
+        self._note(answer["session"])
+        return {}
+
+    def _get(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        path = f"/sessions/{members['session_id']}"
+        answer = self._ask("GET", path, deadline_s)
+        return {"session": _message(answer["session"])}
+
+    def _reopen(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        self._session_id = members["session_id"]
+        self._ask(
+            "POST",
+            f"/sessions/{members['session_id']}/reopen",
+            deadline_s,
+            reopen={"generation": members["generation"]},
+        )
+        return {}
+
+    _OPERATIONS: typing.ClassVar[
+        dict[
+            str,
+            collections.abc.Callable[
+                [ApiDoor, float | None, _Document], messages.Message
+            ],
+        ]
+    ] = {
+        "accelerator": _accelerator,
+        "get": _get,
+        "hello": _hello,
+        "open": _open,
+        "reopen": _reopen,
+    }
+
+    # News.
+
+    def _await_news(self) -> _Document:
+        """Return the session when it has changed, or after a while."""
+        started_s = time.monotonic()
+        path = f"/sessions/{self._session_id}"
+        if self._revision >= 0:
+            # Otherwise what is there already is news.
+            path += f"?wait_s={_POLL_S:g}&revision={self._revision}"
+        answer = self._http(
+            "GET", path, channel.deadline_after(_POLL_S + _REQUEST_S)
+        )
+        session: _Document = answer["session"]
+        took_s = time.monotonic() - started_s
+        if session["revision"] == self._revision and took_s < 1:
+            # Too many wait there already.
+            time.sleep(1 - took_s)
+        return session
+
+    def _note(self, session: _Document) -> None:
+        """Make a notification of what the API says of a session."""
+        self._revision = session["revision"]
+        message = _message(session)
+        # The secret is still on its way if the conductor was restarted.
+        if message["state"] != views.READY or message["secret"]:
+            self._events.append({"event": "session", "session": message})
+
+    def _forget_news(self) -> None:
+        self._events.clear()
+        self._poll = None
+        self._revision = -1
+
+    # Requests.
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        deadline_s: float | None,
+        **body: object,
+    ) -> _Document:
+        return self._wait_for(
+            self._begin(lambda: self._http(method, path, deadline_s, body)),
+            deadline_s,
+        )
+
+    def _begin(
+        self, work: collections.abc.Callable[[], _T]
+    ) -> concurrent.futures.Future[_T]:
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as exc:
+                future.set_exception(exc)
+            with self._changed:
+                self._changed.notify_all()
+
+        threading.Thread(target=run, name="fpgapool-api", daemon=True).start()
+        return future
+
+    def _wait_for(
+        self, future: concurrent.futures.Future[_T], deadline_s: float | None
+    ) -> _T:
+        with self._changed:
+            while not future.done():
+                self._cancel.check()
+                if self._lost:
+                    raise doors.ConnectionLost("nobody waits any more")
+                left_s = channel.remaining_s(deadline_s)
+                if left_s == 0:
+                    raise errors.OperationTimeout(
+                        "the pool's API did not answer in time"
+                    )
+                self._changed.wait(left_s)
+        return future.result()
+
+    def _http(
+        self,
+        method: str,
+        path: str,
+        deadline_s: float | None,
+        body: _Document | None = None,
+    ) -> _Document:
+        from keystoneauth1 import exceptions as auth_exceptions
+
+        left_s = channel.remaining_s(deadline_s)
+        timeout_s = _REQUEST_S if left_s is None else left_s
+        try:
+            response = self._adapter.request(
+                path,
+                method,
+                json=body or None,
+                microversion=MICROVERSION,
+                timeout=max(timeout_s, _LEAST_PAUSE_S),
+                raise_exc=False,
+                # Answers hold secrets.
+                log=False,
+            )
+        except auth_exceptions.ConnectionError as exc:
+            raise doors.ConnectionLost(str(exc)) from exc
+        except auth_exceptions.Unauthorized as exc:
+            raise errors.RequestRejected(codes.UNAUTHORIZED, str(exc)) from exc
+        except auth_exceptions.ClientException as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        return _document(response)
+
+
+def _document(response: typing.Any) -> _Document:
+    """Read an answer.
+
+    :param response: of ``requests``.
+    :returns: its JSON document.
+    :raises doors.ConnectionLost: if the service is away.
+    :raises errors.FpgapoolError: if it refuses.
+    """
+    try:
+        document = response.json() if response.content else {}
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise doors.ConnectionLost(
+            f"the pool's API answered {response.status_code} without JSON"
+        )
+    if response.ok:
+        return document
+    problems = document.get("errors") or [{}]
+    code = str(
+        problems[0].get("code")
+        or _CODES.get(response.status_code, errors.PROTOCOL_ERROR)
+    )
+    detail = str(problems[0].get("detail", f"HTTP {response.status_code}"))
+    if response.status_code in _UNAVAILABLE and code not in _REFUSALS:
+        raise doors.ConnectionLost(f"{code}: {detail}")
+    raise errors.rejection(code, detail)
+
+
+# Where somebody before the API answers.
+_CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
+
+# Answers of a service that is there: asking again at once is no use.
+_REFUSALS = frozenset(
+    {
+        codes.CONDUCTOR_UNAVAILABLE,
+        codes.DATABASE_UNAVAILABLE,
+        codes.QUEUE_FULL,
+        codes.NO_COMPATIBLE_SLOT,
+    }
+)
+
+
+def _message(session: _Document) -> messages.Message:
+    """Return a session as the front door of a host would describe it.
+
+    :raises errors.RequestRejected: if it is not a session.
+    """
+    try:
+        placement = session["placement"] or {}
+        connection = session["connection"] or {}
+        return {
+            "session_id": session["id"],
+            "state": session["state"],
+            "reason": session["reason"],
+            "message": session["message"],
+            "generation": session["generation"],
+            "revision": session["revision"],
+            "queued_at": _seconds(session["queued_at"]),
+            "ready_at": _seconds(session["ready_at"]),
+            "slot_host_name": placement.get("host_name"),
+            "device": placement.get("device"),
+            "slot": placement.get("slot"),
+            "local": placement.get("local"),
+            "endpoints": connection.get("endpoints", []),
+            "secret": connection.get("secret") or "",
+            "certificate_sha256": connection.get("certificate_sha256"),
+            "queue_position": session["queue_position"],
+            "pending_reasons": [
+                reason["code"] for reason in session["pending_reasons"]
+            ],
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise errors.RequestRejected(
+            errors.PROTOCOL_ERROR, f"the pool's API described nonsense: {exc}"
+        ) from exc
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    return datetime.datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,119 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a client asks for sessions: a front door, whichever one it is."""
+
+from __future__ import annotations
+
+import collections.abc
+import socket
+import typing
+
+from fpgapool.protocol import messages
+
+
+class ConnectionLost(Exception):
+    """The front door went away; asking it again may help."""
+
+
+class Door(typing.Protocol):
+    """A connection to a front door.
+
+    Operations, their arguments and what is replied are those of the front
+    door of a host, see :mod:`fpgapool.protocol.messages`.
+
+    :ivar connections: how often it has been connected.
+    """
+
+    connections: int
+
+    def request(
+        self,
+        operation: str,
+        deadline_s: float | None = None,
+        **members: object,
+    ) -> messages.Message:
+        """Ask and wait for the reply.
+
+        :param operation: name of the operation.
+        :param deadline_s: absolute deadline.
+        :param members: its arguments.
+        :returns: the reply.
+        :raises errors.FpgapoolError: if the front door refuses.
+        :raises ConnectionLost: if it went away.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+
+    def request_all(
+        self,
+        requests: collections.abc.Sequence[
+            tuple[str, collections.abc.Mapping[str, object]]
+        ],
+        deadline_s: float | None = None,
+    ) -> list[messages.Message]:
+        """Ask several things in one turn and wait for all replies.
+
+        :param requests: operations and their arguments.
+        :param deadline_s: absolute deadline.
+        :returns: the replies, in the order of the requests.
+        :raises: as :meth:`request`, for the first that is refused.
+        """
+
+    def request_connection(
+        self, session_id: str, generation: int, deadline_s: float | None
+    ) -> socket.socket:
+        """Ask for a connection to a worker of this host.
+
+        :param session_id: of the session that the worker serves.
+        :param generation: of its assignment.
+        :param deadline_s: absolute deadline.
+        :returns: a connected Unix stream socket.
+        :raises: as :meth:`request`.
+        """
+
+    def next_event(self, deadline_s: float | None = None) -> messages.Message:
+        """Wait for the next notification.
+
+        :param deadline_s: absolute deadline.
+        :returns: the notification.
+        :raises ConnectionLost: if the front door went away.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+
+    def discard_events(self) -> None:
+        """Drop the notifications that have come so far."""
+
+    def reconnect(self, deadline_s: float | None = None) -> None:
+        """Connect again after :class:`ConnectionLost`.
+
+        :param deadline_s: absolute deadline.
+        :raises errors.FrontDoorUnavailable: if it is still away.
+        :raises errors.Cancelled: if cancelled.
+        :raises errors.OperationTimeout: if the deadline passes.
+        """
+
+    def give_up(self, **members: object) -> None:
+        """Tell the pool that a request or session is not wanted.
+
+        Never raises, takes a bounded time, and is not cancelled with the
+        rest.
+
+        :param members: ``session_id`` or ``request_id``.
+        """
+
+    def shutdown(self) -> None:
+        """Wake a thread that waits here; it finds the connection lost."""
+
+    def close(self) -> None:
+        """End the connection; closing twice does nothing."""

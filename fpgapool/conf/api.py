@@ -1,0 +1,121 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [api]."""
+
+from oslo_config import cfg
+
+api_group = cfg.OptGroup(
+    "api",
+    title="REST API",
+    help="The front door for instances, commands and other services.",
+)
+
+api_opts = [
+    cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            ("keystone", "tokens of Keystone, see [keystone_authtoken]"),
+            ("noauth", "no proof of identity, from this machine only"),
+        ],
+        help="""
+How callers are identified.
+
+With ``noauth`` everybody may act for every project, so that only requests
+that come from the loopback device are answered. It is for tests and for
+``fpgapool-allinone``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_body_bytes",
+        default=65536,
+        min=1024,
+        max=16 * 1024 * 1024,
+        help="""
+Largest body of a request. Larger ones are refused with ``BODY_TOO_LARGE``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_page_length",
+        default=1000,
+        min=1,
+        max=10000,
+        help="""
+Most members of one page of a list, whatever ``limit`` says.
+""",
+    ),
+    cfg.IntOpt(
+        "max_waiters",
+        default=16,
+        min=0,
+        max=1000,
+        help="""
+Most requests that wait for a session to change at the same time, in each
+process. Further ones are answered at once, with ``Retry-After``.
+
+Each takes one of the server's threads, so a good value leaves a third of them
+for requests that do not wait. 0 means that none waits. They all together ask
+the conductor one question every ``wait_interval_s``.
+""",
+    ),
+    cfg.FloatOpt(
+        "max_wait_s",
+        default=30,
+        min=0,
+        max=600,
+        help="""
+Most seconds that a request waits for a session to change, whatever its
+``wait_s`` says. It must be less than the time limits of proxies.
+""",
+    ),
+    cfg.FloatOpt(
+        "wait_interval_s",
+        default=0.25,
+        min=0.01,
+        max=60,
+        help="""
+Seconds between questions to the conductor on behalf of waiting requests. The
+first ones after a request has begun to wait come sooner.
+""",
+    ),
+    cfg.FloatOpt(
+        "conductor_timeout_s",
+        default=10,
+        min=0.5,
+        max=300,
+        help="""
+Seconds that a request waits for the conductor, before it is answered with
+``CONDUCTOR_UNAVAILABLE``.
+""",
+    ),
+    cfg.IntOpt(
+        "retry_after_s",
+        default=2,
+        min=1,
+        max=3600,
+        help="""
+Seconds after which clients are told to ask again, by ``Retry-After``.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(api_group)
+    conf.register_opts(api_opts, group=api_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {api_group: api_opts}

@@ -1,0 +1,51 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The rules of who may do what, a module per resource of the API.
+
+Rules are data: :mod:`fpgapool.api.policy` enforces them.
+"""
+
+import itertools
+
+from oslo_policy import policy
+
+from fpgapool.policies import accelerators
+from fpgapool.policies import base
+from fpgapool.policies import devices
+from fpgapool.policies import hosts
+from fpgapool.policies import pool
+from fpgapool.policies import services
+from fpgapool.policies import sessions
+from fpgapool.policies import slots
+from fpgapool.policies import versions
+
+_MODULES = (
+    base,
+    versions,
+    accelerators,
+    devices,
+    hosts,
+    pool,
+    services,
+    sessions,
+    slots,
+)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return all rules with their defaults."""
+    return list(
+        itertools.chain.from_iterable(
+            module.list_rules() for module in _MODULES
+        )
+    )

@@ -1,0 +1,101 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The personas, of which all other rules are made.
+
+Keystone's default roles imply each other: an administrator is a manager, a
+manager a member, a member a reader, each in the project of the token.
+"""
+
+from oslo_policy import policy
+
+#: Anybody, without a token.
+PUBLIC = "@"
+
+ADMIN = "rule:admin_api"
+ADMIN_OR_SERVICE = "rule:admin_or_service_api"
+PROJECT_MEMBER = "rule:project_member_api"
+PROJECT_MEMBER_OR_ADMIN = "rule:project_member_or_admin"
+PROJECT_READER_OR_ADMIN = "rule:project_reader_or_admin"
+ANY_READER = "rule:any_reader"
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return the rules that others refer to."""
+    return [
+        policy.RuleDefault(
+            "admin_api",
+            "role:admin",
+            description="Administrators of the cloud.",
+        ),
+        policy.RuleDefault(
+            "service_api",
+            "role:service",
+            description="Other services of the cloud, such as Nova.",
+        ),
+        policy.RuleDefault(
+            "admin_or_service_api",
+            "rule:admin_api or rule:service_api",
+            description="Administrators and other services.",
+        ),
+        policy.RuleDefault(
+            "project_reader_api",
+            "role:reader and project_id:%(project_id)s",
+            description="Who may look at what a project has.",
+        ),
+        policy.RuleDefault(
+            "project_member_api",
+            "role:member and project_id:%(project_id)s",
+            description="Who may use the pool for a project.",
+        ),
+        policy.RuleDefault(
+            "project_manager_api",
+            "role:manager and project_id:%(project_id)s",
+            description="Who may manage what a project has.",
+        ),
+        policy.RuleDefault(
+            "project_reader_or_admin",
+            "rule:project_reader_api or rule:admin_api",
+            description="Readers of a project, and administrators.",
+        ),
+        policy.RuleDefault(
+            "project_member_or_admin",
+            "rule:project_member_api or rule:project_manager_api"
+            " or rule:admin_api",
+            description="Members of a project, and administrators.",
+        ),
+        policy.RuleDefault(
+            "any_reader",
+            "rule:project_reader_api or rule:admin_or_service_api",
+            description="Readers of any project, and other services.",
+        ),
+    ]
+
+
+def rule(
+    name: str, check: str, description: str, method: str, path: str
+) -> policy.DocumentedRuleDefault:
+    """Return the rule of one operation.
+
+    :param name: ``fpgapool:RESOURCE:ACTION``.
+    :param check: who may.
+    :param description: what it allows.
+    :param method: of HTTP.
+    :param path: of the operation.
+    """
+    return policy.DocumentedRuleDefault(
+        name=name,
+        check_str=check,
+        description=description,
+        operations=[{"method": method, "path": path}],
+        scope_types=None if check == PUBLIC else ["project"],
+    )

@@ -1,0 +1,97 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who may see, open and close sessions."""
+
+from oslo_policy import policy
+
+from fpgapool.policies import base
+
+LIST = "fpgapool:sessions:list"
+LIST_ALL = "fpgapool:sessions:list:all_projects"
+GET = "fpgapool:sessions:get"
+ALL_PROJECTS = "fpgapool:sessions:all_projects"
+CREATE = "fpgapool:sessions:create"
+DELETE = "fpgapool:sessions:delete"
+CONNECT = "fpgapool:sessions:connect"
+
+_COLLECTION = "/v1/sessions"
+_ONE = "/v1/sessions/{session_id}"
+_REOPEN = "/v1/sessions/{session_id}/reopen"
+_RENEW = "/v1/sessions/{session_id}/renew-secret"
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return the rules of these operations."""
+    return [
+        base.rule(
+            LIST,
+            base.PROJECT_READER_OR_ADMIN,
+            "List the sessions of one's own project.",
+            "GET",
+            _COLLECTION,
+        ),
+        base.rule(
+            LIST_ALL,
+            base.ADMIN,
+            "List the sessions of all projects.",
+            "GET",
+            f"{_COLLECTION}?all_projects=true",
+        ),
+        base.rule(
+            GET,
+            base.PROJECT_READER_OR_ADMIN,
+            "Show a session.",
+            "GET",
+            _ONE,
+        ),
+        policy.DocumentedRuleDefault(
+            name=ALL_PROJECTS,
+            check_str=base.ADMIN,
+            description="Show and close sessions of other projects too.",
+            operations=[
+                {"method": "GET", "path": _ONE},
+                {"method": "DELETE", "path": _ONE},
+                {"method": "GET", "path": "/v1/slots"},
+            ],
+            scope_types=["project"],
+        ),
+        base.rule(
+            CREATE,
+            base.PROJECT_MEMBER,
+            "Open a session.",
+            "POST",
+            _COLLECTION,
+        ),
+        base.rule(
+            DELETE,
+            base.PROJECT_MEMBER_OR_ADMIN,
+            "Cancel or close a session.",
+            "DELETE",
+            _ONE,
+        ),
+        policy.DocumentedRuleDefault(
+            name=CONNECT,
+            check_str=base.PROJECT_MEMBER,
+            description=(
+                "Get the secret by which a client connects to a session's"
+                " slot, once and again, and another slot."
+            ),
+            operations=[
+                {"method": "GET", "path": _ONE},
+                {"method": "POST", "path": _COLLECTION},
+                {"method": "POST", "path": _REOPEN},
+                {"method": "POST", "path": _RENEW},
+            ],
+            scope_types=["project"],
+        ),
+    ]

@@ -1,0 +1,250 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Programs that reach the pool through its REST API, as those in a VM do."""
+
+import json
+import os
+import pathlib
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from tests.functional.allinone import harness
+
+KEY = bytes(range(32))
+IV = bytes(16)
+DATA = bytes(range(256)) * 20_000
+
+
+def encrypted(data: bytes) -> bytes:
+    """Encrypt without fpgapool."""
+    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
+    return context.update(data)
+
+
+class Site:
+    """A pool with an API.
+
+    :param pool: the pool.
+    :param url: of the API.
+    """
+
+    def __init__(self, pool: harness.Pool, url: str) -> None:
+        self.pool = pool
+        self.url = url
+        self.api = client.PoolApi.at(url)
+
+    def slot_states(self) -> list[str]:
+        """Return the state of each slot of the first board."""
+        summary = harness.ask_pool(self.pool.front_door())
+        return [
+            slot["state"]
+            for host in summary["hosts"]
+            for device in host["devices"]
+            for slot in device["slots"]
+        ]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Give a pool of two slots."""
+    with harness.short_directory() as run_dir:
+        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
+        try:
+            yield Site(pool, pool.wait_until_ready()["api_url"])
+        finally:
+            pool.close()
+
+
+def encrypt(site: Site, **options: object) -> client.RunReport:
+    """Encrypt through the API, check the output, and return the report."""
+    output, report = client.run_buffer(
+        "aes",
+        DATA,
+        params={"key": KEY, "iv": IV},
+        front_door=site.api,
+        timeout_s=harness.LIMIT_S,
+        **options,
+    )
+    assert output == encrypted(DATA)
+    return report
+
+
+def test_data_go_straight_to_the_worker(site: Site) -> None:
+    """A session that the API opened is used like any other."""
+    report = encrypt(site, checksum=True)
+    assert (report.host, report.local) == ("node1", False)
+
+
+def test_command(site: Site, tmp_path: pathlib.Path) -> None:
+    """``fpgapool-run --api-url`` does the same with a file."""
+    (tmp_path / "key.hex").write_text(KEY.hex())
+    (tmp_path / "data").write_bytes(DATA)
+    done = subprocess.run(
+        harness.command(
+            "run",
+            *("aes", "--key-file", "key.hex", "--iv", IV.hex(), "--json"),
+            *("--in", "data", "--out", "data.enc", "--api-url", site.url),
+        ),
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=harness.LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["local"] is False
+    assert (tmp_path / "data.enc").read_bytes() == encrypted(DATA)
+
+
+def test_waiting_and_giving_up(site: Site) -> None:
+    """Who waits hears of it, and can be woken; nothing is left behind."""
+    holders = [
+        client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
+    ]
+    queued = threading.Event()
+    token = client.CancelToken()
+    outcome: list[Exception] = []
+
+    def on_state(view: client.SessionView) -> None:
+        if view.state == "QUEUED" and view.queue_position == 0:
+            queued.set()
+
+    def wait() -> None:
+        try:
+            client.acc_open(
+                "copy",
+                100,
+                front_door=site.api,
+                cancel=token,
+                on_state=on_state,
+            )
+        except client.FpgapoolError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert queued.wait(harness.LIMIT_S)
+    token.cancel()
+    thread.join(harness.LIMIT_S)
+    assert [error.code for error in outcome] == ["CANCELLED"]
+    summary = harness.ask_pool(site.pool.front_door())
+    assert summary["waiting"] == 0
+    for session in holders:
+        client.acc_close(session)
+
+
+def test_served_when_a_slot_comes_free(site: Site) -> None:
+    """The news that there is a slot ends the wait."""
+    holders = [
+        client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
+    ]
+    queued = threading.Event()
+    sessions: list[client.Session] = []
+
+    def wait() -> None:
+        sessions.append(
+            client.acc_open(
+                "copy",
+                3,
+                front_door=site.api,
+                on_state=lambda view: queued.set(),
+                timeout_s=harness.LIMIT_S,
+            )
+        )
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert queued.wait(harness.LIMIT_S)
+    client.acc_close(holders.pop())
+    thread.join(harness.LIMIT_S)
+    (session,) = sessions
+    session.pin[:3] = b"abc"
+    assert bytes(client.acc_run(session, 3)) == b"abc"
+    for one in (session, *holders):
+        client.acc_close(one)
+
+
+def test_no_slot_in_time(site: Site) -> None:
+    """The pool's answer is the same error as through a host's front door."""
+    holders = [
+        client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
+    ]
+    with pytest.raises(client.WaitTimeout):
+        client.acc_open("copy", 1, front_door=site.api, wait_timeout_s=0.2)
+    with pytest.raises(client.OperationTimeout):
+        client.acc_open("copy", 1, front_door=site.api, timeout_s=0.3)
+    for session in holders:
+        client.acc_close(session)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "params", "code"),
+    [
+        ("nosuch", {}, "UNKNOWN_ACCELERATOR"),
+        ("a/../b?c=d#e", {}, "UNKNOWN_ACCELERATOR"),
+        ("aes", {"key": "short"}, "INVALID_PARAMS"),
+    ],
+)
+def test_refusals(
+    site: Site, accelerator: str, params: dict[str, str], code: str
+) -> None:
+    """What is wrong is said with the same codes."""
+    with pytest.raises(client.FpgapoolError) as caught:
+        client.acc_open(
+            accelerator, 1, params=params, front_door=site.api, timeout_s=30
+        )
+    assert caught.value.code == code
+
+
+def test_unknown_accelerator_without_asking_first(site: Site) -> None:
+    """The conductor refuses what the client did not look up."""
+    with pytest.raises(client.RequestRejected) as caught:
+        client.acc_open("nosuch", 1, verify=False, front_door=site.api)
+    assert caught.value.code == "UNKNOWN_ACCELERATOR"
+
+
+def test_no_api() -> None:
+    """Where nobody listens, there is a clear error, and a fallback."""
+    api = client.PoolApi.at("http://127.0.0.1:1")
+    with pytest.raises(client.FrontDoorUnavailable):
+        client.acc_open("copy", 1, front_door=api)
+    output, report = client.run_buffer(
+        "copy", b"abc", front_door=api, fallback="cpu"
+    )
+    assert (output, report.fallback_reason) == (
+        b"abc",
+        "FRONT_DOOR_UNAVAILABLE",
+    )
+
+
+def test_lost_slot_is_replaced_through_the_api(site: Site) -> None:
+    """A worker dies; the session goes on in the other slot by itself."""
+    with client.acc_open("copy", 100, front_door=site.api) as session:
+        session.pin[:3] = b"abc"
+        assert bytes(client.acc_run(session, 3)) == b"abc"
+        lost = session.slot
+        mark = site.pool.run_dir / "state" / "node1" / "workers"
+        workers = harness.Processes(mark / f"board0.{lost}.sock")
+        assert len(workers) == 1
+        workers.kill()
+        session.pin[:3] = b"def"
+        assert bytes(client.acc_run(session, 3)) == b"def"
+        assert (session.slot, session.reopens) == (1 - lost, 1)

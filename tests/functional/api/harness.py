@@ -1,0 +1,218 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The REST API under a web server, and a client of it."""
+
+from __future__ import annotations
+
+import configparser
+import http.client
+import json
+import pathlib
+import sys
+import typing
+from collections.abc import Mapping
+
+from fpgapool.api import app
+from tests.functional.worker import harness as wire
+from tests.harness import cloud as clouds
+from tests.harness import processes
+from tests.harness import waiting
+from tests.services import process
+from tests.unit.api import answers
+
+TOKEN = f"eve:{clouds.PROJECT}"
+OTHER_TOKEN = f"mallory:{clouds.OTHER_PROJECT}"
+ADMIN_TOKEN = "admin:operators"
+
+THREADS = 24
+TIMEOUT_S = 60.0
+
+
+class Answer(typing.NamedTuple):
+    """What a request got; names of headers have lower-case letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    document: typing.Any
+
+    @property
+    def code(self) -> str:
+        """The code of the error."""
+        return str(self.document["errors"][0]["code"])
+
+    @property
+    def session(self) -> dict[str, typing.Any]:
+        """The session."""
+        session: dict[str, typing.Any] = self.document["session"]
+        return session
+
+
+def ask(
+    address: str,
+    method: str,
+    path: str,
+    token: str = TOKEN,
+    body: typing.Any = None,
+    *,
+    check: bool = True,
+) -> Answer:
+    """Send a request, and check what all answers have in common.
+
+    :param address: host and port.
+    :param body: bytes, or what JSON is made of.
+    """
+    headers = {"X-Auth-Token": token}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if not isinstance(body, bytes | None):
+        body = json.dumps(body).encode()
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    answer = Answer(
+        response.status,
+        {name.lower(): value for name, value in response.getheaders()},
+        json.loads(content) if content[:1] == b"{" else None,
+    )
+    if check:
+        answers.check(method, path, *answer)
+    return answer
+
+
+class Server(processes.Daemon):
+    """gunicorn with the API of a cloud.
+
+    :param cloud: whose API it is.
+    :param workspace: where it lives and who cleans up after it.
+    :param options: of ``[api]``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cloud: clouds.Cloud,
+        workspace: process.Workspace,
+        **options: object,
+    ) -> None:
+        super().__init__(name, workspace, "gunicorn")
+        self.port = process.free_port()
+        self.address = f"{process.LOOPBACK}:{self.port}"
+        self._cloud = cloud
+        parser = configparser.ConfigParser()
+        parser["api"] = {
+            name: str(value)
+            for name, value in {"auth_strategy": "noauth", **options}.items()
+        }
+        with self.config_path.open("w") as file:
+            parser.write(file)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "gunicorn",
+            f"--bind={self.address}",
+            "--workers=1",
+            f"--threads={THREADS}",
+            "--graceful-timeout=5",
+            "fpgapool.wsgi.api:application",
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment."""
+        files = (self._cloud.conductor.config_path, self.config_path)
+        return {
+            **super().environment(),
+            app.CONFIG_FILES: ";".join(map(str, files)),
+        }
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports that it listens on."""
+        return (self.port,)
+
+    def is_ready(self) -> bool:
+        """Tell whether it serves."""
+        try:
+            path = "/healthcheck"
+            return ask(self.address, "GET", path, check=False).status == 200
+        except OSError:
+            return False
+
+    def serving_pid(self) -> int:
+        """Return the number of the process that serves."""
+        path = f"/proc/{self.pid}/task/{self.pid}/children"
+        (child,) = pathlib.Path(path).read_text().split()
+        return int(child)
+
+    def ask(self, *arguments: typing.Any, **options: typing.Any) -> Answer:
+        """Send a request; see :func:`ask`."""
+        return ask(self.address, *arguments, **options)
+
+    def open(self, token: str = TOKEN, **members: object) -> Answer:
+        """Ask for a session."""
+        wanted = {"accelerator": "copy", "claimed_bytes": 100_000}
+        body = {"session": {**wanted, **members}}
+        return self.ask("POST", "/v1/sessions", token, body)
+
+    def show(self, session_id: str, token: str = TOKEN) -> Answer:
+        """Return a session."""
+        return self.ask("GET", f"/v1/sessions/{session_id}", token)
+
+    def close(self, session_id: str, token: str = TOKEN) -> int:
+        """Close a session; :returns: the status."""
+        path = f"/v1/sessions/{session_id}"
+        return self.ask("DELETE", path, token).status
+
+    def wait(
+        self, session: Mapping[str, typing.Any], *states: str
+    ) -> dict[str, typing.Any]:
+        """Wait for a session, by long polls, and return it."""
+        path = f"/v1/sessions/{session['id']}?wait_s=10"
+        limit = 20
+        while session["state"] not in states:
+            revision = session["revision"]
+            answer = self.ask("GET", f"{path}&revision={revision}")
+            session = answer.session
+            limit -= 1
+            assert limit, f"the session is {session['state']}"
+        return dict(session)
+
+    def open_until_ready(self, **members: object) -> dict[str, typing.Any]:
+        """Open a session and wait until it is READY."""
+        return self.wait(self.open(**members).session, "READY")
+
+
+def connect(session: Mapping[str, typing.Any]) -> wire.Client:
+    """Connect to a READY session's worker."""
+    connection = session["connection"]
+    (endpoint,) = connection["endpoints"]
+    prepared = {
+        "session_id": session["id"],
+        "generation": session["generation"],
+        "secret": connection["secret"],
+        "data_port": endpoint["port"],
+        "certificate_sha256": connection["certificate_sha256"],
+    }
+    return wire.Client.remote(prepared).hello(prepared, params={})
+
+
+def wait_for(check: typing.Any, what: str) -> typing.Any:
+    """Wait for what nothing tells; see :func:`waiting.wait_until`."""
+    return waiting.wait_until(check, what)

@@ -1,0 +1,83 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The REST API of an all-in-one pool."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import urllib.parse
+
+import pytest
+
+from tests.functional.allinone import harness as allinone
+from tests.functional.api import harness
+
+
+def _run(*options: str) -> subprocess.CompletedProcess:
+    with allinone.short_directory() as run_dir:
+        return subprocess.run(
+            allinone.command(
+                "allinone", f"--run-dir={run_dir}", *allinone.SMALL, *options
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=allinone.LIMIT_S,
+        )
+
+
+def test_a_session_by_the_api_alone() -> None:
+    """Opened, used and closed; requests that wait do not delay the end."""
+    data = random.Random(1).randbytes(10_000)
+    with allinone.short_directory() as run_dir:
+        pool = allinone.Pool(run_dir, *allinone.SMALL, "--api-port=0")
+        try:
+            url = urllib.parse.urlparse(pool.wait_until_ready()["api_url"])
+            assert url.hostname == "127.0.0.1"
+            body = {
+                "session": {"accelerator": "copy", "claimed_bytes": 10_000}
+            }
+            answer = harness.ask(url.netloc, "POST", "/v1/sessions", "", body)
+            session = answer.session
+            assert session["project_id"] == "default"
+            path = f"/v1/sessions/{session['id']}"
+            while session["state"] != "READY":
+                poll = f"{path}?wait_s=20&revision={session['revision']}"
+                session = harness.ask(url.netloc, "GET", poll, "").session
+            client = harness.connect(session)
+            assert client.run(data) == data
+            client.close_session()
+            assert harness.ask(url.netloc, "DELETE", path, "").status == 204
+        finally:
+            pool.close()
+    assert pool.process.returncode == 0
+    assert f"REST API, for everybody on this machine: {url.geturl()}" in (
+        pool.output
+    )
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((url.hostname, url.port or 0))
+
+
+def test_a_port_that_there_is_not() -> None:
+    result = _run("--api-port=65536")
+    assert result.returncode == 2
+    assert "there is no such port" in result.stdout
+
+
+def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = _run(f"--api-port={taken.getsockname()[1]}")
+    assert result.returncode == 1
+    assert "in use" in result.stdout

@@ -1,0 +1,312 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Sessions by the REST API, on a pool of real processes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import random
+import uuid
+
+import pytest
+
+from fpgapool.client import cancel
+from fpgapool.client import connection
+from fpgapool.client import view as views
+from tests.functional.api import harness
+from tests.harness import cloud as clouds
+from tests.harness import processes
+
+POLLS = 200
+MAX_WAITERS = 8
+
+BODY_PIECES = (
+    *(b"{", b"}", b"[", b",", b"null", b"1e999", b"\xff", b'"\\ud800"'),
+    *(b'"session":', b'"accelerator":"copy"', b'"claimed_bytes":1'),
+)
+PATH_PIECES = ("%00", "%ff", "%2f", "..", "%27", "a", "?", "&", "=")
+
+
+def _fill(api: harness.Server) -> list[dict]:
+    """Take both slots."""
+    return [api.open_until_ready() for _ in range(2)]
+
+
+def test_a_session_from_its_opening_to_its_end(api, cloud, rng) -> None:
+    data = rng.randbytes(50_000)
+    answer = api.open()
+    assert answer.status == 202
+    name = answer.session["request_id"]
+    # Nobody asks meanwhile: it waits for its client.
+    harness.wait_for(
+        lambda: cloud.session_record(name).state == "READY", "READY"
+    )
+    session = api.show(answer.session["id"]).session
+    assert session["placement"]["host_name"] == "board"
+    assert session["placement"]["local"] is False
+    client = harness.connect(session)
+    assert client.run(data) == data
+    active = api.wait(session, "ACTIVE")
+    assert active["connection"] is None
+    client.close_session()
+    ended = api.wait(active, "CLOSED")
+    assert (ended["input_bytes"], ended["output_bytes"]) == (50_000, 50_000)
+    assert ended["finished_at"] > ended["started_at"] > ended["queued_at"]
+    assert api.close(session["id"]) == 204
+
+
+def test_the_client_library_reaches_the_slot(api) -> None:
+    session = api.open_until_ready()
+    view = views.SessionView.from_message(
+        {
+            "session_id": session["id"],
+            "state": session["state"],
+            "generation": session["generation"],
+            **session["connection"],
+        }
+    )
+    dialer = connection.Dialer(view, None, cancel.CancelToken())  # type: ignore[arg-type]
+    made = dialer.open({}, None)
+    assert made.opened.window_bytes
+    active = api.wait(session, "ACTIVE")
+    assert api.close(session["id"]) == 204
+    dialer.hang_up(made.channel)
+    assert api.wait(active, "CANCELLED")["reason"] == "CANCELLED_BY_CLIENT"
+
+
+def test_a_request_that_waits_can_be_cancelled_before_it_is_served(
+    api,
+) -> None:
+    _fill(api)
+    waiting = api.open().session
+    assert waiting["state"] == "QUEUED"
+    assert waiting["queue_position"] == 0
+    shown = api.show(waiting["id"])
+    assert shown.headers["retry-after"]
+    assert [one["code"] for one in shown.session["pending_reasons"]]
+    assert api.close(waiting["id"]) == 204
+    ended = api.show(waiting["id"]).session
+    assert (ended["state"], ended["reason"]) == (
+        "CANCELLED",
+        "CANCELLED_BY_CLIENT",
+    )
+
+
+def test_a_repeated_request_is_the_same_session(api, cloud) -> None:
+    name = str(uuid.uuid4())
+    with concurrent.futures.ThreadPoolExecutor(6) as executor:
+        opened = [executor.submit(api.open, request_id=name) for _ in range(6)]
+        (session_id,) = {one.result().session["id"] for one in opened}
+    assert api.close(session_id) == 204
+    # Also one that only the database remembers.
+    cloud.conductor.kill()
+    cloud.conductor.start()
+    cloud.wait_ready()
+    again = api.open(request_id=name)
+    assert (again.status, again.session["id"]) == (202, session_id)
+    assert again.session["state"] == "CANCELLED"
+    reused = api.open(request_id=name, claimed_bytes=5)
+    assert (reused.status, reused.code) == (409, "REQUEST_ID_REUSED")
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"accelerator": "none"}, (400, "UNKNOWN_ACCELERATOR")),
+        ({"claimed_bytes": 0}, (400, "INVALID_SIZE")),
+        ({"claimed_bytes": 2**80}, (413, "SIZE_TOO_LARGE")),
+        ({"claimed_bytes": 1e300}, (413, "SIZE_TOO_LARGE")),
+        ({"request_id": "x\n"}, (400, "INVALID_REQUEST_ID")),
+        ({"request_id": "x y"}, (400, "INVALID_REQUEST")),
+        ({"host": str(uuid.UUID(int=5))}, (400, "UNKNOWN_HOST")),
+    ],
+)
+def test_refusals_leave_no_trace(api, members, expected) -> None:
+    before = api.ask("GET", "/v1/sessions").document
+    answer = api.open(**members)
+    assert (answer.status, answer.code) == expected
+    assert api.ask("GET", "/v1/sessions").document == before
+
+
+def test_limits_of_the_queue(api) -> None:
+    _fill(api)
+    for _ in range(3):
+        assert api.open().status == 202
+    refused = api.open()
+    assert (refused.status, refused.code) == (429, "QUOTA_EXCEEDED")
+    assert api.open(harness.OTHER_TOKEN).status == 202
+    full = api.open(harness.OTHER_TOKEN)
+    assert (full.status, full.code) == (503, "QUEUE_FULL")
+
+
+def test_projects_do_not_see_each_other(api) -> None:
+    own = api.open_until_ready()
+    path = f"/v1/sessions/{own['id']}"
+    other = harness.OTHER_TOKEN
+    for method, where in (
+        ("GET", path),
+        ("DELETE", path),
+        ("POST", f"{path}/renew-secret"),
+    ):
+        answer = api.ask(method, where, other)
+        assert (answer.status, answer.code) == (404, "SESSION_NOT_FOUND")
+    listed = api.ask("GET", "/v1/sessions", other).document["sessions"]
+    assert own["id"] not in {one["id"] for one in listed}
+
+    def holders(token: str) -> set[str | None]:
+        slots = api.ask("GET", "/v1/slots", token).document["slots"]
+        assert sorted(one["state"] for one in slots) == ["idle", "ready"]
+        return {one["session_id"] for one in slots}
+
+    assert own["id"] in holders(harness.TOKEN)
+    assert own["id"] in holders(harness.ADMIN_TOKEN)
+    assert holders(other) == {None}
+    everything = "/v1/sessions?all_projects=true"
+    assert api.ask("GET", everything, other).status == 403
+    assert own["connection"]["secret"] not in str(
+        api.ask("GET", everything, harness.ADMIN_TOKEN).document
+    )
+    shown = api.ask("GET", path, harness.ADMIN_TOKEN).session
+    assert shown["connection"] is None
+
+
+def test_lists_come_in_pages_and_in_order(api) -> None:
+    claims = [500, 100, 300, 200, 400]
+    opened = {}
+    for claimed_bytes in claims:
+        session = api.open(claimed_bytes=claimed_bytes).session
+        opened[session["id"]] = claimed_bytes
+    for key, order, expected in (
+        ("queued_at", "desc", claims[::-1]),
+        ("queued_at", "asc", claims),
+        ("claimed_bytes", "asc", sorted(claims)),
+        ("priority", "desc", claims[::-1]),
+    ):
+        path: str | None = (
+            f"/v1/sessions?limit=2&sort_key={key}&sort_dir={order}"
+        )
+        found = []
+        while path:
+            document = api.ask("GET", path).document
+            assert len(document["sessions"]) <= 2
+            found += [
+                one["claimed_bytes"]
+                for one in document["sessions"]
+                if one["id"] in opened
+            ]
+            (link,) = document.get("sessions_links", [{"href": ""}])
+            path = link["href"].partition(api.address)[2]
+        assert found == expected, key
+
+
+def test_many_long_polls_take_few_threads(api) -> None:
+    _fill(api)
+    waiting = api.open().session
+    path = (
+        f"/v1/sessions/{waiting['id']}?wait_s=30"
+        f"&revision={waiting['revision']}"
+    )
+    with concurrent.futures.ThreadPoolExecutor(POLLS) as executor:
+        polls = [executor.submit(api.ask, "GET", path) for _ in range(POLLS)]
+        done = itertools.islice(
+            concurrent.futures.as_completed(polls, harness.TIMEOUT_S),
+            POLLS - MAX_WAITERS,
+        )
+        for poll in done:
+            answer = poll.result()
+            assert answer.session["state"] == "QUEUED"
+            assert answer.headers["retry-after"]
+        children = processes.thread_count(api.serving_pid())
+        assert children < harness.THREADS + 30
+        assert sum(not poll.done() for poll in polls) == MAX_WAITERS
+        assert api.close(waiting["id"]) == 204
+        states = [poll.result().session["state"] for poll in polls]
+    assert states.count("CANCELLED") == MAX_WAITERS
+
+
+def test_without_a_conductor_there_are_clear_answers(api, cloud) -> None:
+    session = api.open_until_ready()
+    cloud.conductor.kill()
+    path = f"/v1/sessions/{session['id']}"
+    for answer in (
+        api.open(),
+        api.ask("GET", path),
+        api.ask("DELETE", path),
+    ):
+        assert (answer.status, answer.code) == (503, "CONDUCTOR_UNAVAILABLE")
+    for known in ("/v1/accelerators", "/v1/slots", "/v1/sessions"):
+        assert api.ask("GET", known).status == 200
+    services = api.ask("GET", "/v1/services", harness.ADMIN_TOKEN).document
+    assert not any(one["up"] for one in services["services"])
+    cloud.conductor.start()
+    cloud.wait_ready()
+    # The new one does not know the secret; it is asked for.
+    assert api.ask("POST", f"{path}/renew-secret").status == 202
+
+    def renewed() -> dict | None:
+        shown = api.show(session["id"]).session
+        assert shown["state"] == "READY"
+        return shown if shown["connection"]["secret"] else None
+
+    shown = harness.wait_for(renewed, "the secret has been renewed")
+    secrets = {one["connection"]["secret"] for one in (shown, session)}
+    assert len(secrets) == 2
+    assert harness.connect(shown).run(b"data") == b"data"
+
+
+def test_a_renewed_secret_replaces_the_first_one(api) -> None:
+    session = api.open_until_ready()
+    path = f"/v1/sessions/{session['id']}"
+    renewed = api.ask("POST", f"{path}/renew-secret")
+    assert renewed.status == 202
+    assert api.show(session["id"]).session["state"] == "READY"
+    first, second = (
+        one["connection"]["secret"] for one in (session, renewed.session)
+    )
+    assert first != second
+    assert harness.connect(renewed.session).run(b"data") == b"data"
+
+
+def test_no_request_makes_the_service_fail(api, rng: random.Random) -> None:
+    for _ in range(150):
+        body = b"".join(rng.choices(BODY_PIECES, k=rng.randrange(1, 8)))
+        assert 400 <= api.ask("POST", "/v1/sessions", body=body).status < 500
+    for _ in range(100):
+        odd = "".join(rng.choices(PATH_PIECES, k=6))
+        for path in (f"/v1/sessions/{odd}", f"/v1/sessions?marker={odd}"):
+            answer = api.ask("GET", path, check=False)
+            assert answer.status < 500, path
+    assert api.ask("GET", "/v1/pool").status == 200
+
+
+def test_everything_is_as_the_pool_is(api, cloud) -> None:
+    host = cloud.hosts["board"]
+    session = api.open_until_ready()
+    admin = harness.ADMIN_TOKEN
+    (shown,) = api.ask("GET", "/v1/hosts", admin).document["hosts"]
+    assert (shown["uuid"], shown["up"], shown["slots"]) == (host.uuid, True, 2)
+    (device,) = api.ask("GET", "/v1/devices").document["devices"]
+    assert (device["name"], device["state"]) == ("board0", "up")
+    slots = api.ask(
+        "GET", f"/v1/slots?device={device['id']}&state=ready"
+    ).document["slots"]
+    assert [one["session_id"] for one in slots] == [session["id"]]
+    pool = api.ask("GET", "/v1/pool").document["pool"]
+    assert pool["sessions"]["READY"] == 1
+    services = api.ask("GET", "/v1/services?up=true", admin).document
+    assert {one["id"] for one in services["services"]} == {
+        host.uuid,
+        cloud.conductor.name,
+    }
+    assert clouds.PROJECT not in str(pool)

@@ -1,0 +1,349 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The REST API with tokens of a real Keystone, on a pool of real processes."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+import pytest
+
+from fpgapool import client
+from fpgapool.api import routes
+from tests.functional.allinone import harness as commands
+from tests.functional.api import harness
+from tests.functional.system.conftest import make_cloud
+from tests.functional.system.conftest import pytest_runtest_makereport
+from tests.harness import cloud as clouds
+from tests.services import keystone as keystone_service
+from tests.services import openstack
+from tests.services import process
+
+__all__ = ["make_cloud", "pytest_runtest_makereport"]
+
+CLOUD = "pool"
+DATA = bytes(range(256)) * 5000
+HEX_KEY = "00" * 32
+
+PERSONAS = ("reader", "member", "manager", "stranger", "service", "admin")
+
+#: Who may do what. Sessions are those of project A, of which the stranger is
+#: not; the others are what everybody has in common, or belong to the caller.
+MATRIX = {
+    "GET /v1/accelerators": "reader member manager stranger service admin",
+    "GET /v1/accelerators/{name}": (
+        "reader member manager stranger service admin"
+    ),
+    "GET /v1/hosts": "service admin",
+    "GET /v1/hosts/{host_uuid}": "service admin",
+    "GET /v1/devices": "reader member manager stranger service admin",
+    "GET /v1/devices/{device_id}": (
+        "reader member manager stranger service admin"
+    ),
+    "GET /v1/slots": "reader member manager stranger service admin",
+    "GET /v1/slots/{slot_id}": "reader member manager stranger service admin",
+    "POST /v1/sessions": "member manager stranger admin",
+    "GET /v1/sessions": "reader member manager stranger admin",
+    "GET /v1/sessions/{session_id}": "reader member manager admin",
+    "DELETE /v1/sessions/{session_id}": "member manager admin",
+    "POST /v1/sessions/{session_id}/reopen": "member manager",
+    "POST /v1/sessions/{session_id}/renew-secret": "member manager",
+    "GET /v1/pool": "reader member manager stranger service admin",
+    "GET /v1/services": "service admin",
+}
+
+
+class Server(harness.Server):
+    """The API with Keystone.
+
+    :param keystone: whom it asks about tokens.
+    """
+
+    def __init__(
+        self,
+        cloud: clouds.Cloud,
+        workspace: process.Workspace,
+        keystone: keystone_service.Keystone,
+    ) -> None:
+        super().__init__("keystone-api", cloud, workspace)
+        openstack.write_config(
+            self.config_path,
+            {
+                "api": {"auth_strategy": "keystone", "wait_interval_s": 0.05},
+                "keystone_authtoken": keystone.authtoken_options("fpgapool"),
+            },
+        )
+
+
+@pytest.fixture(scope="module")
+def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
+    """Give a pool with two slots."""
+    return make_cloud(clouds.HostPlan("board", slots=2))
+
+
+@pytest.fixture(scope="module")
+def api(
+    cloud: clouds.Cloud,
+    service_workspace: process.Workspace,
+    keystone: keystone_service.Keystone,
+    accounts: openstack.Accounts,
+) -> Iterator[Server]:
+    """Give the API, which the catalog knows."""
+    server = Server(cloud, service_workspace, keystone)
+    server.start()
+    accounts.register_endpoint(f"http://{server.address}")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def tokens(
+    accounts: openstack.Accounts, personas: openstack.Personas
+) -> Mapping[str, str]:
+    """Give a token of each persona."""
+    return {
+        name: accounts.token(getattr(personas, name)).text for name in PERSONAS
+    }
+
+
+@pytest.fixture
+def session_of_a(
+    api: Server, tokens: Mapping[str, str]
+) -> Iterator[Mapping[str, object]]:
+    """Give a READY session of project A."""
+    answer = api.open(tokens["member"])
+    assert answer.status == 202
+    path = f"/v1/sessions/{answer.session['id']}"
+    session = answer.session
+    while session["state"] != "READY":
+        revision = session["revision"]
+        session = api.ask(
+            "GET",
+            f"{path}?wait_s=10&revision={revision}",
+            tokens["member"],
+        ).session
+    yield session
+    api.close(session["id"], tokens["admin"])
+
+
+def _names(api: Server, token: str) -> dict[str, str]:
+    """Return what stands for the variable parts of paths."""
+    listed = {
+        kind: api.ask("GET", f"/v1/{kind}", token).document[kind][0]
+        for kind in ("hosts", "devices", "slots")
+    }
+    return {
+        "name": "copy",
+        "host_uuid": listed["hosts"]["uuid"],
+        "device_id": listed["devices"]["id"],
+        "slot_id": listed["slots"]["id"],
+    }
+
+
+def test_the_matrix_is_complete() -> None:
+    """A new operation is thought about."""
+    assert set(MATRIX) == {
+        f"{route.method} {route.path}"
+        for route in routes.ROUTES
+        if not route.public
+    }
+
+
+@pytest.mark.parametrize("persona", PERSONAS)
+def test_who_may_do_what(
+    api: Server,
+    tokens: Mapping[str, str],
+    session_of_a: Mapping[str, object],
+    persona: str,
+) -> None:
+    """Each operation is refused to whom it is not for, and to nobody else."""
+    names = _names(api, tokens["admin"])
+    names["session_id"] = str(session_of_a["id"])
+    found: dict[str, int] = {}
+    # What ends the session comes last.
+    for operation in sorted(MATRIX, key=lambda name: "DELETE" in name):
+        method, template = operation.split()
+        body = None
+        if operation == "POST /v1/sessions":
+            body = {"session": {"accelerator": "copy", "claimed_bytes": 1}}
+        elif operation.endswith("/reopen"):
+            body = {"reopen": {"generation": 1}}
+        answer = api.ask(
+            method, template.format(**names), tokens[persona], body
+        )
+        found[operation] = answer.status
+        if operation == "POST /v1/sessions" and answer.status == 202:
+            api.close(answer.session["id"], tokens[persona])
+    allowed = {name for name, status in found.items() if status < 400}
+    assert allowed == {
+        name for name, may in MATRIX.items() if persona in may.split()
+    }
+    assert set(found.values()) <= {200, 202, 204, 403, 404}
+
+
+def test_another_projects_session_does_not_exist(
+    api: Server,
+    tokens: Mapping[str, str],
+    session_of_a: Mapping[str, object],
+) -> None:
+    """404, not 403: and it is in no list."""
+    session_id = str(session_of_a["id"])
+    answer = api.show(session_id, tokens["stranger"])
+    assert (answer.status, answer.code) == (404, "SESSION_NOT_FOUND")
+    assert api.close(session_id, tokens["stranger"]) == 404
+    listed = api.ask("GET", "/v1/sessions", tokens["stranger"])
+    assert session_id not in json.dumps(listed.document)
+    everything = api.ask(
+        "GET", "/v1/sessions?all_projects=true", tokens["stranger"]
+    )
+    assert everything.status == 403
+
+
+def test_secrets_are_for_members(
+    api: Server,
+    tokens: Mapping[str, str],
+    session_of_a: Mapping[str, object],
+) -> None:
+    """Neither readers nor administrators can take a session's slot."""
+    session_id = str(session_of_a["id"])
+    assert session_of_a["connection"]["secret"]
+    for persona in ("reader", "admin"):
+        session = api.show(session_id, tokens[persona]).session
+        assert session["connection"] is None
+    assert api.show(session_id, tokens["manager"]).session["connection"]
+
+
+@pytest.mark.parametrize("token", ["", "nonsense", "gAAAAA" * 30])
+def test_no_valid_token(api: Server, token: str) -> None:
+    """The answer is an error of ours, and says where to get one."""
+    answer = api.ask("GET", "/v1/sessions", token)
+    assert (answer.status, answer.code) == (401, "UNAUTHORIZED")
+    assert "www-authenticate" in answer.headers
+
+
+def test_public_documents_need_none(api: Server) -> None:
+    for path in ("/", "/v1", "/v1/openapi.json"):
+        assert api.ask("GET", path, "nonsense").status == 200
+
+
+@pytest.fixture
+def clouds_yaml(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accounts: openstack.Accounts,
+    personas: openstack.Personas,
+    api: Server,
+) -> pathlib.Path:
+    """Give a program an application credential of a member."""
+    credential = accounts.create_application_credential(
+        personas.member, tmp_path.name, "member"
+    )
+    path = tmp_path / "clouds.yaml"
+    # YAML is more than JSON.
+    path.write_text(
+        json.dumps(
+            {
+                "clouds": {
+                    CLOUD: {
+                        "auth_type": "v3applicationcredential",
+                        "auth": {
+                            "auth_url": accounts.auth_url,
+                            "application_credential_id": credential.id,
+                            "application_credential_secret": credential.secret,
+                        },
+                        "region_name": openstack.REGION,
+                    }
+                }
+            }
+        )
+    )
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    return path
+
+
+def test_program_with_an_application_credential(
+    clouds_yaml: pathlib.Path,
+    cloud: clouds.Cloud,
+    personas: openstack.Personas,
+) -> None:
+    """As in an instance: the session is the project's."""
+    api = client.PoolApi.from_cloud(CLOUD)
+    with client.acc_open(
+        "copy", len(DATA), front_door=api, request_id="from-an-instance"
+    ) as session:
+        session.pin[:4] = b"abcd"
+        assert bytes(client.acc_run(session, 4)) == b"abcd"
+    record = cloud.session_record(
+        "from-an-instance", personas.member.project.id
+    )
+    assert record.user_id == personas.member.id
+    assert record.host_id is None
+
+
+def test_command(clouds_yaml: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """``fpgapool-run --os-cloud`` encrypts, and decrypts again."""
+    (tmp_path / "key").write_text(HEX_KEY)
+    (tmp_path / "in").write_bytes(DATA)
+    for source, target in (("in", "secret"), ("secret", "out")):
+        subprocess.run(
+            commands.command(
+                "run",
+                *("aes", "--key-file", "key", "--iv", "00" * 16),
+                *("--in", source, "--out", target, "--os-cloud", CLOUD),
+            ),
+            cwd=tmp_path,
+            check=True,
+            timeout=commands.LIMIT_S,
+        )
+    assert (tmp_path / "secret").read_bytes() != DATA
+    assert (tmp_path / "out").read_bytes() == DATA
+
+
+def test_reader_cannot_open(
+    clouds_yaml: pathlib.Path,
+    accounts: openstack.Accounts,
+    personas: openstack.Personas,
+    tmp_path: pathlib.Path,
+) -> None:
+    """The library says what the service says."""
+    document = json.loads(clouds_yaml.read_text())
+    document["clouds"][CLOUD] = {
+        "auth": {
+            "auth_url": accounts.auth_url,
+            "username": personas.reader.name,
+            "password": personas.reader.password,
+            "project_name": personas.reader.project.name,
+            "user_domain_id": openstack.DOMAIN,
+            "project_domain_id": openstack.DOMAIN,
+        },
+        "region_name": openstack.REGION,
+    }
+    clouds_yaml.write_text(json.dumps(document))
+    with pytest.raises(client.RequestRejected) as caught:
+        client.acc_open("copy", 1, front_door=client.PoolApi.from_cloud(CLOUD))
+    assert caught.value.code == "FORBIDDEN"
+
+
+def test_wrong_credential(clouds_yaml: pathlib.Path) -> None:
+    document = json.loads(clouds_yaml.read_text())
+    auth = document["clouds"][CLOUD]["auth"]
+    auth["application_credential_secret"] = "wrong"
+    clouds_yaml.write_text(json.dumps(document))
+    with pytest.raises(client.RequestRejected) as caught:
+        client.acc_open("copy", 1, front_door=client.PoolApi.from_cloud(CLOUD))
+    assert caught.value.code == "UNAUTHORIZED"

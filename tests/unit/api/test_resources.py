@@ -1,0 +1,156 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Accelerators, hosts, devices, slots, the pool and the services."""
+
+import uuid
+
+import oslo_messaging as messaging
+import pytest
+
+from fpgapool.api import inventory
+from fpgapool.core import codes
+from tests.unit.api import fakes
+
+
+def test_accelerators_show_what_clients_need(world):
+    document = world.ask("GET", "/v1/accelerators").json
+    assert [one["name"] for one in document["accelerators"]] == [
+        "aes",
+        "copy",
+        "fft",
+    ]
+    one = world.ask("GET", "/v1/accelerators/copy").json["accelerator"]
+    assert one["peak_bytes_per_s"] == 1e9
+    assert one["core"] == "copy"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/v1/accelerators/none", codes.ACCELERATOR_NOT_FOUND),
+        ("/v1/accelerators/%00%ff", codes.ACCELERATOR_NOT_FOUND),
+        ("/v1/hosts/none", codes.HOST_NOT_FOUND),
+        ("/v1/devices/none", codes.DEVICE_NOT_FOUND),
+        ("/v1/slots/none", codes.SLOT_NOT_FOUND),
+        ("/v1/sessions/none", codes.SESSION_NOT_FOUND),
+    ],
+)
+def test_what_is_not_there(world, path, code):
+    assert world.error("GET", path, fakes.ADMIN) == (404, code)
+
+
+def test_lists_lead_to_their_members(world):
+    for name in ("accelerators", "hosts", "devices", "slots"):
+        members = world.ask("GET", f"/v1/{name}", fakes.ADMIN).json[name]
+        assert members
+        for member in members:
+            (link,) = member["links"]
+            path = link["href"].partition("falconframework.org")[2]
+            (shown,) = world.ask("GET", path, fakes.ADMIN).json.values()
+            assert shown == member
+
+
+def test_lists_are_paged_and_sorted(world):
+    path, names = "/v1/accelerators?limit=2&sort_dir=desc", []
+    while path:
+        document = world.ask("GET", path).json
+        names.append([one["name"] for one in document["accelerators"]])
+        (link,) = document.get("accelerators_links", [{"href": ""}])
+        path = link["href"].partition("falconframework.org")[2]
+    assert names == [["fft", "copy"], ["aes"]]
+    assert world.error("GET", "/v1/accelerators?marker=none")[0] == 400
+
+
+def test_hosts_are_for_services_and_administrators(world):
+    for token in (fakes.ADMIN, fakes.SERVICE):
+        document = world.ask("GET", "/v1/hosts?up=true", token).json
+        (host,) = document["hosts"]
+        assert (host["name"], host["devices"], host["slots"]) == (
+            "compute1",
+            1,
+            4,
+        )
+    assert world.error("GET", "/v1/hosts") == (403, codes.FORBIDDEN)
+
+
+def test_slots_do_not_tell_tenants_of_each_other(world):
+    shown = {}
+    for token in (fakes.READER, fakes.STRANGER, fakes.SERVICE, fakes.ADMIN):
+        slots = world.ask("GET", "/v1/slots?sort_key=number", token).json
+        shown[token] = [one["session_id"] for one in slots["slots"]]
+        assert [one["state"] for one in slots["slots"]] == [
+            "active",
+            "active",
+            "idle",
+            "faulty",
+        ]
+    first, second = (str(uuid.UUID(int=number)) for number in (1, 2))
+    assert shown == {
+        fakes.READER: [first, None, None, None],
+        fakes.STRANGER: [None, second, None, None],
+        fakes.SERVICE: [None, None, None, None],
+        fakes.ADMIN: [first, second, None, None],
+    }
+
+
+def test_slots_are_filtered(world):
+    device = inventory.device_id(fakes.HOST, "board0")
+    for query, numbers in (
+        (f"host={fakes.HOST}&state=active", [0, 1]),
+        (f"device={device}&state=faulty", [3]),
+        ("accelerator=copy", [0, 1]),
+        (f"device={uuid.UUID(int=5)}", []),
+    ):
+        path = f"/v1/slots?sort_key=number&{query}"
+        slots = world.ask("GET", path).json["slots"]
+        assert [one["number"] for one in slots] == numbers
+
+
+def test_identifiers_stay_the_same():
+    device = inventory.device_id(str(uuid.UUID(int=7)), "board0")
+    assert device == "398a29a4-84fc-59e3-87c7-c63af58c737f"
+    assert inventory.slot_id(device, 3) != inventory.slot_id(device, 4)
+
+
+def test_the_pool_shows_what_this_version_knows(world):
+    pool = world.ask("GET", "/v1/pool", fakes.READER).json["pool"]
+    assert (pool["strategy"], pool["waiting"]) == ("wra", 3)
+    ((host,),) = (pool["hosts"],)
+    assert set(host["devices"][0]["slots"][0]) == {
+        "slot",
+        "shape",
+        "state",
+        "accelerator",
+        "programmed",
+    }
+
+
+def test_services_show_who_leads_and_who_reports(world):
+    services = world.ask("GET", "/v1/services", fakes.SERVICE).json["services"]
+    told = {one["binary"]: one for one in services}
+    assert len(services) == 2
+    assert told["fpgapool-conductor"]["id"] == "controller1"
+    assert told["fpgapool-conductor"]["up"]
+    agent = told["fpgapool-agent"]
+    assert (agent["id"], agent["up"]) == (fakes.HOST, True)
+    assert agent["last_report_at"] == "2023-11-14T22:13:20.000000Z"
+    assert agent["message"] == "not capped"
+
+
+def test_services_are_shown_while_the_conductor_is_away(world):
+    world.conductor.failure = messaging.MessagingTimeout()
+    services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
+    assert len(services) == 3
+    assert not any(one["up"] for one in services)
+    down = world.ask("GET", "/v1/services?up=true", fakes.ADMIN).json
+    assert down == {"services": []}

@@ -1,0 +1,430 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Sessions: what becomes of requests, who sees what, and waiting."""
+
+import dataclasses
+import threading
+import uuid
+
+import oslo_messaging as messaging
+import pytest
+
+from fpgapool.api import errors
+from fpgapool.core import codes
+from fpgapool.objects import states
+from fpgapool.policies import sessions as policies
+from tests.unit.api import fakes
+
+PATH = "/v1/sessions"
+WANTED = {"accelerator": "copy", "claimed_bytes": 1000}
+ONE = f"{PATH}/{uuid.UUID(int=1)}"
+
+
+def _open(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+    body = {"session": {**WANTED, **members}}
+    return world.ask("POST", PATH, token, body=body)
+
+
+# Opening.
+
+
+def test_a_request_goes_to_the_conductor_and_its_session_is_told(world):
+    answer = _open(
+        world,
+        request_id="mine",
+        priority=5,
+        wait_timeout_s=7,
+        connect_timeout_s=8.5,
+        resume_grace_s=0,
+    )
+    (request,) = world.conductor.requests
+    assert (request.project_id, request.user_id) == ("p1", "eve")
+    assert request.host_uuid is None
+    assert (request.request_id, request.priority) == ("mine", 5)
+    assert request.wait_timeout_s == 7
+    assert (request.connect_timeout_s, request.resume_grace_s) == (8.5, 0)
+    assert answer.status_code == 202
+    session = answer.json["session"]
+    assert answer.headers["location"].endswith(f"{PATH}/{session['id']}")
+    assert int(answer.headers["retry-after"]) > 0
+    assert (session["state"], session["request_id"]) == ("QUEUED", "mine")
+    assert session["queue_position"] == 4
+
+
+def test_a_request_without_a_name_gets_one(world):
+    first, second = (_open(world).json["session"] for _ in range(2))
+    assert first["request_id"] != second["request_id"]
+    assert uuid.UUID(first["request_id"])
+
+
+def test_why_it_waits_is_said_in_words(world):
+    reasons = _open(world).json["session"]["pending_reasons"]
+    assert reasons == [
+        {
+            "code": codes.NO_IDLE_SLOT,
+            "message": "All slots that it fits are in use.",
+        },
+        {
+            "code": "NEW_REASON",
+            "message": "The scheduler says NEW_REASON.",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (codes.UNKNOWN_ACCELERATOR, 400),
+        (codes.INVALID_SIZE, 400),
+        (codes.REQUEST_ID_REUSED, 409),
+        (codes.NO_COMPATIBLE_SLOT, 409),
+        (codes.SIZE_TOO_LARGE, 413),
+        (codes.QUOTA_EXCEEDED, 429),
+        (codes.QUEUE_FULL, 503),
+        (codes.DATABASE_UNAVAILABLE, 503),
+    ],
+)
+def test_refusals_keep_their_code(world, code, status):
+    world.conductor.refusal = code, "because"
+    answer = _open(world)
+    (error,) = answer.json["errors"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert error["detail"] == "because"
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"claimed_bytes": "5"}, "body.session.claimed_bytes"),
+        ({"priority": 1001}, "body.session.priority"),
+        ({"wait_timeout_s": 0}, "body.session.wait_timeout_s"),
+        ({"host": fakes.HOST}, "body.session"),
+        ({"request_id": "a b"}, "body.session.request_id"),
+        ({"novelty": 1}, "body.session"),
+    ],
+)
+def test_a_bad_body_is_refused_with_the_place(world, members, place):
+    answer = _open(world, **members)
+    assert answer.status_code == 400
+    assert answer.json["errors"][0]["detail"].startswith(f"{place}: ")
+    assert not world.conductor.requests
+
+
+def test_only_members_open(world):
+    for token in (fakes.READER, fakes.SERVICE, fakes.NOBODY):
+        answer = _open(world, token)
+        assert answer.status_code == 403
+        assert policies.CREATE in answer.json["errors"][0]["detail"]
+
+
+# Who sees what.
+
+
+def test_another_projects_session_is_not_there(world):
+    for method, path in (
+        ("GET", ONE),
+        ("DELETE", ONE),
+        ("POST", f"{ONE}/renew-secret"),
+    ):
+        assert world.error(method, path, fakes.STRANGER) == (
+            404,
+            codes.SESSION_NOT_FOUND,
+        )
+    assert world.conductor.views[str(uuid.UUID(int=1))] == fakes.view()
+    assert not world.conductor.renewed
+
+
+def test_a_member_gets_what_is_needed_to_connect(world):
+    connection = world.ask("GET", ONE).json["session"]["connection"]
+    assert connection == {
+        "endpoints": [
+            {"network": "data", "address": "10.0.0.1", "port": 4000}
+        ],
+        "secret": fakes.SECRET,
+        "certificate_sha256": "ab" * 32,
+    }
+
+
+@pytest.mark.parametrize("token", [fakes.READER, fakes.ADMIN])
+def test_who_may_look_may_not_connect(world, token, caplog):
+    answer = world.ask("GET", ONE, token)
+    assert answer.json["session"]["connection"] is None
+    assert answer.json["session"]["placement"]["host_name"] == "compute1"
+    assert fakes.SECRET not in answer.text
+    assert world.error("POST", f"{ONE}/renew-secret", token)[0] == 403
+
+
+def test_a_secret_is_never_logged_or_listed(world, caplog):
+    caplog.set_level(1)
+    world.ask("GET", ONE)
+    world.ask("GET", f"{ONE}?wait_s=0.01")
+    world.conductor.failure = messaging.MessagingTimeout()
+    world.ask("GET", ONE)
+    assert fakes.SECRET not in caplog.text
+    assert fakes.SECRET not in world.ask("GET", PATH).text
+    assert fakes.SECRET not in repr(fakes.view())
+
+
+def test_a_session_in_use_has_no_connection(make_world):
+    world = make_world(fakes.view(state=states.ACTIVE))
+    assert world.ask("GET", ONE).json["session"]["connection"] is None
+
+
+# Lists.
+
+
+def _ids(document) -> list[int]:
+    return [uuid.UUID(one["id"]).int for one in document["sessions"]]
+
+
+def test_a_list_has_ones_own_project(world):
+    assert _ids(world.ask("GET", PATH).json) == [6, 4, 2]
+    assert _ids(world.ask("GET", PATH, fakes.STRANGER).json) == [7, 5, 3, 1]
+    first = world.ask("GET", PATH).json["sessions"][0]
+    assert (first["host"], first["project_id"]) == (fakes.HOST, "p1")
+    assert first["queued_at"] == "2023-11-14T22:13:26.000000Z"
+
+
+def test_only_administrators_list_all_projects(world):
+    path = f"{PATH}?all_projects=true"
+    assert len(_ids(world.ask("GET", path, fakes.ADMIN).json)) == 7
+    one = world.ask("GET", f"{path}&project_id=p2", fakes.ADMIN)
+    assert _ids(one.json) == [7, 5, 3, 1]
+    answer = world.ask("GET", path)
+    assert answer.status_code == 403
+    assert policies.LIST_ALL in answer.json["errors"][0]["detail"]
+    assert world.error("GET", f"{PATH}?project_id=p2")[0] == 400
+
+
+def test_pages_lead_to_each_other(world):
+    path, pages = f"{PATH}?limit=2&state=QUEUED&state=READY", []
+    while True:
+        document = world.ask("GET", path).json
+        pages.append(_ids(document))
+        if "sessions_links" not in document:
+            break
+        (link,) = document["sessions_links"]
+        assert link["rel"] == "next"
+        path = link["href"].partition("falconframework.org")[2]
+    assert pages == [[6, 4], [2]]
+    for asked in world.database.asked:
+        assert list(asked["filters"].states) == ["QUEUED", "READY"]
+
+
+def test_a_marker_tells_nothing_of_other_projects(world):
+    for marker in (uuid.UUID(int=1), uuid.UUID(int=99), "x"):
+        assert world.error("GET", f"{PATH}?marker={marker}")[0] == 400
+
+
+def test_filters_and_order_reach_the_database(world):
+    world.ask(
+        "GET",
+        f"{PATH}?host={fakes.HOST}&accelerator=aes&sort_key=claimed_bytes"
+        "&sort_dir=asc",
+    )
+    (asked,) = world.database.asked
+    filters = asked["filters"]
+    assert (filters.host_id, filters.accelerator) == (1, "aes")
+    assert (asked["sort_key"], asked["ascending"]) == ("claimed_bytes", True)
+    elsewhere = f"{PATH}?host={uuid.UUID(int=99)}"
+    assert world.ask("GET", elsewhere).json == {"sessions": []}
+
+
+def test_the_service_limits_the_length_of_a_page(make_world):
+    world = make_world(max_page_length=2)
+    assert len(_ids(world.ask("GET", f"{PATH}?limit=100").json)) == 2
+
+
+# Waiting.
+
+
+def test_who_knows_an_old_revision_is_answered_at_once(world):
+    answer = world.ask("GET", f"{ONE}?wait_s=30&revision=2")
+    assert answer.json["session"]["revision"] == 3
+
+
+def test_waiting_ends_with_the_next_revision(make_world):
+    world = make_world(fakes.queued())
+    ready = fakes.view(revision=2)
+    changed = threading.Event()
+    question = world.conductor.changed_sessions
+
+    def ask(revisions):
+        # Whoever asks once found that nothing had changed.
+        answer = question(revisions)
+        world.conductor.views[ready.session_id] = ready
+        changed.set()
+        return answer
+
+    world.waiting._ask = ask
+    answer = world.ask("GET", f"{ONE}?wait_s=30")
+    assert changed.is_set()
+    assert answer.json["session"]["state"] == states.READY
+    assert answer.json["session"]["connection"]["secret"] == fakes.SECRET
+
+
+def test_waiting_has_an_end(make_world):
+    world = make_world(fakes.queued(), max_wait_s=0.01)
+    answer = world.ask("GET", f"{ONE}?wait_s=80000")
+    assert answer.json["session"]["state"] == states.QUEUED
+    assert int(answer.headers["retry-after"]) > 0
+
+
+def test_beyond_the_limit_nobody_waits(make_world):
+    world = make_world(fakes.queued(), max_waiters=0)
+    answer = world.ask("GET", f"{ONE}?wait_s=30")
+    assert answer.status_code == 200
+    assert int(answer.headers["retry-after"]) > 0
+
+
+def test_nobody_waits_for_what_has_ended(make_world):
+    world = make_world(fakes.ended())
+    answer = world.ask("GET", f"{ONE}?wait_s=30")
+    assert answer.json["session"]["state"] == states.CLOSED
+    assert "retry-after" not in answer.headers
+
+
+def test_waiting_fails_when_the_conductor_does(make_world):
+    world = make_world(fakes.queued())
+
+    def ask(revisions):
+        raise messaging.MessagingTimeout
+
+    world.waiting._ask = ask
+    assert world.error("GET", f"{ONE}?wait_s=30") == (
+        503,
+        codes.CONDUCTOR_UNAVAILABLE,
+    )
+
+
+# Closing.
+
+
+@pytest.mark.parametrize("token", [fakes.MEMBER, fakes.ADMIN])
+def test_closing_is_repeatable(world, token):
+    for _ in range(2):
+        assert world.ask("DELETE", ONE, token).status_code == 204
+    (left,) = world.conductor.views.values()
+    assert left.state == states.CANCELLED
+    assert left.reason == codes.CANCELLED_BY_CLIENT
+    assert left.revision == fakes.view().revision + 1
+
+
+def test_readers_do_not_close(world):
+    assert world.error("DELETE", ONE, fakes.READER) == (403, codes.FORBIDDEN)
+    assert world.conductor.views[fakes.view().session_id] == fakes.view()
+
+
+def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):
+    monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.01)
+    world.conductor.deaf = True
+    assert world.error("DELETE", ONE) == (503, codes.CONDUCTOR_UNAVAILABLE)
+
+
+# Slots that were lost.
+
+
+def _reopen(world: fakes.World, generation: int, token: str = fakes.MEMBER):
+    body = {"reopen": {"generation": generation}}
+    return world.ask("POST", f"{ONE}/reopen", token, body=body)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        fakes.view(state=states.ACTIVE, generation=3),
+        fakes.view(
+            state=states.FAILED, reason=codes.WORKER_DIED, generation=3
+        ),
+    ],
+)
+def test_a_session_that_lost_its_slot_waits_again(make_world, lost):
+    answer = _reopen(make_world(lost), 3)
+    assert answer.status_code == 202
+    assert answer.json["session"]["state"] == "QUEUED"
+
+
+def test_a_slot_that_came_since_is_told_of(make_world):
+    world = make_world(fakes.view(generation=4))
+    assert _reopen(world, 3).json["session"]["connection"]
+
+
+@pytest.mark.parametrize(
+    ("generation", "code"),
+    [(3, codes.SESSION_CLOSED), (4, codes.STALE_GENERATION)],
+)
+def test_what_has_ended_is_not_reopened(make_world, generation, code):
+    ended = fakes.view(state=states.CLOSED, generation=3)
+    answer = _reopen(make_world(ended), generation)
+    assert answer.status_code == 409
+    assert answer.json["errors"][0]["code"] == code
+
+
+def test_only_members_reopen(make_world):
+    world = make_world(fakes.view(state=states.ACTIVE, generation=3))
+    for token, status in (
+        (fakes.READER, 403),
+        (fakes.ADMIN, 403),
+        (fakes.STRANGER, 404),
+    ):
+        assert _reopen(world, 3, token).status_code == status
+
+
+# Secrets that came too late.
+
+
+def test_a_secret_is_renewed_for_members(world):
+    answer = world.ask("POST", f"{ONE}/renew-secret")
+    assert answer.status_code == 202
+    assert world.conductor.renewed == [fakes.view().session_id]
+    assert answer.json["session"]["connection"]["secret"] == "a" * 64
+
+
+def test_an_old_secret_is_not_told_for_a_new_one(world, monkeypatch):
+    monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.001)
+    world.conductor.deaf = True
+    answer = world.ask("POST", f"{ONE}/renew-secret")
+    assert answer.status_code == 202
+    assert answer.json["session"]["connection"] is None
+    assert len(world.conductor.renewed) > 1
+
+
+def test_only_what_is_ready_has_a_secret(make_world):
+    world = make_world(fakes.queued())
+    assert world.error("POST", f"{ONE}/renew-secret") == (
+        409,
+        codes.SESSION_NOT_READY,
+    )
+
+
+def test_a_ready_session_may_be_without_its_secret(make_world):
+    world = make_world(dataclasses.replace(fakes.view(), secret=""))
+    connection = world.ask("GET", ONE).json["session"]["connection"]
+    assert connection["secret"] is None
+
+
+def test_every_refusal_of_a_request_has_a_status():
+    told = vars(codes).items()
+    wrong = {
+        value
+        for name, value in told
+        if name.startswith(("INVALID_", "UNKNOWN_"))
+    } - {
+        codes.INVALID_CONFIGURATION,
+        codes.INVALID_INPUT,
+        codes.INVALID_PARAMS,
+        codes.INVALID_PROFILE,
+        codes.UNKNOWN_JOB,
+        codes.UNKNOWN_OPERATION,
+    }
+    assert {errors.STATUSES[code] for code in wrong} == {400}

@@ -1,0 +1,135 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The table is whole, and what is made of it is current."""
+
+import dataclasses
+import importlib
+import pathlib
+
+import jsonschema
+import openapi_spec_validator
+import pytest
+
+from fpgapool import policies
+from fpgapool.api import microversion
+from fpgapool.api import openapi
+from fpgapool.api import reasons
+from fpgapool.api import routes
+from fpgapool.api.schemas import common
+from fpgapool.core import codes
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+#: Grows only with a new microversion, from the second release on.
+OPERATIONS = 19
+
+ROUTES = [
+    pytest.param(route, id=f"{route.method} {route.path}")
+    for route in routes.ROUTES
+]
+
+
+def test_nothing_is_there_twice_or_missing():
+    found = {(route.method, route.path) for route in routes.ROUTES}
+    assert len(found) == len(routes.ROUTES) == OPERATIONS
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_resource_has_the_same_name_everywhere(route):
+    name = route.handler.__module__.rpartition(".")[2]
+    for package in ("api.handlers", "api.schemas", "policies"):
+        module = importlib.import_module(f"fpgapool.{package}.{name}")
+        assert module.__doc__
+        if package == "policies":
+            assert route.policy in {rule.name for rule in module.list_rules()}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_operation_is_described(route):
+    assert route.summary
+    assert not route.summary.endswith(".")
+    assert route.handler.__doc__
+    for schema in (route.query, route.body or common.NO_QUERY):
+        # Whatever is misspelt is refused, not ignored.
+        assert schema["additionalProperties"] is False
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_route_without_a_schema_is_refused():
+    last = routes.ROUTES[-1]
+    with pytest.raises(ValueError, match="lacks a schema"):
+        dataclasses.replace(last, response=None)
+    with pytest.raises(ValueError, match="lacks a schema"):
+        dataclasses.replace(last, method="PUT")
+    with pytest.raises(ValueError, match="no microversion"):
+        dataclasses.replace(last, since="0.9")
+
+
+def test_versions_follow_each_other():
+    parsed = [microversion.Version.parse(v) for v in microversion.VERSIONS]
+    assert [version.major for version in parsed] == [1] * len(parsed)
+    assert [version.minor for version in parsed] == list(range(len(parsed)))
+
+
+def test_every_version_has_its_history():
+    text = (ROOT / "doc/source/rest_api_version_history.rst").read_text()
+    for version in microversion.VERSIONS:
+        assert f"\n{version}\n---" in text
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.", ".0", "a.b", "1.0.0", "１.0"])
+def test_what_is_no_version(text):
+    with pytest.raises(ValueError, match="no version"):
+        microversion.Version.parse(text)
+
+
+def test_openapi_document_is_valid():
+    document = openapi.document()
+    openapi_spec_validator.validate(document)
+    described = {
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+    assert described == {(r.method, r.path) for r in routes.ROUTES}
+    names = [
+        operation["operationId"]
+        for operations in document["paths"].values()
+        for operation in operations.values()
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_reference_is_up_to_date():
+    # If it is not: make api-ref
+    page = ROOT / "doc" / "source" / "api-ref.rst"
+    assert page.read_text() == openapi.reference()
+
+
+def test_reasons_to_wait_have_sentences():
+    lines = (ROOT / "fpgapool/core/codes.py").read_text().splitlines()
+    start = lines.index("# Why a job still waits (Status reasons).")
+    end = lines.index("", start)
+    waiting = [line.partition(" ")[0] for line in lines[start + 1 : end]]
+    assert codes.NO_IDLE_SLOT in waiting
+    for code in waiting:
+        assert code not in reasons.sentence(code), code
+
+
+def test_documented_operations_of_policies_are_those_of_the_table():
+    documented = {
+        (operation["method"], operation["path"].partition("?")[0])
+        for rule in policies.list_rules()
+        for operation in getattr(rule, "operations", ())
+    }
+    assert documented == {(r.method, r.path) for r in routes.ROUTES}

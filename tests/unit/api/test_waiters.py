@@ -1,0 +1,136 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Many that wait, one question."""
+
+import concurrent.futures
+import threading
+
+import pytest
+
+from fpgapool.api import waiters
+from tests.unit.api import fakes
+
+LIMIT_S = 30
+
+
+class Conductor:
+    """Answers questions, and lets the test see them."""
+
+    def __init__(self) -> None:
+        self.views = {}
+        self.questions = []
+        self.failure = None
+        self.asked = threading.Condition()
+
+    def __call__(self, revisions):
+        with self.asked:
+            self.questions.append(dict(revisions))
+            self.asked.notify_all()
+            if self.failure is not None:
+                raise self.failure
+            changed = [
+                self.views[name]
+                for name, revision in revisions.items()
+                if name in self.views and self.views[name].revision != revision
+            ]
+            return changed, [n for n in revisions if n not in self.views]
+
+    def put(self, view) -> None:
+        with self.asked:
+            self.views[view.session_id] = view
+
+    def wait_asked_for(self, count: int) -> None:
+        with self.asked:
+            assert self.asked.wait_for(
+                lambda: self.questions and len(self.questions[-1]) == count,
+                LIMIT_S,
+            )
+
+
+@pytest.fixture
+def conductor():
+    return Conductor()
+
+
+@pytest.fixture
+def made(conductor):
+    waiting = waiters.Waiters(conductor, max_waiters=50, interval_s=0.001)
+    yield waiting
+    waiting.close()
+
+
+def test_all_are_asked_for_at_once_by_one_thread(conductor, made):
+    before = threading.active_count()
+    views = [fakes.queued(number) for number in range(50)]
+    for view in views:
+        conductor.put(view)
+    with concurrent.futures.ThreadPoolExecutor(50) as executor:
+        waiting = [
+            executor.submit(made.wait, view.session_id, 1, LIMIT_S)
+            for view in views
+        ]
+        conductor.wait_asked_for(50)
+        assert threading.active_count() == before + 50 + 1
+        with pytest.raises(waiters.TooManyWaiters):
+            made.wait("one more", 1, LIMIT_S)
+        for number in range(50):
+            conductor.put(fakes.view(number, revision=2))
+        told = [future.result(LIMIT_S) for future in waiting]
+    assert [view.revision for view in told] == [2] * 50
+
+
+def test_who_knows_more_waits_on(conductor, made):
+    conductor.put(fakes.queued(1, revision=2))
+    name = fakes.queued(1).session_id
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        later = executor.submit(made.wait, name, 2, LIMIT_S)
+        conductor.wait_asked_for(1)
+        assert made.wait(name, 1, LIMIT_S).revision == 2
+        assert not later.done()
+        conductor.put(fakes.queued(1, revision=3))
+        assert later.result(LIMIT_S).revision == 3
+
+
+def test_what_is_gone_is_not_waited_for(made):
+    assert made.wait("gone", 1, LIMIT_S) is None
+
+
+def test_a_failure_reaches_all_that_wait(conductor, made):
+    conductor.failure = RuntimeError("broken")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken"):
+            made.wait("any", 1, LIMIT_S)
+
+
+def test_the_thread_ends_with_the_last_one(conductor, made):
+    conductor.put(fakes.queued(1))
+    assert made.wait(fakes.queued(1).session_id, 1, 0.01) is None
+    thread = made._thread
+    if thread is not None:
+        thread.join(LIMIT_S)
+    assert made._thread is None
+    conductor.put(fakes.queued(1, revision=2))
+    assert made.wait(fakes.queued(1).session_id, 1, LIMIT_S).revision == 2
+
+
+def test_closing_lets_all_go(conductor, made):
+    conductor.put(fakes.queued(1))
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        waiting = executor.submit(
+            made.wait, fakes.queued(1).session_id, 1, LIMIT_S
+        )
+        conductor.wait_asked_for(1)
+        made.close()
+        assert waiting.result(LIMIT_S) is None
+    with pytest.raises(waiters.TooManyWaiters):
+        made.wait("any", 1, LIMIT_S)

@@ -1,0 +1,147 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Every operation has a rule, and it is enforced."""
+
+import pytest
+from oslo_policy import policy as oslo_policy
+
+from fpgapool import policies
+from fpgapool.api import policy
+from fpgapool.api import routes
+from fpgapool.common import context
+from fpgapool.core import codes
+from fpgapool.policies import base
+from tests.unit.api import fakes
+
+PERSONAS = {
+    "reader": "reader",
+    "member": "member,reader",
+    "manager": "manager,member,reader",
+    "service": "service",
+    "admin": "admin,manager,member,reader",
+}
+
+#: Who may do it: in one's own project, and in another one.
+_READERS = ("reader member manager admin", "admin")
+_MEMBERS = ("member manager admin", "admin")
+_ANY = ("reader member manager service admin", "service admin")
+_OPERATORS = ("service admin", "service admin")
+
+EXPECTED = {
+    "fpgapool:accelerators:list": _ANY,
+    "fpgapool:accelerators:get": _ANY,
+    "fpgapool:devices:list": _ANY,
+    "fpgapool:devices:get": _ANY,
+    "fpgapool:hosts:list": _OPERATORS,
+    "fpgapool:hosts:get": _OPERATORS,
+    "fpgapool:slots:list": _ANY,
+    "fpgapool:slots:get": _ANY,
+    "fpgapool:pool:get": _ANY,
+    "fpgapool:services:list": _OPERATORS,
+    "fpgapool:sessions:list": _READERS,
+    "fpgapool:sessions:list:all_projects": ("admin", "admin"),
+    "fpgapool:sessions:get": _READERS,
+    "fpgapool:sessions:all_projects": ("admin", "admin"),
+    "fpgapool:sessions:create": ("member manager admin", ""),
+    "fpgapool:sessions:delete": _MEMBERS,
+    "fpgapool:sessions:connect": ("member manager admin", ""),
+}
+
+PUBLIC = {route.policy for route in routes.ROUTES if route.public}
+
+
+@pytest.fixture(scope="module")
+def enforcer():
+    return policy.Enforcer(fakes.configuration())
+
+
+def _operations() -> list[oslo_policy.DocumentedRuleDefault]:
+    return [
+        rule
+        for rule in policies.list_rules()
+        if isinstance(rule, oslo_policy.DocumentedRuleDefault)
+    ]
+
+
+def test_names_are_unique_and_the_expectations_whole():
+    names = [rule.name for rule in policies.list_rules()]
+    assert len(set(names)) == len(names)
+    assert {rule.name for rule in _operations()} == set(EXPECTED) | PUBLIC
+
+
+def test_every_route_has_a_policy_and_only_public_ones_are_open():
+    rules = {rule.name: rule for rule in _operations()}
+    for route in routes.ROUTES:
+        is_open = rules[route.policy].check_str == base.PUBLIC
+        assert is_open == route.public, route.path
+
+
+@pytest.mark.parametrize(
+    "route", routes.ROUTES, ids=lambda r: f"{r.method} {r.path}"
+)
+def test_who_has_no_role_is_refused_everywhere(make_world, route):
+    path = route.path.format(
+        name="copy",
+        host_uuid=fakes.HOST,
+        device_id="d",
+        slot_id="s",
+        session_id=fakes.view().session_id,
+    )
+    # Even before anybody looks at what was sent.
+    answer = make_world(fakes.view()).ask(
+        route.method, path, fakes.NOBODY, body=b"nonsense", check=False
+    )
+    if route.public:
+        assert answer.status_code == 200
+        return
+    assert answer.status_code == 403
+    (error,) = answer.json["errors"]
+    assert error["code"] == codes.FORBIDDEN
+    assert route.policy in error["detail"]
+
+
+@pytest.mark.parametrize("persona", PERSONAS)
+@pytest.mark.parametrize("rule", EXPECTED)
+def test_personas(enforcer, rule, persona):
+    caller = context.RequestContext(
+        user_id="u",
+        project_id="p1",
+        roles=PERSONAS[persona].split(","),
+        overwrite=False,
+    )
+    for project_id, expected in zip(("p1", "p2"), EXPECTED[rule], strict=True):
+        allowed = enforcer.allows(caller, rule, {"project_id": project_id})
+        assert allowed == (persona in expected.split()), project_id
+
+
+@pytest.mark.parametrize("rule", EXPECTED)
+def test_other_scopes_are_refused(enforcer, rule):
+    for scope in ({"system_scope": "all"}, {"domain_id": "d"}):
+        caller = context.RequestContext(
+            user_id="u",
+            roles=["admin", "member", "reader", "service"],
+            overwrite=False,
+            **scope,
+        )
+        assert not enforcer.allows(caller, rule, {"project_id": None})
+
+
+def test_an_unknown_rule_is_an_error(enforcer):
+    caller = context.RequestContext(roles=["admin"], overwrite=False)
+    with pytest.raises(oslo_policy.PolicyNotRegistered):
+        enforcer.allows(caller, "fpgapool:nothing", {})
+
+
+def test_commands_of_oslo_policy_find_the_enforcer():
+    made = policy.get_enforcer()
+    assert set(EXPECTED) <= set(made.registered_rules)
