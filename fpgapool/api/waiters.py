@@ -46,6 +46,7 @@ class _Waiter:
     session_id: str
     revision: int
     done: threading.Event
+    place: int
     view: objects.SessionView | None = None
     failure: Exception | None = None
 
@@ -75,18 +76,26 @@ class Waiters:
         self._closing = threading.Event()
 
     def wait(
-        self, session_id: str, revision: int, limit_s: float
+        self,
+        session_id: str,
+        revision: int,
+        limit_s: float,
+        *,
+        place: int = 0,
     ) -> objects.SessionView | None:
         """Return a session when it has another revision.
 
         :param session_id: the session.
         :param revision: that is known of it.
         :param limit_s: how long to wait.
-        :returns: None if it has not changed in time, or is gone.
-        :raises TooManyWaiters: if enough others wait.
+        :param place: how many sessions come before it. Who is far back gives
+            way to those who are about to be served.
+        :returns: None if it has not changed in time, is gone, or had to give
+            way.
+        :raises TooManyWaiters: if enough others wait that come before it.
         :raises: what the question raised.
         """
-        waiter = _Waiter(session_id, revision, threading.Event())
+        waiter = _Waiter(session_id, revision, threading.Event(), place)
         self._add(waiter)
         try:
             waiter.done.wait(limit_s)
@@ -109,11 +118,10 @@ class Waiters:
 
     def _add(self, waiter: _Waiter) -> None:
         with self._lock:
-            if (
-                len(self._waiters) >= self._max_waiters
-                or self._closing.is_set()
-            ):
+            if self._closing.is_set():
                 raise TooManyWaiters
+            if len(self._waiters) >= self._max_waiters:
+                self._make_room(waiter)
             self._waiters.add(waiter)
             self._pause_s = min(_FIRST_INTERVAL_S, self._interval_s)
             if self._thread is None:
@@ -121,6 +129,15 @@ class Waiters:
                     target=self._run, name="waiters", daemon=True
                 )
                 self._thread.start()
+
+    def _make_room(self, waiter: _Waiter) -> None:
+        last = max(
+            self._waiters, key=lambda other: other.place, default=waiter
+        )
+        if last.place <= waiter.place:
+            raise TooManyWaiters
+        self._waiters.discard(last)
+        last.done.set()
 
     def _run(self) -> None:
         while known := self._known():

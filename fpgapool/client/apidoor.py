@@ -44,7 +44,10 @@ _REQUEST_S = 30.0
 _GIVE_UP_S = 5.0
 # How long the API shall wait for news; it has a limit of its own.
 _POLL_S = 30.0
+# Who is answered sooner was not let wait.
+_SHORTEST_S = 0.1
 _LEAST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
 _UNAVAILABLE = frozenset({502, 503, 504})
 
 _T = typing.TypeVar("_T")
@@ -364,9 +367,9 @@ class ApiDoor:
         )
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
-        if session["revision"] == self._revision and took_s < 1:
+        if session["revision"] == self._revision and took_s < _SHORTEST_S:
             # Too many wait there already.
-            time.sleep(1 - took_s)
+            time.sleep(_pause_s(session))
         return session
 
     def _note(self, session: _Document) -> None:
@@ -459,6 +462,12 @@ class ApiDoor:
         return _document(response)
 
 
+def _pause_s(session: _Document) -> float:
+    """How long a client that may not wait there pauses by itself."""
+    part_s = (session.get("expected_wait_s") or 0.0) / 4
+    return max(_LEAST_PAUSE_S, min(part_s, _LONGEST_PAUSE_S))
+
+
 def _document(response: typing.Any) -> _Document:
     """Read an answer.
 
@@ -527,6 +536,7 @@ def _message(session: _Document) -> messages.Message:
             "secret": connection.get("secret") or "",
             "certificate_sha256": connection.get("certificate_sha256"),
             "queue_position": session["queue_position"],
+            "expected_wait_s": session["expected_wait_s"],
             "pending_reasons": [
                 reason["code"] for reason in session["pending_reasons"]
             ],

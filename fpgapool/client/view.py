@@ -54,6 +54,8 @@ class SessionView:
     :ivar revision: grows with every change.
     :ivar secret: for the first connection to the worker; only in READY.
     :ivar queue_position: 0 is the next to be served.
+    :ivar expected_wait_s: how long it will probably still wait for a slot;
+        None if that is not known.
     """
 
     session_id: str
@@ -73,6 +75,7 @@ class SessionView:
     certificate_sha256: str | None
     queue_position: int | None
     pending_reasons: tuple[str, ...]
+    expected_wait_s: float | None = None
 
     @classmethod
     def from_message(cls, members: typing.Any) -> SessionView:
@@ -109,6 +112,9 @@ class SessionView:
             pending_reasons=tuple(
                 str(reason)
                 for reason in _optional(members, "pending_reasons", list) or ()
+            ),
+            expected_wait_s=_optional(
+                members, "expected_wait_s", (int, float)
             ),
         )
 

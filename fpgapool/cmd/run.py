@@ -297,6 +297,8 @@ def _state_text(view: client.SessionView) -> str:
     text = "waiting for a slot"
     if view.queue_position is not None:
         text += f", {view.queue_position} before this one"
+    if view.expected_wait_s is not None:
+        text += f", about {view.expected_wait_s:.0f} s"
     if view.pending_reasons:
         text += f" ({', '.join(view.pending_reasons)})"
     return text

@@ -35,6 +35,7 @@ from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import orders
+from fpgapool.conductor import pace
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.conductor import sessions
@@ -108,6 +109,7 @@ class Engine:
         self._snapshot: db_api.Snapshot | None = snapshot
         self._book = sessions.Book()
         self._last_job_id = snapshot.max_ids.session
+        self._pace = pace.Pace()
         self._events: list[events.Event] = []
         self._dirty: dict[int, sessions.Session] = {}
         # By slot: generation, input bytes, when they were reported.
@@ -275,9 +277,13 @@ class Engine:
     def _full_view(self, session: sessions.Session) -> objects.SessionView:
         if session.state != states.QUEUED:
             return session.view()
+        position = self.state.queue_position(session.job_id)
         return session.view(
-            queue_position=self.state.queue_position(session.job_id),
+            queue_position=position,
             pending_reasons=self.state.status(session.job_id).reasons,
+            expected_wait_s=self._pace.expected_wait_s(
+                position, self.state.view.now
+            ),
         )
 
     # -- loading -----------------------------------------------------------
@@ -1062,6 +1068,7 @@ class Engine:
         session = self._book.by_job[order.job_id]
         slot = self.registry.slots[order.slot_id]
         self._book.note_unqueued(session)
+        self._pace.note(now - session.queued_at, now)
         session.skips = self.state.skips(session.job_id)
         session.generation = order.generation
         session.slot_id = slot.id

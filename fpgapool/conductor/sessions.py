@@ -154,6 +154,7 @@ class Session:
         *,
         queue_position: int | None = None,
         pending_reasons: tuple[str, ...] = (),
+        expected_wait_s: float | None = None,
     ) -> objects.SessionView:
         """Return what the session's owner may know, secret included."""
         ready = self.state == states.READY
@@ -186,6 +187,7 @@ class Session:
             output_bytes=self.output_bytes,
             queue_position=queue_position,
             pending_reasons=pending_reasons,
+            expected_wait_s=expected_wait_s,
         )
 
     def record(self) -> db_api.SessionRecord:

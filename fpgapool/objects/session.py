@@ -69,7 +69,11 @@ class SessionView(base.Payload):
         opened the session, else empty.
     :param reason: a code of :mod:`fpgapool.core.codes`, or empty.
     :param queue_position: 0 is the next to be served.
+    :param expected_wait_s: how long it will probably still wait for a slot;
+        None if it does not, or too little is known.
     """
+
+    VERSION: ClassVar[str] = "1.1"
 
     session_id: str
     request_id: str
@@ -98,6 +102,7 @@ class SessionView(base.Payload):
     output_bytes: int = 0
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
+    expected_wait_s: float | None = base.added(1, None)
 
     def public(self) -> Self:
         """Return the view without its secret."""

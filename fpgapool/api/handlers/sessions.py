@@ -39,6 +39,8 @@ _LOCAL_NETWORK = "local"
 _TRIES = 10
 _TRY_S = 0.5
 
+_LONGEST_RETRY_S = 60
+
 _SHARED_MEMBERS = (
     "request_id",
     "project_id",
@@ -251,7 +253,10 @@ def _changed(
     """Wait until a session changes, and return it as it is then."""
     try:
         changed = call.backends.waiting.wait(
-            view.session_id, view.revision, wait_s
+            view.session_id,
+            view.revision,
+            wait_s,
+            place=view.queue_position or 0,
         )
     except waiters.TooManyWaiters:
         return view
@@ -272,12 +277,19 @@ def _answer(
     """
     headers = {}
     if view.state in (states.QUEUED, states.PREPARING) or status == 202:
-        headers["Retry-After"] = str(call.backends.limits.retry_after_s)
+        headers["Retry-After"] = str(_retry_after_s(call, view))
     return calls.Answer(
         document={"session": _document(call, view, connectable)},
         status=status,
         headers=headers,
     )
+
+
+def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
+    """Return after how long to ask again; far back in the queue, later."""
+    shortest_s = call.backends.limits.retry_after_s
+    half_s = (view.expected_wait_s or 0.0) / 2
+    return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
 
 
 def _document(
@@ -288,6 +300,7 @@ def _document(
         "host": view.host_uuid,
         **_shared(call, view),
         "queue_position": view.queue_position,
+        "expected_wait_s": view.expected_wait_s,
         "pending_reasons": [
             {"code": code, "message": reasons.sentence(code)}
             for code in view.pending_reasons

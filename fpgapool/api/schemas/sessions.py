@@ -100,6 +100,11 @@ SESSION = common.record(
     queue_position=common.described(
         common.nullable(common.COUNT), "0 is the next to be served."
     ),
+    expected_wait_s=common.described(
+        common.nullable(common.NUMBER),
+        "How long it will probably still wait, judged by how fast slots were"
+        " given out lately; null if too little is known.",
+    ),
     pending_reasons=common.described(
         {"type": "array", "items": _REASON}, "Why it still waits."
     ),

@@ -67,6 +67,19 @@ def test_a_request_without_a_name_gets_one(world):
     assert uuid.UUID(first["request_id"])
 
 
+@pytest.mark.parametrize(
+    ("expected_wait_s", "retry_after"),
+    [(None, 2), (1.0, 2), (30.5, 15), (1e9, 60)],
+)
+def test_who_is_far_back_is_told_to_come_later(
+    make_world, expected_wait_s, retry_after
+):
+    world = make_world(fakes.queued(expected_wait_s=expected_wait_s))
+    answer = world.ask("GET", ONE)
+    assert answer.json["session"]["expected_wait_s"] == expected_wait_s
+    assert answer.headers["retry-after"] == str(retry_after)
+
+
 def test_why_it_waits_is_said_in_words(world):
     reasons = _open(world).json["session"]["pending_reasons"]
     assert reasons == [

@@ -89,6 +89,29 @@ def test_all_are_asked_for_at_once_by_one_thread(conductor, made):
     assert [view.revision for view in told] == [2] * 50
 
 
+def test_who_is_far_back_gives_way(conductor):
+    made = waiters.Waiters(conductor, max_waiters=2, interval_s=0.001)
+    for number in range(4):
+        conductor.put(fakes.queued(number))
+    names = [fakes.queued(number).session_id for number in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(3) as executor:
+        far, near = (
+            executor.submit(made.wait, names[n], 1, LIMIT_S, place=place)
+            for n, place in ((0, 9), (1, 5))
+        )
+        conductor.wait_asked_for(2)
+        with pytest.raises(waiters.TooManyWaiters):
+            made.wait(names[2], 1, LIMIT_S, place=9)
+        first = executor.submit(made.wait, names[3], 1, LIMIT_S, place=0)
+        assert far.result(LIMIT_S) is None
+        assert not near.done()
+        for number in (1, 3):
+            conductor.put(fakes.queued(number, revision=2))
+        assert near.result(LIMIT_S).revision == 2
+        assert first.result(LIMIT_S).revision == 2
+    made.close()
+
+
 def test_who_knows_more_waits_on(conductor, made):
     conductor.put(fakes.queued(1, revision=2))
     name = fakes.queued(1).session_id

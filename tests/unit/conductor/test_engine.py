@@ -985,3 +985,21 @@ def test_a_report_after_the_news_that_a_slot_is_ready_counts(single):
     single.feed(agent.report())
     # The slot that was lost is given to it anew.
     assert single.view(request_id).state == states.PREPARING
+
+
+def test_who_waits_hears_for_how_long(single):
+    """One slot, given from one to the next seven times."""
+    opened = [single.open() for _ in range(10)]
+    assert single.view(opened[-1]).expected_wait_s is None
+    agent, given_at = single.agents["a"], []
+    for request_id in opened[:7]:
+        single.settle()
+        assert single.view(request_id).expected_wait_s is None
+        activate(single)
+        single.now += 2
+        agent.end(0, states.CLOSED, codes.OK, single.now)
+        single.feed(agent.report())
+        given_at.append(single.now)
+    first, second = (single.view(r).expected_wait_s for r in opened[8:])
+    assert first == pytest.approx((given_at[-1] - given_at[0]) / 7)
+    assert second == pytest.approx(2 * first)

@@ -43,7 +43,7 @@ FINGERPRINTS = {
     "OpenRequest": "1.0-6584660ae8ce3d29",
     "Prepared": "1.1-145729ce47242323",
     "SessionResult": "1.0-057ff492ad5587f1",
-    "SessionView": "1.0-9d303d863c4b088b",
+    "SessionView": "1.1-8ac4334a59f51662",
     "SlotReport": "1.0-f2bd59978d8bbb5b",
 }
 

@@ -1,0 +1,52 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How long who waits will probably have to."""
+
+import pytest
+
+from fpgapool.conductor import pace
+
+
+def paced(*given: tuple[float, float]) -> pace.Pace:
+    made = pace.Pace()
+    for waited_s, now in given:
+        made.note(waited_s, now)
+    return made
+
+
+def test_as_many_as_lately_in_as_long() -> None:
+    made = paced(*((1.0, float(now)) for now in range(10)))
+    assert made.expected_wait_s(0, 10.0) == pytest.approx(1.0)
+    assert made.expected_wait_s(19, 10.0) == pytest.approx(20.0)
+
+
+def test_a_queue_that_stands_still_is_waited_for_longer() -> None:
+    made = paced(*((1.0, float(now)) for now in range(10)))
+    assert made.expected_wait_s(0, 100.0) == pytest.approx(10.0)
+
+
+def test_too_little_is_known() -> None:
+    assert pace.Pace().expected_wait_s(0, 1.0) is None
+    assert paced((1.0, 0.0)).expected_wait_s(0, 1.0) is None
+
+
+def test_idle_slots_say_nothing_of_a_queue() -> None:
+    made = paced(*((1.0, float(now)) for now in range(10)), (0.0, 11.0))
+    assert made.expected_wait_s(0, 12.0) is None
+
+
+def test_what_was_long_ago_is_forgotten() -> None:
+    slow = [(1.0, 10.0 * now) for now in range(100)]
+    fast = [(1.0, 1000.0 + 0.1 * now) for now in range(100)]
+    made = paced(*slow, *fast)
+    assert made.expected_wait_s(9, 1010.0) == pytest.approx(1.0)
