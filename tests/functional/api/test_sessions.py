@@ -129,7 +129,7 @@ def test_a_repeated_request_is_the_same_session(api, cloud) -> None:
         ({"claimed_bytes": 1e300}, (413, "SIZE_TOO_LARGE")),
         ({"request_id": "x\n"}, (400, "INVALID_REQUEST_ID")),
         ({"request_id": "x y"}, (400, "INVALID_REQUEST")),
-        ({"host": str(uuid.UUID(int=5))}, (400, "UNKNOWN_HOST")),
+        ({"host": str(uuid.UUID(int=5))}, (400, "INVALID_REQUEST")),
     ],
 )
 def test_refusals_leave_no_trace(api, members, expected) -> None:
