@@ -284,14 +284,15 @@ are ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
     ),
     cfg.IntOpt(
         "fair_share_quantum_bytes",
-        default=64 * 2**20,
+        default=4 * 2**30,
         min=1,
         max=2**50,
         help="""
 Bytes that a project of weight 1 may begin in each round of ``fair_share``.
 
-A smaller quantum shares more evenly in the short run. Nothing is gained below
-the usual size of a session.
+Several sessions of their usual size: ten are a good choice. A smaller quantum
+shares more evenly in the short run, but fewer sessions are left to choose from
+that are near a slot or go first by ``strategy``, and all take longer.
 """,
     ),
     cfg.Opt(

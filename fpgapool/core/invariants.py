@@ -247,9 +247,8 @@ def _check_accounts(
         {project for project, account in known.items() if account.waits},
         waiting_projects,
     )
-    turns = sorted(known[str(p)].key for p in waiting_projects)
-    _equal("turns", accounts.turns(), turns)
-    _equal("nobody's turn", accounts.turn, None)
+    places = sorted(known[str(p)].key for p in waiting_projects)
+    _equal("places", accounts.places(), places)
     for account in known.values():
         if not 0 < account.left_bytes <= account.share_bytes:
             raise InvariantError(

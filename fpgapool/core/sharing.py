@@ -10,9 +10,10 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""How projects share the pool: whose turn it is, and who has enough slots.
+"""How projects share the pool: whose round it is, and who has enough slots.
 
-Deficit round robin with explicit rounds. A project whose bytes are used up
+Deficit round robin with explicit rounds: all projects of the same round may
+have slots, in whatever order. A project whose bytes are used up
 goes to the end of the first round in which it has some again, so that what it
 owes for a large job costs no more to work out than for a small one.
 """
@@ -23,14 +24,14 @@ from collections import abc
 
 from fpgapool.core import ordered
 
-DEFAULT_QUANTUM_BYTES = 64 * 2**20
+DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
     """How projects share.
 
-    :param fair: whether they take turns; if not, only their limits count.
+    :param fair: whether they have rounds; if not, only their limits count.
     :param quantum_bytes: what a project of weight 1 may begin in each round.
     :param weights: of projects; those that are not named have 1.
     :raises ValueError: if the quantum or a weight is not positive and finite.
@@ -60,9 +61,9 @@ class Account:
 
     :ivar share_bytes: what it may begin in each round.
     :ivar left_bytes: what is left of that in its round; always positive.
-    :ivar round: the round in which its next turn is.
+    :ivar round: the round in which it may have slots next.
     :ivar place: its place among those of the same round.
-    :ivar waits: whether it has jobs that wait for their turn.
+    :ivar waits: whether it has jobs that wait for its round.
     :ivar sessions: how many slots it has.
     """
 
@@ -87,25 +88,26 @@ class Account:
 
     @property
     def key(self) -> ordered.Key:
-        """Its place among the turns."""
+        """Its place among those that wait for their rounds."""
         return (self.round, self.place, self.project)
 
 
 class Accounts:
     """The projects that have jobs, slots or debts.
 
-    :ivar round: that of the turn that came last.
-    :ivar turn: whose turn it is; None: nobody's, or it is over.
+    :ivar round: that in which a slot was given away last.
+    :ivar changes: grows whenever a place or the round changes, or whether a
+        project has as many slots as it may.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.round = 0
-        self.turn: Account | None = None
+        self.changes = 0
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
         self._accounts: dict[str, Account] = {}
-        self._turns = ordered.SortedKeys()
+        self._places = ordered.SortedKeys()
         self._last_place = 0
         self._kept = 0
 
@@ -123,6 +125,7 @@ class Accounts:
         """Say how many slots projects may have."""
         self._default_limit = default
         self._limits = dict(of_projects)
+        self.changes += 1
 
     def limit_of(self, project: str) -> int | None:
         """How many slots a project may have; None: any number."""
@@ -146,19 +149,27 @@ class Accounts:
             return project
         return None
 
-    # -- turns -----------------------------------------------------------
+    # -- rounds ----------------------------------------------------------
 
-    def turns(self) -> list[ordered.Key]:
-        """The places of all projects that wait for their turns, in order."""
-        return list(self._turns)
+    def places(self) -> list[ordered.Key]:
+        """The places of all projects that wait for their rounds, in order."""
+        return list(self._places)
 
-    def next_turn(self, cursor: ordered.Key) -> Account | None:
+    def first_from(self, cursor: ordered.Key) -> Account | None:
         """The first project at this place or after it."""
-        key = self._turns.at_or_after(cursor)
+        key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
+    def round_of(self, account: Account) -> int:
+        """The round in which a project would be given a slot now."""
+        return max(account.round, self.round)
+
+    def has_to_wait(self, project: str) -> bool:
+        """Whether a project has nothing left for this round."""
+        return self._accounts[project].round > self.round
+
     def join(self, project: str) -> None:
-        """A project's first job waits for its turn."""
+        """A project's first job waits for its round."""
         if not self.options.fair:
             return
         account = self._account(project)
@@ -166,88 +177,93 @@ class Accounts:
             # What it had left is lost, what it owed was not.
             account.round = self.round
             account.left_bytes = account.share_bytes
-        self._to_the_end(account)
+        self._move(account, account.round, self._new_place())
         account.waits = True
-        self._turns.add(account.key)
+        self._places.add(account.key)
+        self.changes += 1
 
     def leave(self, project: str) -> None:
-        """No job of a project waits for its turn any more."""
+        """No job of a project waits for its round any more."""
         if not self.options.fair:
             return
         account = self._accounts[project]
         account.waits = False
-        self._turns.remove(account.key)
+        self._places.remove(account.key)
+        self.changes += 1
         self._forget(account)
 
     # -- bytes -----------------------------------------------------------
 
-    def give(self, project: str, claimed_bytes: float) -> None:
-        """Count that a project gets a slot for so many bytes."""
+    def give(
+        self, project: str, claimed_bytes: float, *, in_round: bool
+    ) -> None:
+        """Count that a project gets a slot for so many bytes.
+
+        :param in_round: because it is its round; if not, that of the pool
+            stays.
+        """
         account = self._account(project)
         account.sessions += 1
+        if account.sessions == self.limit_of(project):
+            self.changes += 1
         if not self.options.fair:
             return
-        with_turn = account is self.turn
-        self._take_out(account)
-        account.round = max(account.round, self.round)
-        if with_turn:
+        if account.round < self.round:
+            self._move(account, self.round, account.place)
+        if in_round and self.round < account.round:
             self.round = account.round
+            self.changes += 1
         account.left_bytes -= claimed_bytes
         if account.left_bytes <= 0:
             self._owe(account)
-            if with_turn:
-                self.turn = None
-        self._put_back(account)
 
     def take_back(
         self, project: str, claimed_bytes: float, sent_bytes: float
     ) -> None:
         """Count that it gave one back, and what it was really used for."""
         account = self._accounts[project]
+        if account.sessions == self.limit_of(project):
+            self.changes += 1
         account.sessions -= 1
         if self.options.fair and claimed_bytes != sent_bytes:
-            self._take_out(account)
             account.left_bytes += claimed_bytes - sent_bytes
             if account.left_bytes <= 0:
                 self._owe(account)
             elif account.left_bytes > account.share_bytes:
                 self._catch_up(account)
-            self._put_back(account)
         self._forget(account)
 
     def _owe(self, account: Account) -> None:
         """Go to the end of the first round in which something is left."""
         share = account.share_bytes
         rounds = math.floor(-account.left_bytes / share) + 1
-        account.round += rounds
         account.left_bytes += rounds * share
         # Of very many bytes, small differences are not exact.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
-        self._to_the_end(account)
+        self._move(account, account.round + rounds, self._new_place())
 
     def _catch_up(self, account: Account) -> None:
-        """Have the next turn earlier; nothing is saved up beyond that."""
+        """Go to an earlier round; nothing is saved up beyond that."""
         share = account.share_bytes
         rounds = math.ceil(account.left_bytes / share) - 1
         rounds = min(rounds, max(account.round - self.round, 0))
-        account.round -= rounds
         account.left_bytes = min(account.left_bytes - rounds * share, share)
         if rounds:
             # Not before those who have waited in that round meanwhile.
-            self._to_the_end(account)
+            self._move(account, account.round - rounds, self._new_place())
 
-    def _to_the_end(self, account: Account) -> None:
+    def _new_place(self) -> int:
         self._last_place += 1
-        account.place = self._last_place
+        return self._last_place
 
-    def _take_out(self, account: Account) -> None:
+    def _move(self, account: Account, round_: int, place: int) -> None:
         if account.waits:
-            self._turns.remove(account.key)
-
-    def _put_back(self, account: Account) -> None:
+            self._places.remove(account.key)
+        account.round, account.place = round_, place
         if account.waits:
-            self._turns.add(account.key)
+            self._places.add(account.key)
+            self.changes += 1
 
     # -- memory ----------------------------------------------------------
 

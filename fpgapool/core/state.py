@@ -415,7 +415,9 @@ class PoolState:
             self._view.next_generation, event.generation + 1
         )
         if self._view.accounts is not None:
-            self._view.accounts.give(job.project, job.claimed_bytes)
+            self._view.accounts.give(
+                job.project, job.claimed_bytes, in_round=False
+            )
         if slot is not None:
             self._view.put_flow(job, slot)
 

@@ -97,7 +97,9 @@ class PoolView:
         """Like :meth:`take`, for who knows that both are free."""
         job, slot_id = record.job, slot.id
         if self.accounts is not None:
-            self.accounts.give(job.project, job.claimed_bytes)
+            self.accounts.give(
+                job.project, job.claimed_bytes, in_round=not record.urgent
+            )
         self.jobs.remove(record)
         record.slot_id = slot_id
         self.slots.hold(

@@ -211,6 +211,12 @@ class Shown:
             )
         return groups
 
+    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+        """See which jobs were submitted at this event.
+
+        :param lanes: where there are any.
+        """
+
 
 class Lane(Shown):
     """Jobs that are always shown or hidden together.
@@ -253,6 +259,30 @@ class Lane(Shown):
         self._by_shape.clear()
 
 
+class Together(Shown):
+    """The jobs of several lanes, as long as these keep their groups."""
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self, lanes: abc.Collection[Lane]) -> None:
+        super().__init__([group for lane in lanes for group in lane.groups()])
+        self._lanes = frozenset(lanes)
+
+    def greet(self, lanes: abc.Iterable[Lane]) -> None:
+        """See which jobs were submitted at this event."""
+        self.arrived = {
+            job_id: record
+            for lane in lanes
+            if lane in self._lanes
+            for job_id, record in lane.arrived.items()
+        }
+
+
+def together(lanes: abc.Sequence[Lane]) -> Shown:
+    """The jobs of one lane or more."""
+    return lanes[0] if len(lanes) == 1 else Together(lanes)
+
+
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
     """The smallest key of those that there are."""
     first: ordered.Key | None = None
@@ -275,7 +305,9 @@ class WaitingJobs:
 
     :ivar count: how many there are.
     :ivar records: those that wait, and those that have a slot.
-    :ivar shown: all of them, or those whose turn it is.
+    :ivar changes: grows whenever a group comes, goes, gets its first job or
+        loses its last one.
+    :ivar shown: all of them, or those that may have the next slot.
     :ivar lanes: by project; that of None is always there.
     :ivar urgent: the lanes of jobs that go first, by project.
     :ivar patience: when the jobs that wait for their own host will have
@@ -304,10 +336,11 @@ class WaitingJobs:
         self.lanes: dict[str | None, Lane] = {None: self._common}
         self.urgent: dict[str | None, Lane] = {}
         self.shown: Shown = self._common
-        # Of the lanes where jobs arrived at this event.
-        self._greeted: list[dict[model.JobId, JobRecord]] = []
+        # Where jobs arrived at this event.
+        self._greeted: list[Lane] = []
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
+        self.changes = 0
         self.records: dict[model.JobId, JobRecord] = {}
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
@@ -339,16 +372,10 @@ class WaitingJobs:
         """Whether all jobs are in one lane, which is shown."""
         return len(self.lanes) == 1 and not self.urgent
 
-    def show(self, *lanes: Lane) -> None:
-        """Let the strategy see the jobs of these lanes only."""
-        if len(lanes) == 1:
-            self.shown = lanes[0]
-            return
-        self.shown = Shown(
-            [group for lane in lanes for group in lane.groups()]
-        )
-        for lane in lanes:
-            self.shown.arrived.update(lane.arrived)
+    def show(self, shown: Shown) -> None:
+        """Let the strategy see these jobs only."""
+        shown.greet(self._greeted)
+        self.shown = shown
 
     def show_common(self) -> None:
         """Let it see the jobs that are in no lane of their own."""
@@ -383,6 +410,7 @@ class WaitingJobs:
         group = lane.by_needs.get((shapes, record.avoided))
         if group is not None:
             return group, False
+        self.changes += 1
         return lane.make_group(shapes, record.avoided), True
 
     def _lane(self, record: JobRecord, now: float) -> Lane:
@@ -416,15 +444,15 @@ class WaitingJobs:
         """Note that a job has arrived at this event."""
         group = record.group
         if group is not None:
-            arrived = group.lane.arrived
-            if not arrived:
-                self._greeted.append(arrived)
-            arrived[record.job.id] = record
+            lane = group.lane
+            if not lane.arrived:
+                self._greeted.append(lane)
+            lane.arrived[record.job.id] = record
 
     def forget_arrivals(self) -> None:
         """The event is over."""
-        for arrived in self._greeted:
-            arrived.clear()
+        for lane in self._greeted:
+            lane.arrived.clear()
         self._greeted.clear()
 
     # -- coming and going ------------------------------------------------
@@ -433,6 +461,8 @@ class WaitingJobs:
         """Put a job in its place in the queue."""
         job, key = record.job, record.key
         record.group = group
+        if not group.count:
+            self.changes += 1
         group.count += 1
         group.lane.size += 1
         self.count += 1
@@ -493,6 +523,8 @@ class WaitingJobs:
                 if not jobs.front:
                     del group.by_host[host_id]
                     group.homes.discard(host_id)
+        if not group.count:
+            self.changes += 1
         record.group = None
         if self._columns is not None:
             self._columns.remove(record)

@@ -16,6 +16,7 @@ The other strategy does not know of them: it is shown those jobs only that may
 have the next slot, and asked for one choice after the other.
 """
 
+import dataclasses
 import typing
 from collections import abc
 
@@ -31,16 +32,21 @@ class SharedStrategy(strategy.Strategy):
     """Projects share what another strategy gives out.
 
     The jobs that have waited for ``max_wait_s`` are shown first, of all
-    projects together. Then each project's jobs are shown in its turn, until
-    its bytes for the round are used up or the other strategy finds nothing
-    more for it. Jobs of a project that has as many slots as it may are never
-    shown.
+    projects together. Then those of the projects of the first round are shown
+    together, each until its bytes for the round are used up or the other
+    strategy finds nothing more. Jobs of a project that has as many slots as it
+    may are never shown.
+
+    :cvar breadth: so many projects of a round compete at a time: enough that
+        most slots find a job of their own host, few enough to look at.
 
     :param inner: the other strategy.
     :param options: how they share.
     :param max_wait_s: None: no job goes first for having waited.
     :raises ValueError: if ``max_wait_s`` is not positive.
     """
+
+    breadth = 64
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class SharedStrategy(strategy.Strategy):
         self.wants_rates = inner.wants_rates
         self.look_again_s = inner.look_again_s
         self.skip_limit = inner.skip_limit
+        self._rounds: _Rounds | None = None
 
     def key(self, job: model.Job) -> ordered.Key:
         return self.inner.key(job)
@@ -90,11 +97,16 @@ class SharedStrategy(strategy.Strategy):
         try:
             yield from self._serve_together(view, now, view.jobs.urgent)
             if self._fair:
-                yield from _Turns(self.inner, view, now).take()
+                yield from self._rounds_of(view).take(now)
             else:
                 yield from self._serve_together(view, now, view.jobs.lanes)
         finally:
             view.jobs.show_common()
+
+    def _rounds_of(self, view: pool_view.PoolView) -> "_Rounds":
+        if self._rounds is None or self._rounds.view is not view:
+            self._rounds = _Rounds(self.inner, view, self.breadth)
+        return self._rounds
 
     def _serve_together(
         self,
@@ -111,7 +123,7 @@ class SharedStrategy(strategy.Strategy):
             ]
             if not allowed:
                 return
-            view.jobs.show(*allowed)
+            view.jobs.show(waiting.together(allowed))
             for choice in self.inner.assign(view, now):
                 yield choice
                 if view.is_held(view.record(choice.job_id).job.project):
@@ -120,56 +132,114 @@ class SharedStrategy(strategy.Strategy):
                 return
 
 
-class _Turns:
-    """The turns of one pass.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rivals:
+    """Projects of one round that compete for slots.
 
-    A project for which the other strategy finds nothing more has no further
-    turn: during a pass slots are only taken.
+    :ivar projects: their names.
+    :ivar shown: their jobs.
+    :ivar end: just beyond the place of the last one.
+    """
+
+    projects: tuple[str, ...]
+    shown: waiting.Shown
+    end: ordered.Key
+
+
+class _Rounds:
+    """The rounds of all passes over one pool.
+
+    Projects for which the other strategy finds nothing more are done for the
+    pass: during one, slots are only taken.
     """
 
     def __init__(
-        self, inner: strategy.Strategy, view: pool_view.PoolView, now: float
+        self,
+        inner: strategy.Strategy,
+        view: pool_view.PoolView,
+        breadth: int,
     ) -> None:
+        self.view = view
         self._inner = inner
-        self._view = view
-        self._now = now
+        self._breadth = breadth
         self._accounts = typing.cast(sharing.Accounts, view.accounts)
         self._done: set[str] = set()
+        # Who is first in a pass seldom changes between two of them.
+        self._first: _Rivals | None = None
+        self._first_for: tuple[object, ...] | None = None
 
-    def take(self) -> abc.Iterator[strategy.Choice]:
-        """Let one project after the other have its turn."""
+    def take(self, now: float) -> abc.Iterator[strategy.Choice]:
+        """Give slots to the projects of one round after the other."""
+        self._done.clear()
         cursor: ordered.Key = ()
-        while self._view.slots.idle_total:
-            account = self._accounts.next_turn(cursor)
-            if account is None:
+        rivals = self._find_first()
+        while rivals is not None:
+            yield from self._serve(rivals, now)
+            if not self.view.slots.idle_total:
                 return
-            project = account.project
-            if project in self._done or not self._may_gain(project):
-                # Just beyond its place.
-                cursor = (*account.key, 0)
-                continue
-            yield from self._take_turn(account)
+            if rivals.projects[0] in self._done:
+                cursor = rivals.end
+            rivals, _ = self._find(cursor)
 
-    def _may_gain(self, project: str) -> bool:
-        view = self._view
-        return not view.is_held(project) and any(
-            group.count and view.has_idle(group)
-            for group in self._lane(project).groups()
-        )
-
-    def _take_turn(
-        self, account: sharing.Account
+    def _serve(
+        self, rivals: _Rivals, now: float
     ) -> abc.Iterator[strategy.Choice]:
-        view, accounts, project = self._view, self._accounts, account.project
-        view.jobs.show(self._lane(project))
-        accounts.turn = account
-        for choice in self._inner.assign(view, self._now):
+        """Let them compete until one may not go on, or all are done."""
+        view, accounts = self.view, self._accounts
+        view.jobs.show(rivals.shown)
+        for choice in self._inner.assign(view, now):
             yield choice
-            if accounts.turn is None or view.is_held(project):
-                break
-        else:
-            self._done.add(project)
-        accounts.turn = None
+            project = view.record(choice.job_id).job.project
+            if accounts.has_to_wait(project) or view.is_held(project):
+                return
+        self._done.update(rivals.projects)
 
-    def _lane(self, project: str) -> waiting.Lane:
-        return self._view.jobs.lanes[project]
+    def _find_first(self) -> _Rivals | None:
+        """The first rivals of a pass."""
+        view = self.view
+        if not view.slots.idle_total:
+            return None
+        idle_shapes = [s for s, n in view.slots.idle_by_shape.items() if n]
+        state = (self._accounts.changes, view.jobs.changes, idle_shapes)
+        if state != self._first_for:
+            self._first, depends_on_slots = self._find(())
+            self._first_for = None if depends_on_slots else state
+        return self._first
+
+    def _find(self, cursor: ordered.Key) -> tuple[_Rivals | None, bool]:
+        """The first projects at this place or after it that may gain.
+
+        :returns: them, and whether it makes a difference which slots of a
+            shape are idle.
+        """
+        accounts, lanes = self._accounts, self.view.jobs.lanes
+        found: list[sharing.Account] = []
+        depends_on_slots = False
+        while len(found) < self._breadth:
+            account = accounts.first_from(cursor)
+            if account is None or (
+                found
+                and accounts.round_of(account) != accounts.round_of(found[0])
+            ):
+                break
+            # Just beyond its place.
+            cursor = (*account.key, 0)
+            lane = lanes[account.project]
+            depends_on_slots |= any(group.avoided for group in lane.groups())
+            if self._may_gain(lane):
+                found.append(account)
+        if not found:
+            return None, depends_on_slots
+        projects = tuple(account.project for account in found)
+        shown = waiting.together([lanes[project] for project in projects])
+        return _Rivals(projects, shown, cursor), depends_on_slots
+
+    def _may_gain(self, lane: waiting.Lane) -> bool:
+        view, project = self.view, lane.project
+        return (
+            project not in self._done
+            and not view.is_held(project)
+            and any(
+                group.count and view.has_idle(group) for group in lane.groups()
+            )
+        )

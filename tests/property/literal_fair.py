@@ -13,7 +13,7 @@
 """The rules of fair shares, written down word for word.
 
 Rounds are counted one by one, lists are searched from their beginnings, and
-each turn is a pass of the literal rules over the jobs of one project.
+what competes is a pass of the literal rules over the jobs of some projects.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ from fpgapool.core import view as pool_view
 from tests.property import literal
 
 
-class TurnOver(Exception):
-    """The project may not go on."""
+class Interrupted(Exception):
+    """A project may not go on."""
 
 
 @dataclasses.dataclass
@@ -47,12 +47,12 @@ class Book:
     fair: bool
     quantum: float
     weights: dict[str, float]
+    breadth: int
     limits: dict[str, int | None] = dataclasses.field(default_factory=dict)
     default_limit: int | None = None
     projects: dict[str, Project] = dataclasses.field(default_factory=dict)
     round: int = 0
     places: int = 0
-    turn: str | None = None
 
     def project(self, name: str) -> Project:
         """Rule 1: who is new."""
@@ -90,18 +90,16 @@ class Book:
         listed = [p for p in self.projects.values() if p.listed]
         return sorted(listed, key=lambda p: (p.round, p.place))
 
-    def give(self, name: str, size_bytes: float) -> None:
+    def give(self, name: str, size_bytes: float, in_round: bool) -> None:
         """Rules 3, 4 and 6."""
         project = self.project(name)
         project.slots += 1
         project.round = max(project.round, self.round)
-        if self.turn == name:
+        if in_round:
             self.round = project.round
         project.left -= size_bytes
         if project.left <= 0:
             self.owe(project)
-            if self.turn == name:
-                self.turn = None
 
     def owe(self, project: Project) -> None:
         while project.left <= 0:
@@ -158,7 +156,7 @@ class FairPass:
     def run(self) -> None:
         self.serve_together(self.is_urgent)
         if self.book.fair:
-            self.serve_in_turns()
+            self.serve_in_rounds()
         else:
             self.serve_together(lambda job: not self.is_urgent(job))
 
@@ -182,27 +180,35 @@ class FairPass:
             if self.make_pass(jobs):
                 return
 
-    def serve_in_turns(self) -> None:
+    def serve_in_rounds(self) -> None:
+        """Rules 2 to 5."""
         done: set[str] = set()
         while self.any_idle():
-            project = self.next_project(done)
-            if project is None:
+            rivals = self.first_rivals(done)
+            if not rivals:
                 return
-            self.book.turn = project.name
-            if self.make_pass(self.jobs_of(project)):
-                done.add(project.name)
-            self.book.turn = None
-            project.listed = bool(self.jobs_of(project))
+            names = {project.name for project in rivals}
+            jobs = [job for project in rivals for job in self.jobs_of(project)]
+            if self.make_pass(jobs):
+                done |= names
+            for project in rivals:
+                project.listed = bool(self.jobs_of(project))
 
-    def next_project(self, done: set[str]) -> Project | None:
-        for project in self.book.in_order():
-            if (
-                project.name not in done
-                and not self.book.is_full(project.name)
-                and self.can_gain(project)
-            ):
-                return project
-        return None
+    def first_rivals(self, done: set[str]) -> list[Project]:
+        """Rule 2."""
+        able = [
+            project
+            for project in self.book.in_order()
+            if project.name not in done
+            and not self.book.is_full(project.name)
+            and self.can_gain(project)
+        ]
+        rounds = [max(project.round, self.book.round) for project in able]
+        return [
+            project
+            for project, of_project in zip(able, rounds, strict=True)
+            if of_project == min(rounds)
+        ][: self.book.breadth]
 
     def can_gain(self, project: Project) -> bool:
         look = self.new_pass([])
@@ -225,20 +231,20 @@ class FairPass:
             and not self.is_urgent(job)
         ]
 
-    def new_pass(self, jobs: list[literal.Job]) -> "Turn":
-        return Turn(self, jobs)
+    def new_pass(self, jobs: list[literal.Job]) -> "Contest":
+        return Contest(self, jobs)
 
     def make_pass(self, jobs: list[literal.Job]) -> bool:
         """:returns: whether the strategy found nothing more."""
-        turn = self.new_pass(jobs)
+        contest = self.new_pass(jobs)
         try:
-            turn.run()
-        except TurnOver:
+            contest.run()
+        except Interrupted:
             return False
         return True
 
 
-class Turn(literal.Pass):
+class Contest(literal.Pass):
     """A pass over some jobs, until it may not go on."""
 
     def __init__(self, whole: FairPass, jobs: list[literal.Job]) -> None:
@@ -258,7 +264,8 @@ class Turn(literal.Pass):
         whole.jobs.remove(job)
         whole.choices.append((job.id, slot.id))
         name = whole.project_of[job.id]
-        had_turn = book.turn == name
-        book.give(name, job.size_bytes)
-        if book.is_full(name) or (had_turn and book.turn is None):
-            raise TurnOver
+        in_round = book.fair and not whole.is_urgent(job)
+        book.give(name, job.size_bytes, in_round)
+        has_to_wait = book.projects[name].round > book.round
+        if book.is_full(name) or (in_round and has_to_wait):
+            raise Interrupted

@@ -51,10 +51,10 @@ class Mirrored(sharing.Accounts):
     :ivar told: whether it is told, that is, no pass is under way.
     """
 
-    def __init__(self, options: sharing.Options) -> None:
+    def __init__(self, options: sharing.Options, breadth: int) -> None:
         super().__init__(options)
         self.book = literal_fair.Book(
-            options.fair, options.quantum_bytes, dict(options.weights)
+            options.fair, options.quantum_bytes, dict(options.weights), breadth
         )
         self.told = True
 
@@ -77,10 +77,12 @@ class Mirrored(sharing.Accounts):
         if self.told:
             self.book.projects[project].listed = False
 
-    def give(self, project: str, claimed_bytes: float) -> None:
-        super().give(project, claimed_bytes)
+    def give(
+        self, project: str, claimed_bytes: float, *, in_round: bool
+    ) -> None:
+        super().give(project, claimed_bytes, in_round=in_round)
         if self.told:
-            self.book.give(project, claimed_bytes)
+            self.book.give(project, claimed_bytes, in_round)
 
     def take_back(
         self, project: str, claimed_bytes: float, sent_bytes: float
@@ -95,7 +97,7 @@ class Mirrored(sharing.Accounts):
         if not self.options.fair:
             return
         assert self.round == book.round
-        assert [key[-1] for key in self.turns()] == [
+        assert [key[-1] for key in self.places()] == [
             project.name for project in book.in_order()
         ]
         for account in self.all():
@@ -117,9 +119,11 @@ class CheckedFair(shared.SharedStrategy):
         seed: int,
         shares: sharing.Options,
         max_wait_s: float | None,
+        breadth: int,
     ) -> None:
         factory, ordering, placement = checked.FACTORIES[name]
         super().__init__(factory(options, seed), shares, max_wait_s)
+        self.breadth = breadth
         common = {k: v for k, v in options.items() if v is not None}
         common.setdefault("fallback", name == "wra")
         self.rules = literal.Rules(ordering, placement, **common)
@@ -152,6 +156,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         name=st.sampled_from(sorted(checked.FACTORIES)),
         fair=st.sampled_from([True, True, False]),
         max_wait_s=st.sampled_from([None, 3.0]),
+        breadth=st.sampled_from([1, 2, 64]),
         seed=seeds,
     )
     def start(
@@ -160,6 +165,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         name: str,
         fair: bool,
         max_wait_s: float | None,
+        breadth: int,
         seed: int,
     ) -> None:
         settings = data.draw(checked.strategy_settings(name))
@@ -167,9 +173,10 @@ class FairMachine(stateful.RuleBasedStateMachine):
             *settings,
             sharing.Options(fair, QUANTUM_BYTES, WEIGHTS),
             max_wait_s,
+            breadth,
         )
         self.pool = state.PoolState(self.strategy, slot_fault_limit=2)
-        accounts = Mirrored(self.strategy.shares)
+        accounts = Mirrored(self.strategy.shares, breadth)
         self.pool.view.accounts = self.accounts = accounts
         self.pool.view.jobs._accounts = accounts
         self.now = 0.0
@@ -218,7 +225,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         book, max_wait_s = self.accounts.book, self.strategy.max_wait_s
         generator = self.strategy.rules.generator
         self.strategy.rules.reseed(0)
-        copy = literal_fair.Book(False, book.quantum, book.weights)
+        copy = literal_fair.Book(False, book.quantum, book.weights, 1)
         copy.limits, copy.default_limit = book.limits, book.default_limit
         copy.projects = {
             name: literal_fair.Project(name, p.weight, slots=p.slots)
@@ -417,7 +424,7 @@ def test_what_projects_are_served_differs_by_little(
     assert len(differences) > 10
     assert max(map(abs, differences)) <= QUANTUM_BYTES + largest / least
     spread = max(differences) - min(differences)
-    assert spread <= QUANTUM_BYTES + 2 * largest / least
+    assert spread <= 2 * (QUANTUM_BYTES + largest / least)
 
 
 @pytest.mark.parametrize("name", ["fifo", "sjf", "wra"])
@@ -467,7 +474,7 @@ def list_ends(
     return found
 
 
-def test_era_serves_projects_by_turns() -> None:
+def test_era_serves_projects_by_rounds() -> None:
     random = numpy.random.default_rng(3)
     jobs = make_jobs(random, 40, "a", 0) + make_jobs(random, 4, "b", 40)
     course = Course(fair("era"), 1, 1e9)

@@ -21,6 +21,7 @@ from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.conductor import usage
 from fpgapool.core import codes
+from fpgapool.core import sharing
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
 from tests.unit.conductor import world
@@ -76,12 +77,12 @@ def serve_all(pool: world.World, count: int, **members: object) -> list[str]:
 # -- shares -----------------------------------------------------------------
 
 
-def test_projects_take_turns():
+def test_projects_have_rounds():
     pool = make_world(fair=True)
     for _ in range(6):
-        pool.open(project_id="a", claimed_bytes=100 * MIB)
+        pool.open(project_id="a", claimed_bytes=sharing.DEFAULT_QUANTUM_BYTES)
     for _ in range(3):
-        pool.open(project_id="b", claimed_bytes=100 * MIB)
+        pool.open(project_id="b", claimed_bytes=sharing.DEFAULT_QUANTUM_BYTES)
     served = serve_all(pool, 6)
     assert served.count("b") == 3
 

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Turns, limits and urgency in the core."""
+"""Rounds, limits and urgency in the core."""
 
 import math
 
@@ -48,7 +48,7 @@ def make_pool(
 
 
 def serve(pool: pools.Pool, count: int, **members: float) -> list[str]:
-    """Release the only slot again and again; say whose turn it was."""
+    """Release the only slot again and again; say who had it."""
     projects = []
     for _ in range(count):
         (held,) = pool.state.assignments().values()
@@ -83,6 +83,50 @@ def test_weights_count() -> None:
     pool = make_pool(weights={"b": 3.0})
     submit(pool, "a" * 20 + "b" * 20)
     assert 8 <= serve(pool, 12).count("b") <= 10
+
+
+def test_projects_of_a_round_compete_for_each_slot() -> None:
+    """A slot goes to who is near it, whoever of them came first."""
+    options = sharing.Options(True, 1000 * MB)
+    pool = pools.make_pool_of(
+        shared.SharedStrategy(strategies.wra({}, 0), options),
+        pools.make_host(1, slot_count=1),
+        pools.make_host(2, slot_count=1),
+    )
+    for host_id in (1, 2):
+        pool.submit(pools.make_job(host_id, host_id=host_id, project="c"))
+    pool.submit(
+        *(pools.make_job(n, host_id=1, project="a") for n in range(10, 15)),
+        *(pools.make_job(n, host_id=2, project="b") for n in range(20, 25)),
+    )
+    for _ in range(4):
+        for held in list(pool.state.assignments().values()):
+            pool.step(events.SlotReleased(held.slot_id, held.generation))
+        assert all(held.local for held in pool.state.assignments().values())
+
+
+def test_who_has_nothing_left_waits_for_the_others_of_its_round() -> None:
+    """Though the strategy prefers its jobs."""
+    options = sharing.Options(True, 300 * MB)
+    pool = pools.make_pool_of(
+        shared.SharedStrategy(strategies.sjf({}, 0), options),
+        pools.make_host(1, slot_count=1),
+    )
+    submit(pool, "a" * 8, claimed_bytes=100 * MB)
+    submit(pool, "b" * 8, claimed_bytes=150 * MB)
+    assert "".join(serve(pool, 10)) == "aaabbaaabb"
+
+
+def test_more_than_the_breadth_have_their_turns_in_order() -> None:
+    options = sharing.Options(True, 100 * MB)
+    made = shared.SharedStrategy(strategies.sjf({}, 0), options)
+    made.breadth = 2
+    pool = pools.make_pool_of(made, pools.make_host(1, slot_count=1))
+    submit(pool, "x", claimed_bytes=10 * MB)
+    sizes = {"a": 400, "b": 300, "c": 200, "d": 100}
+    for project, size in sizes.items():
+        submit(pool, project, claimed_bytes=size * MB)
+    assert serve(pool, 5) == ["x", "b", "c", "d", "a"]
 
 
 def test_large_jobs_are_paid_for_in_later_rounds() -> None:
@@ -217,7 +261,7 @@ def test_projects_that_are_done_are_forgotten() -> None:
 
 def test_a_very_large_debt_costs_no_more_than_a_small_one() -> None:
     accounts = sharing.Accounts(sharing.Options(True, 1.0))
-    accounts.give("a", 2.0**60 + 0.5)
+    accounts.give("a", 2.0**60 + 0.5, in_round=False)
     (account,) = accounts.all()
     assert account.round >= 2**60
     assert 0 < account.left_bytes <= 1.0
