@@ -13,13 +13,23 @@
 
 """Real services of OpenStack, started when the first test asks."""
 
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+
 import pytest
 
+from tests.harness import cloud as clouds
+from tests.integration import server
 from tests.services import glance as glance_service
 from tests.services import keystone as keystone_service
 from tests.services import mariadb as mariadb_service
 from tests.services import openstack
 from tests.services import process
+from tests.services import rabbitmq as rabbitmq_service
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +71,109 @@ def glance(
 def personas(accounts: openstack.Accounts) -> openstack.Personas:
     """Give one user for each kind of rights that policies know."""
     return accounts.create_personas("persona")
+
+
+@pytest.fixture(scope="package")
+def cloud(
+    service_workspace: process.Workspace,
+    rabbitmq: rabbitmq_service.RabbitMQ,
+    mariadb: mariadb_service.MariaDB,
+) -> Iterator[clouds.Cloud]:
+    """Give a pool with two slots."""
+    rabbitmq.ensure_running()
+    mariadb.ensure_running()
+    with clouds.Cloud(
+        service_workspace,
+        rabbitmq.transport_url(rabbitmq.create_vhost()),
+        mariadb.database_url(mariadb.create_database()),
+        [clouds.HostPlan("board", slots=2)],
+    ) as pool:
+        yield pool
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Iterator[None]:
+    """Show what the pool's processes said when a test failed."""
+    report = yield
+    if report.failed and "cloud" in item.funcargs:
+        for name, text in item.funcargs["cloud"].logs():
+            report.sections.append((f"log of {name}", text))
+    return report
+
+
+@pytest.fixture(scope="package")
+def api(
+    cloud: clouds.Cloud,
+    service_workspace: process.Workspace,
+    keystone: keystone_service.Keystone,
+    accounts: openstack.Accounts,
+) -> Iterator[server.Server]:
+    """Give the API, which the catalog knows."""
+    served = server.Server(cloud, service_workspace, keystone)
+    served.start()
+    accounts.register_endpoint(f"http://{served.address}")
+    yield served
+    served.kill()
+
+
+@pytest.fixture(scope="package")
+def tokens(
+    accounts: openstack.Accounts, personas: openstack.Personas
+) -> Mapping[str, str]:
+    """Give a token of each persona."""
+    return {
+        name: accounts.token(getattr(personas, name)).text
+        for name in server.PERSONAS
+    }
+
+
+@pytest.fixture(scope="package")
+def known_clouds(
+    accounts: openstack.Accounts, personas: openstack.Personas
+) -> Mapping[str, object]:
+    """Give how a program reaches the pool: as a program, as each persona."""
+    credential = accounts.create_application_credential(
+        personas.member, "program", "member"
+    )
+    known: dict[str, object] = {
+        server.CLOUD: {
+            "auth_type": "v3applicationcredential",
+            "auth": {
+                "auth_url": accounts.auth_url,
+                "application_credential_id": credential.id,
+                "application_credential_secret": credential.secret,
+            },
+            "region_name": openstack.REGION,
+        }
+    }
+    for name in server.PERSONAS:
+        user: openstack.User = getattr(personas, name)
+        known[name] = {
+            "auth": {
+                "auth_url": accounts.auth_url,
+                "username": user.name,
+                "password": user.password,
+                "project_name": user.project.name,
+                "user_domain_id": openstack.DOMAIN,
+                "project_domain_id": openstack.DOMAIN,
+            },
+            "region_name": openstack.REGION,
+        }
+    return known
+
+
+@pytest.fixture
+def clouds_yaml(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    known_clouds: Mapping[str, object],
+    api: server.Server,
+) -> pathlib.Path:
+    """Give the file that tells programs of the pool."""
+    path = tmp_path / "clouds.yaml"
+    # YAML is more than JSON.
+    path.write_text(json.dumps({"clouds": known_clouds}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    return path

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
@@ -26,21 +25,12 @@ import pytest
 from fpgapool import client
 from fpgapool.api import routes
 from tests.functional.allinone import harness as commands
-from tests.functional.api import harness
-from tests.functional.system.conftest import make_cloud
-from tests.functional.system.conftest import pytest_runtest_makereport
 from tests.harness import cloud as clouds
-from tests.services import keystone as keystone_service
+from tests.integration import server
 from tests.services import openstack
-from tests.services import process
 
-__all__ = ["make_cloud", "pytest_runtest_makereport"]
-
-CLOUD = "pool"
 DATA = bytes(range(256)) * 5000
 HEX_KEY = "00" * 32
-
-PERSONAS = ("reader", "member", "manager", "stranger", "service", "admin")
 
 #: Who may do what. Sessions are those of project A, of which the stranger is
 #: not; the others are what everybody has in common, or belong to the caller.
@@ -68,62 +58,9 @@ MATRIX = {
 }
 
 
-class Server(harness.Server):
-    """The API with Keystone.
-
-    :param keystone: whom it asks about tokens.
-    """
-
-    def __init__(
-        self,
-        cloud: clouds.Cloud,
-        workspace: process.Workspace,
-        keystone: keystone_service.Keystone,
-    ) -> None:
-        super().__init__("keystone-api", cloud, workspace)
-        openstack.write_config(
-            self.config_path,
-            {
-                "api": {"auth_strategy": "keystone", "wait_interval_s": 0.05},
-                "keystone_authtoken": keystone.authtoken_options("fpgapool"),
-            },
-        )
-
-
-@pytest.fixture(scope="module")
-def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
-    """Give a pool with two slots."""
-    return make_cloud(clouds.HostPlan("board", slots=2))
-
-
-@pytest.fixture(scope="module")
-def api(
-    cloud: clouds.Cloud,
-    service_workspace: process.Workspace,
-    keystone: keystone_service.Keystone,
-    accounts: openstack.Accounts,
-) -> Iterator[Server]:
-    """Give the API, which the catalog knows."""
-    server = Server(cloud, service_workspace, keystone)
-    server.start()
-    accounts.register_endpoint(f"http://{server.address}")
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
-def tokens(
-    accounts: openstack.Accounts, personas: openstack.Personas
-) -> Mapping[str, str]:
-    """Give a token of each persona."""
-    return {
-        name: accounts.token(getattr(personas, name)).text for name in PERSONAS
-    }
-
-
 @pytest.fixture
 def session_of_a(
-    api: Server, tokens: Mapping[str, str]
+    api: server.Server, tokens: Mapping[str, str]
 ) -> Iterator[Mapping[str, object]]:
     """Give a READY session of project A."""
     answer = api.open(tokens["member"])
@@ -141,7 +78,7 @@ def session_of_a(
     api.close(session["id"], tokens["admin"])
 
 
-def _names(api: Server, token: str) -> dict[str, str]:
+def _names(api: server.Server, token: str) -> dict[str, str]:
     """Return what stands for the variable parts of paths."""
     listed = {
         kind: api.ask("GET", f"/v1/{kind}", token).document[kind][0]
@@ -164,9 +101,9 @@ def test_the_matrix_is_complete() -> None:
     }
 
 
-@pytest.mark.parametrize("persona", PERSONAS)
+@pytest.mark.parametrize("persona", server.PERSONAS)
 def test_who_may_do_what(
-    api: Server,
+    api: server.Server,
     tokens: Mapping[str, str],
     session_of_a: Mapping[str, object],
     persona: str,
@@ -197,7 +134,7 @@ def test_who_may_do_what(
 
 
 def test_another_projects_session_does_not_exist(
-    api: Server,
+    api: server.Server,
     tokens: Mapping[str, str],
     session_of_a: Mapping[str, object],
 ) -> None:
@@ -215,7 +152,7 @@ def test_another_projects_session_does_not_exist(
 
 
 def test_secrets_are_for_members(
-    api: Server,
+    api: server.Server,
     tokens: Mapping[str, str],
     session_of_a: Mapping[str, object],
 ) -> None:
@@ -229,51 +166,16 @@ def test_secrets_are_for_members(
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", "gAAAAA" * 30])
-def test_no_valid_token(api: Server, token: str) -> None:
+def test_no_valid_token(api: server.Server, token: str) -> None:
     """The answer is an error of ours, and says where to get one."""
     answer = api.ask("GET", "/v1/sessions", token)
     assert (answer.status, answer.code) == (401, "UNAUTHORIZED")
     assert "www-authenticate" in answer.headers
 
 
-def test_public_documents_need_none(api: Server) -> None:
+def test_public_documents_need_none(api: server.Server) -> None:
     for path in ("/", "/v1", "/v1/openapi.json"):
         assert api.ask("GET", path, "nonsense").status == 200
-
-
-@pytest.fixture
-def clouds_yaml(
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-    accounts: openstack.Accounts,
-    personas: openstack.Personas,
-    api: Server,
-) -> pathlib.Path:
-    """Give a program an application credential of a member."""
-    credential = accounts.create_application_credential(
-        personas.member, tmp_path.name, "member"
-    )
-    path = tmp_path / "clouds.yaml"
-    # YAML is more than JSON.
-    path.write_text(
-        json.dumps(
-            {
-                "clouds": {
-                    CLOUD: {
-                        "auth_type": "v3applicationcredential",
-                        "auth": {
-                            "auth_url": accounts.auth_url,
-                            "application_credential_id": credential.id,
-                            "application_credential_secret": credential.secret,
-                        },
-                        "region_name": openstack.REGION,
-                    }
-                }
-            }
-        )
-    )
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
-    return path
 
 
 def test_program_with_an_application_credential(
@@ -282,7 +184,7 @@ def test_program_with_an_application_credential(
     personas: openstack.Personas,
 ) -> None:
     """As in an instance: the session is the project's."""
-    api = client.PoolApi.from_cloud(CLOUD)
+    api = client.PoolApi.from_cloud(server.CLOUD)
     with client.acc_open(
         "copy", len(DATA), front_door=api, request_id="from-an-instance"
     ) as session:
@@ -304,7 +206,7 @@ def test_command(clouds_yaml: pathlib.Path, tmp_path: pathlib.Path) -> None:
             commands.command(
                 "run",
                 *("aes", "--key-file", "key", "--iv", "00" * 16),
-                *("--in", source, "--out", target, "--os-cloud", CLOUD),
+                *("--in", source, "--out", target, "--os-cloud", server.CLOUD),
             ),
             cwd=tmp_path,
             check=True,
@@ -314,36 +216,22 @@ def test_command(clouds_yaml: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "out").read_bytes() == DATA
 
 
-def test_reader_cannot_open(
-    clouds_yaml: pathlib.Path,
-    accounts: openstack.Accounts,
-    personas: openstack.Personas,
-    tmp_path: pathlib.Path,
-) -> None:
+def test_reader_cannot_open(clouds_yaml: pathlib.Path) -> None:
     """The library says what the service says."""
-    document = json.loads(clouds_yaml.read_text())
-    document["clouds"][CLOUD] = {
-        "auth": {
-            "auth_url": accounts.auth_url,
-            "username": personas.reader.name,
-            "password": personas.reader.password,
-            "project_name": personas.reader.project.name,
-            "user_domain_id": openstack.DOMAIN,
-            "project_domain_id": openstack.DOMAIN,
-        },
-        "region_name": openstack.REGION,
-    }
-    clouds_yaml.write_text(json.dumps(document))
     with pytest.raises(client.RequestRejected) as caught:
-        client.acc_open("copy", 1, front_door=client.PoolApi.from_cloud(CLOUD))
+        client.acc_open(
+            "copy", 1, front_door=client.PoolApi.from_cloud("reader")
+        )
     assert caught.value.code == "FORBIDDEN"
 
 
 def test_wrong_credential(clouds_yaml: pathlib.Path) -> None:
     document = json.loads(clouds_yaml.read_text())
-    auth = document["clouds"][CLOUD]["auth"]
+    auth = document["clouds"][server.CLOUD]["auth"]
     auth["application_credential_secret"] = "wrong"
     clouds_yaml.write_text(json.dumps(document))
     with pytest.raises(client.RequestRejected) as caught:
-        client.acc_open("copy", 1, front_door=client.PoolApi.from_cloud(CLOUD))
+        client.acc_open(
+            "copy", 1, front_door=client.PoolApi.from_cloud(server.CLOUD)
+        )
     assert caught.value.code == "UNAUTHORIZED"

@@ -86,6 +86,7 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     ),
     "core": frozenset({"numpy"}),
     "objects": frozenset(),
+    "osc": frozenset("keystoneauth1 openstack osc_lib".split()),
     "protocol": frozenset(),
     "strategies": frozenset({"numpy"}),
     "version": frozenset(),
@@ -357,6 +358,8 @@ PLANTED = {
         "client/__init__.py",
         "from fpgapool.accelerators import heavy",
     ),
+    "commands to the client": ("osc/a.py", "import fpgapool.client"),
+    "commands to oslo": ("osc/a.py", "from oslo_config import cfg"),
     "eventlet": ("cmd/a.py", "import eventlet.green"),
     "asyncio": ("agent/a.py", "import asyncio"),
     "tests": ("cmd/a.py", "from tests import harness"),
@@ -381,6 +384,7 @@ INNOCENT = {
     "cmd/b.py": "import fpgapool.agent.table\nimport fpgapool.db.api",
     "agent/b.py": "from fpgapool.agent import worker\nimport oslo_log",
     "agent/workers.py": "from fpgapool.agent import b\nimport oslo_log",
+    "osc/b.py": "import openstack\nfrom osc_lib import utils",
     "db/b.py": "from fpgapool.core import model\nimport sqlalchemy",
     "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters",
 }
@@ -418,6 +422,12 @@ def test_planted_violation_is_found(
     [
         ("fpgapool.client", "sys", "numpy oslo_config jsonschema yaml"),
         ("fpgapool.agent.worker", "sys", "oslo_config oslo_log eventlet"),
+        (
+            "fpgapool.osc.v1.session",
+            "sys",
+            "numpy oslo_config oslo_messaging oslo_db sqlalchemy falcon"
+            " fpgapool.client",
+        ),
         # What numpy itself loads does not count.
         ("fpgapool.core.state", "numpy", "oslo_config logging threading"),
     ],

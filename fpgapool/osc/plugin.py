@@ -1,0 +1,54 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the ``openstack`` command asks a plugin for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from osc_lib import utils
+
+from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.osc.sdk import proxy
+
+DEFAULT_API_VERSION = "1"
+API_VERSION_OPTION = "os_fpgapool_api_version"
+API_NAME = "fpgapool"
+API_VERSIONS = ("1", "1.0")
+
+
+def make_client(instance: Any) -> proxy.Proxy:
+    """Return what speaks with the pool.
+
+    :param instance: the command's client manager.
+    """
+    return fpgapool_service.proxy_of(instance.sdk_connection)
+
+
+def build_option_parser(
+    parser: argparse.ArgumentParser,
+) -> argparse.ArgumentParser:
+    """Add the options that come before the command.
+
+    :param parser: of all of these.
+    :returns: the same.
+    """
+    parser.add_argument(
+        "--os-fpgapool-api-version",
+        metavar="<fpgapool-api-version>",
+        default=utils.env("OS_FPGAPOOL_API_VERSION"),
+        help="FPGA pool API version, default="
+        f"{DEFAULT_API_VERSION} (Env: OS_FPGAPOOL_API_VERSION)",
+    )
+    return parser

@@ -1,0 +1,48 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Accelerators of the library."""
+
+from __future__ import annotations
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+
+
+class Accelerator(base.Resource):
+    """An accelerator; its name identifies it."""
+
+    resource_key = "accelerator"
+    resources_key = "accelerators"
+    base_path = "/accelerators"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query()
+
+    name = resource.Body("name", alternate_id=True)
+    description = resource.Body("description")
+    #: Rate of the input in one slot, at most.
+    peak_bytes_per_s = resource.Body("peak_bytes_per_s", type=float)
+    #: Bytes of output for each byte of input.
+    return_ratio = resource.Body("return_ratio", type=float)
+    #: Whether a session can go on in another slot.
+    is_stateless = resource.Body("stateless", type=bool)
+    #: Shapes of slots that it fits; empty means any.
+    shapes = resource.Body("shapes", type=list)
+    #: JSON schema of the parameters of a session.
+    params_schema = resource.Body("params_schema", type=dict)
+    #: Every chunk of the input but the last is a multiple.
+    chunk_multiple_bytes = resource.Body("chunk_multiple_bytes", type=int)
+    #: Name of the software core that computes the same.
+    core = resource.Body("core")

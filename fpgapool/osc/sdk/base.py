@@ -1,0 +1,39 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What all resources have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openstack import resource
+
+#: The newest version of the API that the resources know.
+MICROVERSION = "1.0"
+
+
+class Resource(resource.Resource):
+    """A resource of the pool."""
+
+    _max_microversion = MICROVERSION
+
+
+def query(*filters: str, **renamed: Any) -> resource.QueryParameters:
+    """Return what a list can be asked for.
+
+    :param filters: besides its page and its order.
+    :param renamed: filters with another name here than in the API.
+    """
+    return resource.QueryParameters(
+        "sort_key", "sort_dir", *filters, **renamed
+    )

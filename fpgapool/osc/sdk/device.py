@@ -1,0 +1,43 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Devices: FPGA boards of hosts."""
+
+from __future__ import annotations
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+
+
+class Device(base.Resource):
+    """A device."""
+
+    resource_key = "device"
+    resources_key = "devices"
+    base_path = "/devices"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query("state", host_uuid="host")
+
+    name = resource.Body("name")
+    host_uuid = resource.Body("host_uuid")
+    host_name = resource.Body("host_name")
+    model = resource.Body("model")
+    #: Rate that all its slots share.
+    dma_bytes_per_s = resource.Body("dma_bytes_per_s", type=float)
+    #: ``up``, ``down``, ``faulty`` or ``disabled``.
+    state = resource.Body("state")
+    fault_reason = resource.Body("fault_reason")
+    #: How many slots it has.
+    slots = resource.Body("slots", type=int)

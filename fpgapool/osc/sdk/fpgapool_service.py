@@ -1,0 +1,43 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool as a service of a cloud."""
+
+from __future__ import annotations
+
+from openstack import connection as connections
+from openstack import service_description
+
+from fpgapool.osc.sdk import proxy
+
+SERVICE_TYPE = "fpgapool"
+
+
+class FpgapoolService(service_description.ServiceDescription[proxy.Proxy]):
+    """How the service is found, and what speaks with it."""
+
+    supported_versions = {"1": proxy.Proxy}
+
+
+def proxy_of(connection: connections.Connection) -> proxy.Proxy:
+    """Return what speaks with the pool of a cloud.
+
+    ``Connection.add_service`` would give an attribute to the class, and so to
+    all connections of the program, those to clouds without a pool, too. This
+    changes the one connection only.
+
+    :param connection: to the cloud.
+    :returns: the same proxy at every call.
+    """
+    connection.config.enable_service(SERVICE_TYPE)
+    description = FpgapoolService(SERVICE_TYPE)
+    return description.__get__(connection, type(connection))

@@ -1,0 +1,37 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The pool at a glance."""
+
+from __future__ import annotations
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+
+
+class Pool(base.Resource):
+    """The pool; there is one."""
+
+    resource_key = "pool"
+    base_path = "/pool"
+    allow_fetch = True
+    requires_id = False
+
+    #: How sessions are scheduled.
+    strategy = resource.Body("strategy")
+    #: How many sessions wait for a slot.
+    waiting = resource.Body("waiting", type=int)
+    #: How many sessions are in each state.
+    sessions = resource.Body("sessions", type=dict)
+    #: Hosts with their devices and those with their slots.
+    hosts = resource.Body("hosts", type=list, list_type=dict)

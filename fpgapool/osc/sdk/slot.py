@@ -1,0 +1,49 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Slots: reconfigurable regions of devices."""
+
+from __future__ import annotations
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+
+
+class Slot(base.Resource):
+    """A slot."""
+
+    resource_key = "slot"
+    resources_key = "slots"
+    base_path = "/slots"
+    allow_fetch = True
+    allow_list = True
+
+    _query_mapping = base.query(
+        "accelerator", "state", host_uuid="host", device_id="device"
+    )
+
+    number = resource.Body("number", type=int)
+    device_id = resource.Body("device_id")
+    device_name = resource.Body("device_name")
+    host_uuid = resource.Body("host_uuid")
+    host_name = resource.Body("host_name")
+    #: Which bitstreams fit.
+    shape = resource.Body("shape")
+    state = resource.Body("state")
+    fault_reason = resource.Body("fault_reason")
+    #: Of the session that has the slot.
+    accelerator = resource.Body("accelerator")
+    #: What is in the slot now.
+    programmed = resource.Body("programmed")
+    #: Who has the slot, if it is a session of one's own project.
+    session_id = resource.Body("session_id")

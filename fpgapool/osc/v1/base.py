@@ -1,0 +1,238 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from openstack import exceptions as sdk_exceptions
+from openstack import resource
+from osc_lib import exceptions
+from osc_lib import utils
+from osc_lib.command import command
+
+from fpgapool.osc.sdk import proxy
+from fpgapool.osc.v1 import messages
+
+Formatters = Mapping[str, Any]
+#: Names of columns, and a row or an iterable of rows.
+Table = tuple[Sequence[str], Iterable[Any]]
+
+_DIRECTIONS = ("asc", "desc")
+# They divide addresses.
+_NOT_IN_IDENTIFIERS = frozenset("/?#%")
+# What the base class has and resources of the pool have not.
+_HIDDEN = ("location",)
+
+
+class Command(command.Command):
+    """A command that asks the pool."""
+
+    @property
+    def client(self) -> proxy.Proxy:
+        """What speaks with the pool."""
+        # Where the plugin has put it.
+        manager: Any = self.app.client_manager
+        client: proxy.Proxy = manager.fpgapool
+        return client
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command, and say what to do if it fails."""
+        try:
+            return super().run(parsed_args)
+        except sdk_exceptions.SDKException as error:
+            raise exceptions.CommandError(messages.of_error(error)) from error
+
+
+class ShowCommand(Command, command.ShowOne):
+    """A command that shows one thing."""
+
+
+class ListCommand(Command, command.Lister):
+    """A command that lists what there is."""
+
+    #: Attributes of a member, and what their columns are called.
+    columns: Mapping[str, str]
+    #: Those that --long adds.
+    long_columns: Mapping[str, str]
+    #: How values of attributes are written.
+    formatters: Formatters = {}
+    #: What the service can sort by; the first is what it does sort by.
+    sort_keys: Sequence[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--long", action="store_true", help="show more columns"
+        )
+        parser.add_argument(
+            "--sort",
+            metavar="<key>[:<direction>]",
+            type=_order(self.sort_keys),
+            default={},
+            help=f"sort by {', '.join(self.sort_keys)}; the direction is"
+            " asc or desc",
+        )
+        parser.add_argument(
+            "--limit",
+            metavar="<limit>",
+            type=positive,
+            help="show so many at most",
+        )
+        parser.add_argument(
+            "--marker",
+            metavar="<id>",
+            help="begin after this one",
+        )
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for what is listed.
+
+        :param parsed_args: with the filters.
+        :param query: the page and the order.
+        """
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """List them."""
+        query = given(limit=parsed_args.limit, marker=parsed_args.marker)
+        query.update(parsed_args.sort)
+        columns = dict(self.columns)
+        if parsed_args.long:
+            columns.update(self.long_columns)
+        # The service's limit is that of a page.
+        members = itertools.islice(
+            self.members(parsed_args, query), parsed_args.limit
+        )
+        return list(columns.values()), (
+            utils.get_item_properties(
+                member, list(columns), formatters=self.formatters
+            )
+            for member in members
+        )
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return those options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def positive(text: str) -> int:
+    """Return the number that a text means.
+
+    :raises argparse.ArgumentTypeError: if it is none, or not positive.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive integer")
+    return number
+
+
+def identifier(text: str) -> str:
+    """Return a name or an identifier.
+
+    :raises argparse.ArgumentTypeError: if it would be another address.
+    """
+    if text in ("", ".", "..") or not _NOT_IN_IDENTIFIERS.isdisjoint(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name and no ID")
+    return text
+
+
+def _order(keys: Sequence[str]) -> Callable[[str], dict[str, str]]:
+    def parse(text: str) -> dict[str, str]:
+        key, colon, direction = text.partition(":")
+        if key not in keys or (colon and direction not in _DIRECTIONS):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not one of {', '.join(keys)}, with :asc or"
+                " :desc behind it, or nothing"
+            )
+        order = {"sort_key": key}
+        if direction:
+            order["sort_dir"] = direction
+        return order
+
+    return parse
+
+
+def host_filter(host: str | None) -> dict[str, str]:
+    """Return what is asked for to find a host's devices or slots.
+
+    :param host: its name or UUID; None for all hosts.
+    """
+    if host is None:
+        return {}
+    # The service finds the UUID; names are compared here.
+    is_uuid = utils.is_uuid_like(host)
+    return {"host_uuid" if is_uuid else "host_name": host}
+
+
+def add_up_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--up`` and ``--down``.
+
+    :param parser: gets them.
+    """
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--up",
+        dest="is_up",
+        action="store_true",
+        default=None,
+        help="only those that report",
+    )
+    group.add_argument(
+        "--down",
+        dest="is_up",
+        action="store_false",
+        default=None,
+        help="only those that do not report",
+    )
+
+
+def shown(
+    found: resource.Resource,
+    formatters: Formatters,
+    hidden: Sequence[str] = (),
+) -> Table:
+    """Return what there is to show of a resource.
+
+    :param found: the resource.
+    :param formatters: how values of attributes are written.
+    :param hidden: attributes that are not shown.
+    """
+    names = {
+        "connection_info": "connection",
+        "is_stateless": "stateless",
+        "is_up": "up",
+    }
+    columns, attributes = utils.get_osc_show_columns_for_sdk_resource(
+        found,
+        {name: names[name] for name in names if hasattr(found, name)},
+        [*_HIDDEN, *hidden],
+    )
+    return columns, utils.get_item_properties(
+        found, attributes, formatters=formatters
+    )

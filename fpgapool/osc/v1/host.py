@@ -1,0 +1,56 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for hosts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from openstack import resource
+from osc_lib.cli import format_columns
+
+from fpgapool.osc.v1 import base
+
+
+class ListHosts(base.ListCommand):
+    """List the hosts of the pool."""
+
+    columns = {
+        "uuid": "UUID",
+        "name": "Name",
+        "is_up": "Up",
+        "devices": "Devices",
+        "slots": "Slots",
+    }
+    long_columns = {"nic_bytes_per_s": "NIC Bytes/s"}
+    formatters = {"nic_bytes_per_s": format_columns.SizeColumn}
+    sort_keys = ("name", "uuid")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--name", metavar="<name>", help="only the host of this name"
+        )
+        base.add_up_options(parser)
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for the hosts."""
+        filters = base.given(name=parsed_args.name, is_up=parsed_args.is_up)
+        return self.client.hosts(**filters, **query)

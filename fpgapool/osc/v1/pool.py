@@ -1,0 +1,45 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for the pool as a whole."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+
+from osc_lib.cli import format_columns
+
+from fpgapool.osc.v1 import base
+
+
+class ShowPool(base.ShowCommand):
+    """Show the pool at a glance."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        pool = self.client.get_pool()
+        devices = [one for host in pool.hosts for one in host["devices"]]
+        slots = [slot for device in devices for slot in device["slots"]]
+        states = collections.Counter(slot["state"] for slot in slots)
+        found = {
+            "strategy": pool.strategy,
+            "hosts": len(pool.hosts),
+            "hosts_up": sum(host["up"] for host in pool.hosts),
+            "devices": len(devices),
+            "devices_healthy": sum(one["healthy"] for one in devices),
+            "slots": len(slots),
+            "slots_by_state": format_columns.DictColumn(dict(states)),
+            "sessions_waiting": pool.waiting,
+            "sessions_by_state": format_columns.DictColumn(pool.sessions),
+        }
+        return tuple(found), tuple(found.values())

@@ -1,0 +1,326 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for sessions."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import uuid
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from keystoneauth1 import exceptions as auth_exceptions
+from openstack import exceptions as sdk_exceptions
+from openstack import resource
+from osc_lib import exceptions
+from osc_lib.cli import format_columns
+
+from fpgapool.osc.sdk import session as sessions
+from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import waiting
+
+LOG = logging.getLogger(__name__)
+
+_STATES = tuple(
+    sorted({sessions.READY, "ACTIVE", "DETACHED"})
+    + sorted(sessions.WAITING)
+    + sorted(sessions.ENDED)
+)
+# Sessions have no names; the others are said when one is opened, and not
+# answered.
+_HIDDEN = (
+    "name",
+    "priority",
+    "wait_timeout_s",
+    "connect_timeout_s",
+    "resume_grace_s",
+)
+
+
+class _WithoutSecret(format_columns.DictColumn):
+    """How to connect, without what allows it."""
+
+    def __init__(self, value: dict[str, Any] | None) -> None:
+        shown = dict(value or {})
+        shown.pop("secret", None)
+        super().__init__(shown)
+
+
+def _shown(session: sessions.Session, show_secret: bool) -> base.Table:
+    formatters = {
+        "connection_info": (
+            format_columns.DictColumn if show_secret else _WithoutSecret
+        ),
+        "pending_reasons": format_columns.ListDictColumn,
+        "placement": format_columns.DictColumn,
+    }
+    return base.shown(session, formatters, _HIDDEN)
+
+
+def _add_secret_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--show-secret",
+        action="store_true",
+        help="show the secret, too, with which one connection can be made to"
+        " a READY session; it is good for members of its project only",
+    )
+
+
+class CreateSession(base.ShowCommand):
+    """Open a session: ask for a slot with an accelerator."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "accelerator",
+            metavar="<accelerator>",
+            help="name of the accelerator",
+        )
+        parser.add_argument(
+            "claimed_bytes",
+            metavar="<bytes>",
+            type=base.positive,
+            help="how many bytes of input there will be",
+        )
+        parser.add_argument(
+            "--request-id",
+            metavar="<request-id>",
+            help="your name of the request: who repeats it gets the same"
+            " session",
+        )
+        parser.add_argument(
+            "--priority",
+            metavar="<priority>",
+            type=int,
+            help="from -1000 to 1000; default is 0",
+        )
+        parser.add_argument(
+            "--wait-timeout",
+            metavar="<seconds>",
+            type=float,
+            help="how long the session may wait for a slot, before it ends;"
+            " lowers the service's limit",
+        )
+        parser.add_argument(
+            "--wait",
+            action="store_true",
+            help="wait until the session is READY; progress is written to"
+            " the standard error output",
+        )
+        _add_secret_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Open it."""
+        session = self._create(parsed_args)
+        if parsed_args.wait:
+            session = self._wait(session)
+        return _shown(session, parsed_args.show_secret)
+
+    def _create(self, parsed_args: argparse.Namespace) -> sessions.Session:
+        # Named here, so that the request can be repeated.
+        request_id = parsed_args.request_id or str(uuid.uuid4())
+        repeat = (
+            f"; with '--request-id {request_id}' the request can be repeated"
+            " safely"
+        )
+        try:
+            return self.client.create_session(
+                accelerator=parsed_args.accelerator,
+                claimed_bytes=parsed_args.claimed_bytes,
+                request_id=request_id,
+                **base.given(
+                    priority=parsed_args.priority,
+                    wait_timeout_s=parsed_args.wait_timeout,
+                ),
+            )
+        except sdk_exceptions.HttpException as error:
+            if (error.status_code or 500) < 500:
+                raise
+            text = messages.of_error(error)
+            raise exceptions.CommandError(text + repeat) from error
+        except auth_exceptions.ConnectionError as error:
+            raise exceptions.CommandError(f"{error}{repeat}") from error
+
+    def _wait(self, session: sessions.Session) -> sessions.Session:
+        try:
+            return waiting.until_ready(self.client, session, self._say)
+        except KeyboardInterrupt:
+            self._say(_what_goes_on(session))
+            raise
+        except sdk_exceptions.SDKException as error:
+            text = f"{messages.of_error(error)}; {_what_goes_on(session)}"
+            raise exceptions.CommandError(text) from error
+        except auth_exceptions.ConnectionError as error:
+            text = f"{error}; {_what_goes_on(session)}"
+            raise exceptions.CommandError(text) from error
+
+    def _say(self, text: str) -> None:
+        self.app.stderr.write(f"{text}\n")
+        self.app.stderr.flush()
+
+
+def _what_goes_on(session: sessions.Session) -> str:
+    return (
+        "the session goes on without this command; 'openstack fpga session"
+        f" close {session.id}' ends it"
+    )
+
+
+class CloseSession(base.Command):
+    """Cancel sessions that wait, and close those that run."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "sessions",
+            metavar="<session>",
+            nargs="+",
+            type=base.identifier,
+            help="ID of a session",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Close them, and go on if one cannot be closed."""
+        failed = []
+        for session_id in parsed_args.sessions:
+            try:
+                self.client.close_session(session_id, ignore_missing=False)
+            except sdk_exceptions.SDKException as error:
+                failed.append(session_id)
+                LOG.error(
+                    "session %s: %s", session_id, messages.of_error(error)
+                )
+        if failed:
+            raise exceptions.CommandError(
+                f"{len(failed)} of {len(parsed_args.sessions)} sessions were"
+                f" not closed: {', '.join(failed)}"
+            )
+
+
+class ListSessions(base.ListCommand):
+    """List sessions, newest first."""
+
+    columns = {
+        "id": "ID",
+        "accelerator": "Accelerator",
+        "state": "State",
+        "claimed_bytes": "Claimed Bytes",
+        "queued_at": "Queued At",
+    }
+    long_columns = {
+        "request_id": "Request ID",
+        "project_id": "Project ID",
+        "host_uuid": "Host UUID",
+        "reason": "Reason",
+        "message": "Message",
+        "input_bytes": "Input Bytes",
+        "output_bytes": "Output Bytes",
+        "ready_at": "Ready At",
+        "started_at": "Started At",
+        "finished_at": "Finished At",
+    }
+    sort_keys = (
+        "queued_at",
+        "state",
+        "accelerator",
+        "claimed_bytes",
+        "priority",
+    )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--state",
+            metavar="<state>",
+            dest="states",
+            action="append",
+            type=str.upper,
+            choices=_STATES,
+            help=f"only in this state ({', '.join(_STATES)}; repeat the"
+            " option for several)",
+        )
+        parser.add_argument(
+            "--accelerator",
+            metavar="<accelerator>",
+            help="only with this accelerator",
+        )
+        parser.add_argument(
+            "--request-id",
+            metavar="<request-id>",
+            help="only the one of this request",
+        )
+        parser.add_argument(
+            "--host",
+            metavar="<uuid>",
+            dest="host_uuid",
+            help="only of clients on this host (UUID)",
+        )
+        parser.add_argument(
+            "--all-projects",
+            action="store_true",
+            default=None,
+            help="those of other projects, too (admin only)",
+        )
+        parser.add_argument(
+            "--project",
+            metavar="<project-id>",
+            dest="project_id",
+            help="only of this project (ID, admin only)",
+        )
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for the sessions."""
+        all_projects = parsed_args.all_projects
+        if parsed_args.project_id is not None:
+            all_projects = True
+        filters = base.given(
+            state=parsed_args.states,
+            accelerator=parsed_args.accelerator,
+            request_id=parsed_args.request_id,
+            host_uuid=parsed_args.host_uuid,
+            all_projects=all_projects,
+            project_id=parsed_args.project_id,
+        )
+        return self.client.sessions(**filters, **query)
+
+
+class ShowSession(base.ShowCommand):
+    """Show a session."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "session",
+            metavar="<session>",
+            type=base.identifier,
+            help="ID of the session",
+        )
+        _add_secret_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        found = self.client.get_session(parsed_args.session)
+        return _shown(found, parsed_args.show_secret)

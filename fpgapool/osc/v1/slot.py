@@ -1,0 +1,92 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for slots."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from openstack import resource
+
+from fpgapool.osc.v1 import base
+
+_STATES = (
+    "idle",
+    "preparing",
+    "ready",
+    "active",
+    "detached",
+    "faulty",
+    "down",
+)
+
+
+class ListSlots(base.ListCommand):
+    """List the slots of the pool's FPGA boards."""
+
+    columns = {
+        "id": "ID",
+        "host_name": "Host",
+        "device_name": "Device",
+        "number": "Number",
+        "state": "State",
+        "accelerator": "Accelerator",
+    }
+    long_columns = {
+        "shape": "Shape",
+        "programmed": "Programmed",
+        "session_id": "Session ID",
+        "device_id": "Device ID",
+        "host_uuid": "Host UUID",
+        "fault_reason": "Fault Reason",
+    }
+    sort_keys = ("id", "host_name", "device_name", "number")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--host", metavar="<host>", help="only of this host (name or UUID)"
+        )
+        parser.add_argument(
+            "--device",
+            metavar="<device>",
+            dest="device_id",
+            help="only of this device (ID)",
+        )
+        parser.add_argument(
+            "--accelerator",
+            metavar="<accelerator>",
+            help="only those that a session with this accelerator has",
+        )
+        parser.add_argument(
+            "--state", choices=_STATES, help="only in this state"
+        )
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for the slots."""
+        return self.client.slots(
+            **base.host_filter(parsed_args.host),
+            **base.given(
+                device_id=parsed_args.device_id,
+                accelerator=parsed_args.accelerator,
+                state=parsed_args.state,
+            ),
+            **query,
+        )

@@ -1,0 +1,84 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Waiting for a session's slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from osc_lib import exceptions
+
+from fpgapool.osc.sdk import proxy
+from fpgapool.osc.sdk import session as sessions
+
+# Not longer, so that a person sees the queue move.
+_POLL_S = 10.0
+# Who is answered sooner was not let wait.
+_SHORTEST_S = 0.1
+_PAUSE_S = 1
+
+
+def until_ready(
+    client: proxy.Proxy,
+    session: sessions.Session,
+    say: Callable[[str], object],
+) -> sessions.Session:
+    """Wait until a session does not wait for its slot any more.
+
+    :param client: what speaks with the pool.
+    :param session: the session as it was opened.
+    :param say: is told of every change.
+    :returns: the session as it is then.
+    :raises CommandError: if it has ended.
+    """
+    said = ""
+    while session.state in sessions.WAITING:
+        if (text := progress(session)) != said:
+            say(text)
+            said = text
+        session = _next(client, session)
+    if session.state in sessions.ENDED:
+        raise exceptions.CommandError(
+            f"session {session.id} is {session.state}:"
+            f" {session.message or 'no more is known'} ({session.reason})"
+        )
+    say(progress(session))
+    return session
+
+
+def progress(session: sessions.Session) -> str:
+    """Return how far a session is, in a line.
+
+    :param session: the session.
+    """
+    text = f"session {session.id}: {session.state}"
+    if session.queue_position is not None:
+        text += f", {session.queue_position} before it"
+    if session.expected_wait_s is not None:
+        text += f", about {session.expected_wait_s:.0f} s"
+    reasons = [one["message"] for one in session.pending_reasons or ()]
+    return " ".join([f"{text}.", *reasons]) if reasons else text
+
+
+def _next(client: proxy.Proxy, session: sessions.Session) -> sessions.Session:
+    """Return the session when it has changed, or after a while."""
+    started_s = time.monotonic()
+    found = client.get_session(
+        session.id, wait_s=_POLL_S, revision=session.revision
+    )
+    took_s = time.monotonic() - started_s
+    if found.revision == session.revision and took_s < _SHORTEST_S:
+        # Too many wait there already.
+        time.sleep(found.retry_after_s or _PAUSE_S)
+    return found

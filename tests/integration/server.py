@@ -1,0 +1,49 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The REST API with tokens of a real Keystone."""
+
+from __future__ import annotations
+
+from tests.functional.api import harness
+from tests.harness import cloud as clouds
+from tests.services import keystone as keystone_service
+from tests.services import openstack
+from tests.services import process
+
+#: In clouds.yaml, with an application credential of the member. The personas
+#: are there, too, with their passwords.
+CLOUD = "pool"
+
+PERSONAS = ("reader", "member", "manager", "stranger", "service", "admin")
+
+
+class Server(harness.Server):
+    """The API with Keystone.
+
+    :param keystone: whom it asks about tokens.
+    """
+
+    def __init__(
+        self,
+        cloud: clouds.Cloud,
+        workspace: process.Workspace,
+        keystone: keystone_service.Keystone,
+    ) -> None:
+        super().__init__("keystone-api", cloud, workspace)
+        openstack.write_config(
+            self.config_path,
+            {
+                "api": {"auth_strategy": "keystone", "wait_interval_s": 0.05},
+                "keystone_authtoken": keystone.authtoken_options("fpgapool"),
+            },
+        )

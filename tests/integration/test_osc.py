@@ -1,0 +1,384 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""``openstack fpga`` as a person calls it, with Keystone and a real pool."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+import threading
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+from typing import NamedTuple
+
+import openstack
+import pytest
+from openstack import connection
+from openstackclient import shell
+from osc_lib import clientmanager
+
+from fpgapool.osc.sdk import fpgapool_service
+from tests.harness import waiting
+from tests.integration import server
+
+GROUP = "openstack.fpgapool.v1"
+NOBODY = str(uuid.UUID(int=0))
+
+
+class Result(NamedTuple):
+    """What a command has written, and its exit status."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def document(self) -> Any:
+        """What it has written as JSON."""
+        assert self.status == 0, self.errors
+        return json.loads(self.output)
+
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def openstack_as(
+    clouds_yaml: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Command]:
+    """Give the ``openstack`` command, for one of the clouds."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+
+    def run(cloud: str, *arguments: str) -> Result:
+        monkeypatch.setenv("OS_CLOUD", cloud)
+        # Kept for the process, which calls one command as a rule.
+        vars(clientmanager.ClientManager)["fpgapool"]._handle = None
+        capsys.readouterr()
+        try:
+            status = shell.OpenStackShell().run(list(arguments))
+        finally:
+            root.handlers[:] = handlers
+        return Result(status, *capsys.readouterr())
+
+    yield run
+    root.setLevel(level)
+
+
+@pytest.fixture
+def fpga(openstack_as: Command) -> Command:
+    """Give ``openstack fpga``, for one of the clouds."""
+
+    def run(cloud: str, *arguments: str) -> Result:
+        return openstack_as(cloud, "fpga", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def opened(
+    fpga: Command, api: server.Server, tokens: Mapping[str, str]
+) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Give a function that opens a session of the member."""
+    ids = []
+
+    def run(*options: str) -> dict[str, Any]:
+        result = fpga(
+            *("member", "session", "create", "copy", "1000"),
+            *(*options, "-f", "json"),
+        )
+        session: dict[str, Any] = result.document
+        ids.append(session["id"])
+        return session
+
+    yield run
+    for session_id in ids:
+        api.close(session_id, tokens["admin"])
+
+
+#: Who may call what. Sessions are called below.
+READS = {
+    "pool show": "reader member service admin",
+    "accelerator list": "reader member service admin",
+    "accelerator list --long": "reader member service admin",
+    "accelerator show copy": "reader member service admin",
+    "host list": "service admin",
+    "host list --up --long": "service admin",
+    "device list": "reader member service admin",
+    "device list --state up --host board --long": "reader member admin",
+    "slot list": "reader member service admin",
+    "slot list --state idle --sort number:desc --long": "reader member admin",
+    "service list": "service admin",
+    "service list --binary fpgapool-agent --up --long": "service admin",
+    "session list": "reader member admin",
+    "session list --state ready --state queued --long": "reader member admin",
+    "session list --all-projects": "admin",
+}
+
+
+@pytest.mark.parametrize("persona", ["reader", "member", "admin"])
+def test_who_may_read_what(fpga: Command, persona: str) -> None:
+    """As JSON, and where it is refused with the rule that refuses it."""
+    for line, allowed in READS.items():
+        result = fpga(persona, *line.split(), "-f", "json")
+        if persona in allowed.split():
+            assert isinstance(result.document, list | dict), line
+        else:
+            assert result.status == 1, line
+            assert "the policy fpgapool:" in result.errors
+            assert "does not allow it (FORBIDDEN)" in result.errors
+            assert result.output == ""
+
+
+def test_a_service_reads(fpga: Command) -> None:
+    (host,) = fpga("service", "host", "list", "-f", "json").document
+    assert host["Name"] == "board"
+    assert (host["Up"], host["Devices"], host["Slots"]) == (True, 1, 2)
+    shown = fpga("service", "host", "list", "--down", "-f", "json").document
+    assert shown == []
+
+
+def test_inventory(fpga: Command) -> None:
+    """What lists say is what shows say, and filters find it."""
+    pool = fpga("reader", "pool", "show", "-f", "json").document
+    assert (pool["hosts"], pool["hosts_up"], pool["slots"]) == (1, 1, 2)
+    (device,) = fpga("reader", "device", "list", "-f", "json").document
+    shown = fpga("reader", "device", "show", device["ID"], "-f", "json")
+    assert shown.document["name"] == device["Name"] == "board0"
+    slots = fpga(
+        *("reader", "slot", "list", "--host", "board", "--limit", "1"),
+        *("--device", device["ID"], "--sort", "number:desc", "-f", "json"),
+    ).document
+    assert [slot["Number"] for slot in slots] == [1]
+    nowhere = fpga(
+        "reader", "slot", "list", "--host", "elsewhere", "-f", "json"
+    )
+    assert nowhere.document == []
+
+
+def test_table(fpga: Command) -> None:
+    """For people, rates have units."""
+    result = fpga("reader", "accelerator", "show", "copy")
+    assert result.status == 0
+    assert "| peak_bytes_per_s " in result.output
+
+
+def test_pages_are_joined(fpga: Command) -> None:
+    names = fpga(
+        *("reader", "accelerator", "list", "-f", "value", "-c", "Name")
+    ).output.split()
+    assert names == sorted(names)
+    assert len(names) > 3
+    rest = fpga(
+        *("reader", "accelerator", "list", "-f", "value", "-c", "Name"),
+        *("--marker", names[0], "--limit", "2", "--sort", "name:asc"),
+    ).output.split()
+    assert rest == names[1:3]
+
+
+def test_life_of_a_session(
+    fpga: Command, opened: Callable[..., dict[str, Any]]
+) -> None:
+    """Opened, seen, closed; its secret is shown to who asks for it."""
+    session = opened("--wait", "--request-id", "from-a-person")
+    assert session["state"] == "READY"
+    assert session["request_id"] == "from-a-person"
+    assert session["connection"]["endpoints"]
+    assert "secret" not in json.dumps(session)
+    again = opened("--request-id", "from-a-person")
+    assert again["id"] == session["id"]
+
+    show = ("session", "show", session["id"], "-f", "json")
+    assert "secret" not in fpga("member", *show).output
+    shown = fpga("member", *show, "--show-secret").document
+    secret = shown["connection"]["secret"]
+    assert len(secret) > 30
+    table = fpga("member", "session", "show", session["id"])
+    assert secret not in table.output
+    debug = fpga("member", *show, "--debug")
+    assert secret not in debug.output + debug.errors
+    assert fpga("reader", *show).document["connection"] == {}
+
+    listed = fpga(
+        *("reader", "session", "list", "--state", "ready", "-f", "json"),
+        *("--request-id", "from-a-person"),
+    ).document
+    assert [one["ID"] for one in listed] == [session["id"]]
+    project = ("--project", session["project_id"])
+    listed = fpga("admin", "session", "list", *project, "-f", "json").document
+    assert session["id"] in [one["ID"] for one in listed]
+
+    refused = fpga("reader", "session", "close", session["id"])
+    assert refused.status == 1
+    assert "FORBIDDEN" in refused.errors
+    assert fpga("member", "session", "close", session["id"]).status == 0
+    closed = fpga("member", *show).document
+    assert closed["state"] == "CANCELLED"
+
+
+def test_reader_cannot_open(fpga: Command) -> None:
+    result = fpga("reader", "session", "create", "copy", "1")
+    assert result.status == 1
+    assert "FORBIDDEN" in result.errors
+
+
+def test_progress_is_told(
+    fpga: Command,
+    opened: Callable[..., dict[str, Any]],
+    api: server.Server,
+    tokens: Mapping[str, str],
+) -> None:
+    """Who waits sees the queue; a slot becomes free meanwhile."""
+    holders = [opened("--wait") for _ in range(2)]
+
+    def queued() -> list[dict[str, Any]]:
+        answer = api.ask("GET", "/v1/sessions?state=QUEUED", tokens["member"])
+        found: list[dict[str, Any]] = answer.document["sessions"]
+        return found
+
+    def make_room() -> None:
+        waiting.wait_until(queued, "the third session waits")
+        api.close(holders[0]["id"], tokens["member"])
+
+    helper = threading.Thread(target=make_room)
+    helper.start()
+    result = fpga("member", "session", "create", "copy", "1", "--wait")
+    helper.join()
+    assert result.status == 0, result.errors
+    lines = result.errors.splitlines()
+    assert "QUEUED" in lines[0]
+    assert "0 before it" in result.errors
+    assert lines[-1].endswith("READY")
+    session_id = lines[-1].split()[1].rstrip(":")
+    assert session_id in result.output
+    api.close(session_id, tokens["member"])
+
+
+def test_waiting_in_vain(
+    fpga: Command, opened: Callable[..., dict[str, Any]]
+) -> None:
+    """The end of the session is an error, and says why."""
+    for _ in range(2):
+        opened("--wait")
+    result = fpga(
+        *("member", "session", "create", "copy", "1"),
+        *("--wait", "--wait-timeout", "0.5"),
+    )
+    assert result.status == 1
+    assert "is EXPIRED" in result.errors
+    assert "WAIT_TIMEOUT" in result.errors
+
+
+@pytest.mark.parametrize("kind", ["device", "session", "accelerator"])
+def test_what_is_not_there(fpga: Command, kind: str) -> None:
+    """It says what is missing, and how to see what there is."""
+    result = fpga("member", kind, "show", NOBODY)
+    assert result.status == 1
+    assert f"there is no {kind} '{NOBODY}'" in result.errors
+    assert f"'openstack fpga {kind} list' shows" in result.errors
+
+
+def test_closing_goes_on(
+    fpga: Command, opened: Callable[..., dict[str, Any]]
+) -> None:
+    """What cannot be closed is named; the others are closed."""
+    first, last = opened(), opened()
+    result = fpga(
+        "member", "session", "close", first["id"], NOBODY, last["id"]
+    )
+    assert result.status == 1
+    assert f"1 of 3 sessions were not closed: {NOBODY}" in result.errors
+    for session in (first, last):
+        shown = fpga("member", "session", "show", session["id"], "-f", "json")
+        assert shown.document["state"] == "CANCELLED"
+
+
+def test_application_credential(openstack_as: Command) -> None:
+    """Of a program, with the versions of the API that there are."""
+    for version in ("1", "1.0"):
+        result = openstack_as(
+            "nonsense",
+            *("--os-cloud", server.CLOUD),
+            *("--os-fpgapool-api-version", version),
+            *("fpga", "pool", "show", "-f", "json"),
+        )
+        assert result.document["slots"] == 2
+
+
+def test_version_that_is_not_known(openstack_as: Command) -> None:
+    result = openstack_as(
+        server.CLOUD,
+        *("--os-fpgapool-api-version", "7", "fpga", "pool", "show"),
+    )
+    assert result.status != 0
+    assert "7 is not in supported versions: 1, 1.0" in result.errors
+
+
+def test_cloud_without_a_pool(
+    fpga: Command, clouds_yaml: pathlib.Path
+) -> None:
+    document = json.loads(clouds_yaml.read_text())
+    document["clouds"]["member"]["fpgapool_service_type"] = "fpgapool-other"
+    clouds_yaml.write_text(json.dumps(document))
+    result = fpga("member", "pool", "show")
+    assert result.status == 1
+    assert "'openstack catalog list' shows" in result.errors
+
+
+def test_sdk(clouds_yaml: pathlib.Path) -> None:
+    """A program; other connections and their class stay as they are."""
+    with openstack.connect(cloud=server.CLOUD) as cloud:
+        pool = fpgapool_service.proxy_of(cloud)
+        assert pool is fpgapool_service.proxy_of(cloud)
+        session = pool.create_session(accelerator="copy", claimed_bytes=10)
+        while session.state != "READY":
+            session = pool.get_session(
+                session.id, wait_s=10, revision=session.revision
+            )
+        assert session.microversion == "1.0"
+        secret = session.connection_info["secret"]
+        renewed = pool.renew_session_secret(session.id)
+        while not (renewed.connection_info or {}).get("secret"):
+            renewed = pool.get_session(
+                session.id, wait_s=10, revision=renewed.revision
+            )
+        assert renewed.connection_info["secret"] != secret
+        (host,) = {slot.host_uuid for slot in pool.slots()}
+        assert [one.id for one in pool.devices(host_uuid=host)]
+        pool.close_session(session)
+        pool.close_session(NOBODY)
+        with pytest.raises(openstack.exceptions.NotFoundException) as caught:
+            pool.get_slot(NOBODY)
+        assert "there is no slot" in str(caught.value)
+        with pytest.raises(openstack.exceptions.ForbiddenException):
+            pool.get_host(host)
+        with pytest.raises(openstack.exceptions.ConflictException):
+            pool.reopen_session(session.id, session.generation)
+    assert not hasattr(connection.Connection, "fpgapool")
+
+
+def test_every_command_is_called_here() -> None:
+    source = pathlib.Path(__file__).read_text()
+    for entry_point in metadata.entry_points(group=GROUP):
+        _, resource, action = entry_point.name.split("_")
+        assert (
+            f'"{resource}", "{action}"' in source
+            or f'"{resource} {action}' in source
+        )

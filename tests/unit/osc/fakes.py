@@ -1,0 +1,116 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands with a proxy that asks nobody, and answers of the API."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import types
+from typing import Any
+
+import requests
+from openstack import exceptions
+from openstack.test import fakes
+from osc_lib.command import command
+
+from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.osc.sdk import session as sessions
+
+SESSION_ID = "0a0a0a0a-0000-4000-8000-000000000001"
+SECRET = "5ec7e7" * 8
+
+
+class App:
+    """What a command sees of the shell.
+
+    :ivar client: a proxy with the methods of the real one.
+    """
+
+    def __init__(self) -> None:
+        self.client: Any = fakes.generate_fake_proxy(
+            fpgapool_service.FpgapoolService
+        )
+        self.client_manager = types.SimpleNamespace(fpgapool=self.client)
+        self.stdout = io.StringIO()
+        self.stderr = io.StringIO()
+        self.options = argparse.Namespace(debug=False)
+
+    def run(self, class_: type[command.Command], *arguments: str) -> int:
+        """Run a command.
+
+        :param class_: the command's.
+        :param arguments: of its line.
+        :returns: its status.
+        """
+        made = class_(self, None)
+        return made.run(made.get_parser("fpga test").parse_args(arguments))
+
+    def rows(self, class_: type[command.Command], *arguments: str) -> Any:
+        """Run a command and return what it writes as JSON."""
+        assert self.run(class_, *arguments, "-f", "json") == 0
+        return json.loads(self.stdout.getvalue())
+
+
+def session(**members: Any) -> sessions.Session:
+    """Return a session that is READY."""
+    values: dict[str, Any] = {
+        "id": SESSION_ID,
+        "state": "READY",
+        "reason": "",
+        "message": "",
+        "revision": 3,
+        "queue_position": None,
+        "expected_wait_s": None,
+        "pending_reasons": [],
+        "placement": {"device": "board0", "slot": 1},
+        "connection_info": {"endpoints": [], "secret": SECRET},
+    }
+    return fakes.generate_fake_resource(
+        sessions.Session, **{**values, **members}
+    )
+
+
+def refusal(
+    status: int,
+    code: str = "",
+    detail: str = "",
+    retry_after: str | None = None,
+) -> exceptions.HttpException:
+    """Return what is raised when the API refuses.
+
+    :param code: of the API; without one, the answer is another server's.
+    """
+    response = answer(status, code, detail)
+    if retry_after is not None:
+        response.headers["Retry-After"] = retry_after
+    try:
+        exceptions.raise_from_response(response)
+    except exceptions.HttpException as error:
+        return error
+    raise AssertionError("it is no refusal")
+
+
+def answer(status: int, code: str = "", detail: str = "") -> requests.Response:
+    """Return an answer of HTTP."""
+    response = requests.Response()
+    response.status_code = status
+    response.url = "http://api.example/v1/sessions"
+    response.request = requests.Request("GET", response.url).prepare()
+    response.headers["Content-Type"] = "application/json"
+    response._content = b"<html>Bad Gateway</html>"
+    if code:
+        error = {"code": code, "detail": detail, "request_id": "req-7"}
+        response._content = json.dumps({"errors": [error]}).encode()
+    return response

@@ -1,0 +1,90 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Conventions that every command keeps."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import pkgutil
+from collections.abc import Iterator
+from importlib import metadata
+
+import pytest
+
+from fpgapool.osc import v1
+from fpgapool.osc.v1 import base
+from tests.unit.osc import reference
+
+ABSTRACT = (base.Command, base.ShowCommand, base.ListCommand)
+
+every_command = pytest.mark.parametrize(
+    "entry_point", reference.commands(), ids=lambda entry: entry.name
+)
+
+
+def _classes() -> Iterator[type[base.Command]]:
+    for module in pkgutil.iter_modules(v1.__path__):
+        loaded = importlib.import_module(f"{v1.__name__}.{module.name}")
+        for value in vars(loaded).values():
+            if isinstance(value, type) and issubclass(value, base.Command):
+                yield value
+
+
+def test_every_class_is_a_command() -> None:
+    """No class is forgotten in pyproject.toml."""
+    loaded = {entry_point.load() for entry_point in reference.commands()}
+    assert set(_classes()) - set(ABSTRACT) == loaded
+    assert len(loaded) == len(reference.commands())
+
+
+@every_command
+def test_names(entry_point: metadata.EntryPoint) -> None:
+    """fpga, the resource, as its module is called, and what is done."""
+    group, resource, action = entry_point.name.split("_")
+    assert group == "fpga"
+    class_ = entry_point.load()
+    assert class_.__module__ == f"{v1.__name__}.{resource}"
+    assert class_.__name__.lower().startswith(action + resource)
+
+
+@every_command
+def test_help(entry_point: metadata.EntryPoint) -> None:
+    """Everything is explained."""
+    parser = reference.parser_of(entry_point)
+    assert parser.description
+    assert parser.description.endswith(".")
+    for action in reference.own_actions(parser):
+        assert action.help, action
+        assert not action.help.endswith("."), action
+    # Fails at a % that is none of argparse's.
+    assert parser.format_help()
+
+
+def test_the_document_is_up_to_date() -> None:
+    """If it is not: python -m tests.unit.osc.reference."""
+    text = reference.DOCUMENT.read_text()
+    assert reference.document(text).rstrip() == text.rstrip()
+
+
+def test_plugin_is_found() -> None:
+    """By its module, as the shell loads it."""
+    (entry_point,) = [
+        one
+        for one in metadata.entry_points(group="openstack.cli.extension")
+        if one.name == "fpgapool"
+    ]
+    module = entry_point.load()
+    group = f"openstack.{module.API_NAME}.v{module.DEFAULT_API_VERSION}"
+    assert group == reference.GROUP
+    assert pathlib.Path(module.__file__).name == "plugin.py"

@@ -1,0 +1,220 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands that list: columns, filters, order, pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openstack.test import fakes as sdk_fakes
+
+from fpgapool.api.schemas import accelerators as accelerator_schemas
+from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.api.schemas import hosts as host_schemas
+from fpgapool.api.schemas import services as service_schemas
+from fpgapool.api.schemas import sessions as session_schemas
+from fpgapool.api.schemas import slots as slot_schemas
+from fpgapool.osc.sdk import accelerator as accelerator_sdk
+from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import host as host_sdk
+from fpgapool.osc.sdk import service as service_sdk
+from fpgapool.osc.sdk import session as session_sdk
+from fpgapool.osc.sdk import slot as slot_sdk
+from fpgapool.osc.v1 import accelerator
+from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import host
+from fpgapool.osc.v1 import service
+from fpgapool.osc.v1 import session
+from fpgapool.osc.v1 import slot
+from tests.unit.osc import fakes
+
+UUID = "0a0a0a0a-0000-4000-8000-000000000001"
+
+#: Class, method of the proxy, resource, schema of the query.
+LISTS = {
+    "accelerator": (
+        accelerator.ListAccelerators,
+        "accelerators",
+        accelerator_sdk.Accelerator,
+        accelerator_schemas.LIST_QUERY,
+    ),
+    "device": (
+        device.ListDevices,
+        "devices",
+        device_sdk.Device,
+        device_schemas.LIST_QUERY,
+    ),
+    "host": (host.ListHosts, "hosts", host_sdk.Host, host_schemas.LIST_QUERY),
+    "service": (
+        service.ListServices,
+        "services",
+        service_sdk.Service,
+        service_schemas.LIST_QUERY,
+    ),
+    "session": (
+        session.ListSessions,
+        "sessions",
+        session_sdk.Session,
+        session_schemas.LIST_QUERY,
+    ),
+    "slot": (slot.ListSlots, "slots", slot_sdk.Slot, slot_schemas.LIST_QUERY),
+}
+
+every_list = pytest.mark.parametrize(
+    ("class_", "method", "resource", "schema"), LISTS.values(), ids=LISTS
+)
+
+
+def _calls(app: fakes.App, method: str) -> Any:
+    return getattr(app.client, method)
+
+
+@every_list
+def test_columns(
+    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+) -> None:
+    """Each shows an attribute that there is; --long shows more."""
+    one = sdk_fakes.generate_fake_resource(resource)
+    for arguments, columns in (
+        ((), class_.columns),
+        (("--long",), {**class_.columns, **class_.long_columns}),
+    ):
+        app = fakes.App()
+        _calls(app, method).side_effect = lambda: iter([one])
+        (row,) = app.rows(class_, *arguments)
+        assert row == {
+            header: getattr(one, name) for name, header in columns.items()
+        }
+        assert None not in row.values()
+
+
+@every_list
+def test_order(
+    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+) -> None:
+    """Every order that the service has, and no other."""
+    assert list(class_.sort_keys) == schema["properties"]["sort_key"]["enum"]
+    key = class_.sort_keys[-1]
+    for text, order in (
+        (key, {"sort_key": key}),
+        (f"{key}:asc", {"sort_key": key, "sort_dir": "asc"}),
+        (f"{key}:desc", {"sort_key": key, "sort_dir": "desc"}),
+    ):
+        app = fakes.App()
+        app.rows(class_, "--sort", text)
+        _calls(app, method).assert_called_once_with(**order)
+
+
+@every_list
+@pytest.mark.parametrize("text", ["", "nothing", "{}:", "{}:up", ":asc"])
+def test_wrong_order(
+    class_: type[base.ListCommand],
+    method: str,
+    resource: Any,
+    schema: Any,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        fakes.App().run(class_, "--sort", text.format(class_.sort_keys[0]))
+    errors = capsys.readouterr().err
+    assert f"is not one of {', '.join(class_.sort_keys)}, with" in errors
+
+
+@every_list
+def test_limit(
+    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+) -> None:
+    """The limit is that of all pages."""
+    app = fakes.App()
+    members = [sdk_fakes.generate_fake_resource(resource) for _ in range(5)]
+    _calls(app, method).side_effect = lambda **query: iter(members)
+    assert len(app.rows(class_, "--limit", "2", "--marker", "m")) == 2
+    _calls(app, method).assert_called_once_with(limit=2, marker="m")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
+def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fakes.App().run(slot.ListSlots, "--limit", text)
+    assert "is no positive integer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "query"),
+    [
+        ("device", "--host compute1", {"host_name": "compute1"}),
+        ("device", f"--host {UUID}", {"host_uuid": UUID}),
+        ("device", "--state faulty", {"state": "faulty"}),
+        ("host", "--name n --up", {"name": "n", "is_up": True}),
+        ("host", "--down", {"is_up": False}),
+        (
+            "service",
+            "--binary fpgapool-agent --down",
+            {"binary": "fpgapool-agent", "is_up": False},
+        ),
+        ("slot", "--host compute1", {"host_name": "compute1"}),
+        (
+            "slot",
+            "--device d --accelerator aes --state idle",
+            {"device_id": "d", "accelerator": "aes", "state": "idle"},
+        ),
+        (
+            "session",
+            "--state ready --state QUEUED --accelerator aes",
+            {"state": ["READY", "QUEUED"], "accelerator": "aes"},
+        ),
+        (
+            "session",
+            f"--request-id r --host {UUID} --all-projects",
+            {"request_id": "r", "host_uuid": UUID, "all_projects": True},
+        ),
+        (
+            "session",
+            "--project p",
+            {"all_projects": True, "project_id": "p"},
+        ),
+    ],
+)
+def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
+    class_, method, resource, schema = LISTS[kind]
+    app = fakes.App()
+    app.rows(class_, *line.split())
+    _calls(app, method).assert_called_once_with(**query)
+    # Names of hosts are compared here; the service does the rest.
+    mapping = resource._query_mapping._mapping
+    sent = {mapping[name] for name in query if name != "host_name"}
+    assert sent <= set(schema["properties"])
+
+
+@every_list
+def test_what_can_be_asked_for(
+    class_: type[base.ListCommand], method: str, resource: Any, schema: Any
+) -> None:
+    """The resource knows every filter of the API."""
+    mapping = resource._query_mapping._mapping
+    assert set(mapping.values()) == set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [
+        ("device", device._STATES),
+        ("slot", slot._STATES),
+    ],
+)
+def test_states(kind: str, states: tuple[str, ...]) -> None:
+    schema = LISTS[kind][3]
+    assert list(states) == schema["properties"]["state"]["enum"]

@@ -1,0 +1,92 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a person is told of errors."""
+
+from __future__ import annotations
+
+import pytest
+from openstack import exceptions as sdk_exceptions
+from osc_lib import exceptions
+
+from fpgapool.core import codes
+from fpgapool.osc.sdk import proxy
+from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import messages
+from tests.unit.osc import fakes
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            fakes.refusal(404, "DEVICE_NOT_FOUND", "there is no device 'x'"),
+            "there is no device 'x'; 'openstack fpga device list' shows what"
+            " there is (DEVICE_NOT_FOUND)",
+        ),
+        (
+            fakes.refusal(429, "QUOTA_EXCEEDED", "it is used up", "30"),
+            "it is used up; try again in 30 s (QUOTA_EXCEEDED)",
+        ),
+        (
+            fakes.refusal(503, "QUEUE_FULL", "the queue is full"),
+            "the queue is full; the service's log says more of req-7; try"
+            " again in a few s (QUEUE_FULL)",
+        ),
+        (
+            fakes.refusal(500, "INTERNAL_ERROR", "an error"),
+            "an error; the service's log says more of req-7 (INTERNAL_ERROR)",
+        ),
+    ],
+)
+def test_refusal(error: sdk_exceptions.HttpException, text: str) -> None:
+    assert messages.of_error(error) == text
+
+
+def test_another_servers_error() -> None:
+    """That of a proxy on the way is told as it is."""
+    error = fakes.refusal(502)
+    assert messages.of_error(error) == str(error)
+    assert proxy.api_error(fakes.answer(502)) is None
+    assert proxy.api_error(fakes.answer(200)) is None
+    assert proxy.api_error(None) is None
+
+
+def test_cloud_without_a_pool() -> None:
+    error = sdk_exceptions.ServiceDisabledException("no endpoint")
+    text = messages.of_error(error)
+    assert "'openstack catalog list'" in text
+    assert "no endpoint" in text
+
+
+def test_codes_are_those_of_the_service() -> None:
+    assert all(getattr(codes, code) == code for code in messages._LISTS)
+
+
+def test_commands_fail_with_the_message() -> None:
+    app = fakes.App()
+    app.client.get_device.side_effect = sdk_exceptions.SDKException("why")
+    with pytest.raises(exceptions.CommandError, match=r"^why$"):
+        app.run(device.ShowDevice, "x")
+
+
+def test_lists_fail_with_the_message() -> None:
+    """Also when it happens on a later page."""
+    app = fakes.App()
+
+    def broken() -> object:
+        yield from ()
+        raise sdk_exceptions.SDKException("why")
+
+    app.client.devices.side_effect = broken
+    with pytest.raises(exceptions.CommandError, match=r"^why$"):
+        app.run(device.ListDevices)

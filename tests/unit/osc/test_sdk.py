@@ -1,0 +1,307 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The proxy and the resources, without a service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import types
+from collections.abc import Callable
+from typing import Any
+
+import openstack
+import pytest
+import requests
+from openstack import connection as connections
+from openstack import exceptions
+
+from fpgapool.api import routes
+from fpgapool.osc import plugin
+from fpgapool.osc.sdk import base
+from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.osc.sdk import session as sessions
+from tests.unit.osc import fakes
+
+URL = "http://api.example"
+ID = fakes.SESSION_ID
+
+
+class Service:
+    """Answers in place of the network.
+
+    :ivar requests: what was asked, with the query or the body.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, Any, Any]] = []
+        self.options: list[dict[str, Any]] = []
+        self.answers: list[tuple[int, Any]] = []
+
+    def request(
+        self, url: str, method: str, **options: Any
+    ) -> requests.Response:
+        """Answer a request of ``keystoneauth1.session.Session``."""
+        response = requests.Response()
+        response.url = url
+        response.status_code = 200
+        response.request = requests.Request(method, URL).prepare()
+        response.headers["Content-Type"] = "application/json"
+        if url.rstrip("/").endswith(("example", "/v1")):
+            document: Any = _VERSIONS
+        else:
+            self.requests.append(
+                (method, url, options.get("params"), options.get("json"))
+            )
+            self.options.append(options)
+            response.status_code, document = self.answers.pop(0)
+        response._content = json.dumps(document).encode()
+        return response
+
+
+_VERSIONS = {
+    "versions": [
+        {
+            "id": "v1",
+            "status": "CURRENT",
+            "min_version": "1.0",
+            "version": "1.0",
+            "max_version": "1.0",
+            "links": [{"rel": "self", "href": f"{URL}/v1"}],
+        }
+    ]
+}
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def connect(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], connections.Connection]:
+    """Give a function that connects to a cloud, of which nothing is real."""
+
+    def run() -> connections.Connection:
+        cloud = openstack.connect(
+            load_yaml_config=False,
+            load_envvars=False,
+            auth_type="none",
+            auth={"endpoint": URL},
+        )
+        monkeypatch.setattr(cloud.config.get_session(), "request", _request)
+        return cloud
+
+    def _request(url: str, method: str, **options: Any) -> Any:
+        if not url.startswith("http"):
+            url = f"{URL}/v1/{url.removeprefix('/')}"
+        return service.request(url, method, **options)
+
+    return run
+
+
+@pytest.fixture
+def pool(connect: Callable[[], connections.Connection]) -> Any:
+    return fpgapool_service.proxy_of(connect())
+
+
+def test_the_connections_class_stays_as_it_is(
+    connect: Callable[[], connections.Connection],
+) -> None:
+    """Another cloud may have no pool."""
+    first, other = connect(), connect()
+    pool = fpgapool_service.proxy_of(first)
+    assert fpgapool_service.proxy_of(first) is pool
+    assert fpgapool_service.proxy_of(other) is not pool
+    assert not hasattr(connections.Connection, "fpgapool")
+
+
+def test_plugin(connect: Callable[[], connections.Connection]) -> None:
+    cloud = connect()
+    manager = types.SimpleNamespace(sdk_connection=cloud)
+    assert plugin.make_client(manager) is fpgapool_service.proxy_of(cloud)
+    parser = plugin.build_option_parser(argparse.ArgumentParser())
+    given = parser.parse_args(["--os-fpgapool-api-version", "1.0"])
+    assert getattr(given, plugin.API_VERSION_OPTION) == "1.0"
+    assert base.MICROVERSION in plugin.API_VERSIONS
+    assert plugin.DEFAULT_API_VERSION in plugin.API_VERSIONS
+
+
+#: Calls of the proxy, and the operation of the API that each is.
+CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "get_pool": (lambda pool: pool.get_pool(), "GET /v1/pool"),
+    "accelerators": (
+        lambda pool: list(pool.accelerators()),
+        "GET /v1/accelerators",
+    ),
+    "get_accelerator": (
+        lambda pool: pool.get_accelerator("aes"),
+        "GET /v1/accelerators/{name}",
+    ),
+    "hosts": (lambda pool: list(pool.hosts()), "GET /v1/hosts"),
+    "get_host": (
+        lambda pool: pool.get_host(ID),
+        "GET /v1/hosts/{host_uuid}",
+    ),
+    "devices": (lambda pool: list(pool.devices()), "GET /v1/devices"),
+    "get_device": (
+        lambda pool: pool.get_device(ID),
+        "GET /v1/devices/{device_id}",
+    ),
+    "slots": (lambda pool: list(pool.slots()), "GET /v1/slots"),
+    "get_slot": (lambda pool: pool.get_slot(ID), "GET /v1/slots/{slot_id}"),
+    "services": (lambda pool: list(pool.services()), "GET /v1/services"),
+    "sessions": (lambda pool: list(pool.sessions()), "GET /v1/sessions"),
+    "create_session": (
+        lambda pool: pool.create_session(accelerator="aes", claimed_bytes=1),
+        "POST /v1/sessions",
+    ),
+    "get_session": (
+        lambda pool: pool.get_session(ID, wait_s=3, revision=0),
+        "GET /v1/sessions/{session_id}",
+    ),
+    "close_session": (
+        lambda pool: pool.close_session(ID),
+        "DELETE /v1/sessions/{session_id}",
+    ),
+    "reopen_session": (
+        lambda pool: pool.reopen_session(ID, generation=4),
+        "POST /v1/sessions/{session_id}/reopen",
+    ),
+    "renew_session_secret": (
+        lambda pool: pool.renew_session_secret(ID),
+        "POST /v1/sessions/{session_id}/renew-secret",
+    ),
+}
+
+_BODIES = {
+    "create_session": {"session": {"accelerator": "aes", "claimed_bytes": 1}},
+    "reopen_session": {"reopen": {"generation": 4}},
+}
+_QUERIES = {"get_session": {"wait_s": 3, "revision": 0}}
+
+
+def test_every_operation_has_a_method() -> None:
+    assert sorted(operation for _, operation in CALLS.values()) == sorted(
+        f"{route.method} {route.path}"
+        for route in routes.ROUTES
+        if not route.public
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call(pool: Any, service: Service, name: str) -> None:
+    call, operation = CALLS[name]
+    method, template = operation.split()
+    words = dict.fromkeys(
+        ("host_uuid", "device_id", "slot_id", "session_id"), ID
+    )
+    path = template.format(**words, name="aes")
+    kind = template.split("/")[2]
+    document: Any = {kind: []}
+    if "{" in template or method == "POST" or kind == "pool":
+        document = {kind.removesuffix("s"): {}}
+    service.answers = [(200, document)]
+    call(pool)
+    ((sent_method, sent_url, query, body),) = service.requests
+    assert (sent_method, sent_url) == (method, URL + path)
+    assert body == _BODIES.get(name)
+    assert (query or {}) == _QUERIES.get(name, {})
+    (options,) = service.options
+    assert options["microversion"] == base.MICROVERSION
+
+
+def test_pages(pool: Any, service: Service) -> None:
+    """All of them, with the filters of the first."""
+    following = f"{URL}/v1/slots?state=idle&marker=b"
+    service.answers = [
+        (
+            200,
+            {
+                "slots": [{"id": "a"}, {"id": "b"}],
+                "slots_links": [{"rel": "next", "href": following}],
+            },
+        ),
+        (200, {"slots": [{"id": "c"}]}),
+    ]
+    found = pool.slots(state="idle", host_uuid=ID)
+    assert [slot.id for slot in found] == ["a", "b", "c"]
+    first, second = service.requests
+    assert first[2] == {"state": "idle", "host": ID}
+    assert second[2]["marker"] == ["b"]
+
+
+def test_hosts_by_name(pool: Any, service: Service) -> None:
+    """The service has no such filter."""
+    members = [
+        {"id": "a", "host_name": "h1"},
+        {"id": "b", "host_name": "h2"},
+    ]
+    service.answers = [(200, {"devices": members})]
+    assert [one.id for one in pool.devices(host_name="h2")] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, exceptions.BadRequestException),
+        (403, exceptions.ForbiddenException),
+        (404, exceptions.NotFoundException),
+        (409, exceptions.ConflictException),
+        (503, exceptions.HttpException),
+    ],
+)
+def test_errors(
+    pool: Any, service: Service, status: int, kind: type[Exception]
+) -> None:
+    """What the API says is in them, not only what HTTP says."""
+    error = {"code": "CODE", "detail": "the reason", "request_id": "req-1"}
+    for call in (
+        lambda: pool.get_session(ID),
+        lambda: list(pool.sessions()),
+        lambda: pool.close_session(ID, ignore_missing=False),
+    ):
+        service.answers = [(status, {"errors": [error]})]
+        with pytest.raises(kind, match=r"^the reason \(CODE\)"):
+            call()
+
+
+def test_closing_what_is_not_there(pool: Any, service: Service) -> None:
+    service.answers = [(404, {"errors": []})]
+    pool.close_session(ID)
+
+
+def test_secrets_are_not_logged(pool: Any, service: Service) -> None:
+    """keystoneauth logs bodies unless it is told not to."""
+    service.answers = [
+        (200, {"session": {}}),
+        (200, {"pool": {}}),
+    ]
+    pool.get_session(ID)
+    pool.get_pool()
+    assert [options.get("log", True) for options in service.options] == [
+        False,
+        True,
+    ]
+
+
+def test_when_to_ask_again() -> None:
+    response = fakes.answer(200)
+    response._content = b'{"session": {"state": "QUEUED", "connection": null}}'
+    response.headers["Retry-After"] = "9"
+    session = sessions.Session.new(id=ID)
+    session._translate_response(response)
+    assert session.retry_after_s == 9
+    assert session.connection_info is None

@@ -1,0 +1,130 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands that show one thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openstack.test import fakes as sdk_fakes
+
+from fpgapool.api.schemas import accelerators as accelerator_schemas
+from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.osc.sdk import accelerator as accelerator_sdk
+from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import pool as pool_sdk
+from fpgapool.osc.v1 import accelerator
+from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import pool
+from fpgapool.osc.v1 import session
+from tests.unit.osc import fakes
+
+
+@pytest.mark.parametrize(
+    ("class_", "method", "resource", "schema"),
+    [
+        (
+            accelerator.ShowAccelerator,
+            "get_accelerator",
+            accelerator_sdk.Accelerator,
+            accelerator_schemas.ACCELERATOR,
+        ),
+        (
+            device.ShowDevice,
+            "get_device",
+            device_sdk.Device,
+            device_schemas.DEVICE,
+        ),
+    ],
+)
+def test_everything_is_shown(
+    class_: Any, method: str, resource: Any, schema: Any
+) -> None:
+    """All that the API says, by the same names."""
+    app = fakes.App()
+    found = sdk_fakes.generate_fake_resource(resource)
+    getattr(app.client, method).side_effect = lambda name: found
+    shown = app.rows(class_, "this")
+    assert set(shown) == set(schema["properties"]) - {"links"}
+    assert None not in shown.values()
+    getattr(app.client, method).assert_called_once_with("this")
+
+
+@pytest.mark.parametrize("text", ["", "..", "a/b", "a?b", "a#b", "%2e"])
+@pytest.mark.parametrize(
+    "class_",
+    [
+        accelerator.ShowAccelerator,
+        device.ShowDevice,
+        session.ShowSession,
+        session.CloseSession,
+    ],
+)
+def test_what_is_no_identifier(
+    class_: Any, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be another address, and perhaps another operation."""
+    app = fakes.App()
+    with pytest.raises(SystemExit):
+        app.run(class_, text)
+    assert f"{text!r} is no name and no ID" in capsys.readouterr().err
+    assert app.client.mock_calls == []
+
+
+def _slot(state: str) -> dict[str, Any]:
+    return {
+        "slot": 0,
+        "shape": "medium",
+        "state": state,
+        "accelerator": None,
+        "programmed": None,
+    }
+
+
+def test_pool() -> None:
+    """Counted: there may be many hosts."""
+    app = fakes.App()
+    boards = [
+        {"name": "b0", "healthy": True, "slots": [_slot("idle")] * 3},
+        {"name": "b1", "healthy": False, "slots": [_slot("faulty")]},
+    ]
+    app.client.get_pool.side_effect = lambda: pool_sdk.Pool(
+        strategy="wra",
+        waiting=4,
+        sessions={"QUEUED": 4},
+        hosts=[
+            {"uuid": "u1", "name": "h1", "up": True, "devices": boards},
+            {"uuid": "u2", "name": "h2", "up": False, "devices": []},
+        ],
+    )
+    assert app.rows(pool.ShowPool) == {
+        "strategy": "wra",
+        "hosts": 2,
+        "hosts_up": 1,
+        "devices": 2,
+        "devices_healthy": 1,
+        "slots": 4,
+        "slots_by_state": {"idle": 3, "faulty": 1},
+        "sessions_waiting": 4,
+        "sessions_by_state": {"QUEUED": 4},
+    }
+
+
+def test_table() -> None:
+    app = fakes.App()
+    app.client.get_device.side_effect = lambda name: device_sdk.Device(
+        id=name, name="board0", dma_bytes_per_s=12_500_000_000.0
+    )
+    assert app.run(device.ShowDevice, "this") == 0
+    assert "| dma_bytes_per_s | 12.5G  |" in app.stdout.getvalue()
