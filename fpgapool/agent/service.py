@@ -39,6 +39,7 @@ from fpgapool import objects
 from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
+from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import monitor
 from fpgapool.agent import requests
 from fpgapool.agent import sender
@@ -47,6 +48,7 @@ from fpgapool.agent import shaping
 from fpgapool.agent import table
 from fpgapool.agent import workers
 from fpgapool.common import clock
+from fpgapool.common import metrics
 from fpgapool.common import rpc
 from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
@@ -75,6 +77,9 @@ RELEASE_TIMEOUT_S = 10.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
+#: Who scrapes metrics does not wait much longer.
+METRICS_TIMEOUT_S = 2.0
+
 LOCK_NAME = "agent.lock"
 
 
@@ -101,6 +106,7 @@ class Agent:
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
     :param make_server: builds the RPC server around an endpoint.
+    :param counts: to count what happens in; ``conductor`` may do so, too.
     """
 
     def __init__(
@@ -109,7 +115,9 @@ class Agent:
         conductor: conductor_api.ConductorAPI,
         *,
         make_server: Callable[[manager.AgentManager], RpcServer] | None = None,
+        counts: agent_metrics.Counts | None = None,
     ) -> None:
+        self._counts = counts or agent_metrics.Counts()
         self._settings = settings
         self._conductor = conductor
         self._make_server = make_server or functools.partial(
@@ -176,6 +184,33 @@ class Agent:
         :returns: whether it is.
         """
         return self._stopped.wait(timeout_s)
+
+    def fill(self, page: metrics.Page) -> None:
+        """Tell metrics; any thread may ask.
+
+        :param page: where.
+        """
+        writer = agent_metrics.Writer(self._settings.host_name, page)
+        writer.put_counts(self._counts)
+        if not self._serving:
+            writer.put(agent_metrics.STATE_KNOWN, 0)
+            return
+        writer.put_nic(self._nic.reading)
+        writer.put(agent_metrics.DROPPED, self._casts.dropped)
+        writer.put_all(agent_metrics.STARTED, self.workers.started)
+        writer.put_all(agent_metrics.WORKERS_ENDED, self.workers.ended)
+        writer.put_all(agent_metrics.REFUSALS, self.table.refusals)
+        reports: list[objects.DeviceReport] = []
+        try:
+            self.loop.run_and_wait(
+                lambda: reports.extend(self.table.device_reports()),
+                METRICS_TIMEOUT_S,
+            )
+        except TimeoutError:
+            writer.put(agent_metrics.STATE_KNOWN, 0)
+            return
+        writer.put(agent_metrics.STATE_KNOWN, 1)
+        writer.put_devices(reports)
 
     @property
     def link_state(self) -> shaping.LinkState:
@@ -417,20 +452,25 @@ class Agent:
         self, key: table.Key, status: Mapping[str, typing.Any]
     ) -> None:
         """See :class:`workers.Handler`."""
-        self._apply(
-            self.table.worker_status(
-                key, table.WorkerStatus.from_members(status), time.time()
-            )
-        )
+        parsed = table.WorkerStatus.from_members(status)
+        effects = self.table.worker_status(key, parsed, time.time())
+        self._counts.note_status(key, parsed)
+        self._note_result(key)
+        self._apply(effects)
+
+    def _note_result(self, key: table.Key) -> None:
+        self._counts.note_result(key, self.table.last_result(key))
 
     def worker_prepared(
         self, key: table.Key, message: Mapping[str, typing.Any]
     ) -> None:
         """See :class:`workers.Handler`."""
+        generation = int(message["generation"])
+        self._counts.note_prepared(key, generation, self.loop.now())
         self._apply(
             self.table.worker_prepared(
                 key,
-                int(message["generation"]),
+                generation,
                 str(message["secret"]),
                 message.get("certificate_sha256"),
             )
@@ -453,6 +493,7 @@ class Agent:
                     request.key, request.generation, code, message, time.time()
                 )
             )
+            self._note_result(request.key)
 
     def worker_disconnected(self, key: table.Key) -> None:
         """See :class:`workers.Handler`."""
@@ -461,12 +502,14 @@ class Agent:
     def worker_died(self, key: table.Key) -> None:
         """See :class:`workers.Handler`."""
         self._apply(self.table.worker_died(key, self._clock.now()))
+        self._note_result(key)
 
     def worker_unstartable(self, key: table.Key, message: str) -> None:
         """See :class:`workers.Handler`."""
         self._apply(
             self.table.worker_unstartable(key, message, self._clock.now())
         )
+        self._note_result(key)
 
     # What the front door asks; the loop's thread.
 
@@ -507,6 +550,7 @@ class Agent:
         for effect in effects:
             match effect:
                 case table.ToWorker():
+                    self._note_order(effect)
                     self.workers.send(effect)
                 case table.EndWorker(key, reason):
                     self.workers.end(key, reason)
@@ -514,6 +558,15 @@ class Agent:
                     self._send_prepared(prepared)
                 case table.Changed():
                     self._report_soon()
+
+    def _note_order(self, order: table.ToWorker) -> None:
+        if order.operation == "assign":
+            self._counts.note_assign(
+                order.key,
+                order.generation,
+                str(order.members["accelerator"]),
+                self.loop.now(),
+            )
 
     def _send_prepared(self, prepared: objects.Prepared) -> None:
         # It overtakes reports, on the way and in the threads of the other
@@ -622,6 +675,19 @@ class Agent:
     def _health_failed(self, error: Exception) -> None:
         self._checking_health = False
         LOG.warning("The driver cannot tell its boards' health: %s", error)
+
+
+def make(settings: agent_settings.AgentSettings) -> Agent:
+    """Return an agent that counts all it does; RPC must have been set up.
+
+    :param settings: its settings.
+    """
+    counts = agent_metrics.Counts()
+    return Agent(
+        settings,
+        conductor_api.ConductorAPI(watch=counts.rpc.note),
+        counts=counts,
+    )
 
 
 def _rpc_server(host_uuid: str, endpoint: manager.AgentManager) -> RpcServer:

@@ -256,6 +256,13 @@ class SlotTable:
         slot = self._slots.get(key)
         return None if slot is None else slot.holder()
 
+    def last_result(self, key: Key) -> objects.SessionResult | None:
+        """Return what became of a slot's last holder, None if unknown.
+
+        :param key: the slot.
+        """
+        return self._slots[key].last_result
+
     def find_session(self, session_id: str) -> tuple[Key, Holder] | None:
         """Find a session on this host.
 

@@ -21,6 +21,7 @@ costs a stranger its life.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import json
@@ -184,6 +185,9 @@ class Supervisor:
     :param settings: what the workers have in common.
     :param loop: serves the control connections.
     :param handler: gets to know what happens.
+    :ivar started: processes that were started, by device.
+    :ivar ended: those that ended, by device and how: "left", "killed", or
+        "died".
     """
 
     def __init__(
@@ -198,6 +202,8 @@ class Supervisor:
         self._workers: dict[table.Key, _Worker] = {}
         self._ticked_at_s = loop.now()
         self._closing = False
+        self.started = collections.Counter[str]()
+        self.ended = collections.Counter[tuple[str, str]]()
 
     def start(self, keys: Iterable[table.Key]) -> None:
         """Take over the living workers and start the missing ones.
@@ -382,6 +388,7 @@ class Supervisor:
             self._failed(worker, str(error))
             return
         LOG.info("Worker of slot %s.%d: process %d", *worker.key, worker.pid)
+        self.started[worker.key[0]] += 1
         worker.proved = True
         self._watch_process(worker)
         self._connect_later(worker)
@@ -624,8 +631,11 @@ class Supervisor:
         if worker.heard and lived_s >= HEALTHY_AFTER_S:
             worker.failures = 0
         heard, worker.heard = worker.heard, False
+        left = heard and exit_status in (0, None)
+        how = "killed" if worker.ended_for else "left" if left else "died"
+        self.ended[worker.key[0], how] += 1
         self._handler.worker_died(worker.key)
-        if heard and exit_status in (0, None):
+        if left:
             # It made room for a fresh one; of a worker that an earlier agent
             # started nobody knows the status, and the first try is free.
             self._spawn(worker)

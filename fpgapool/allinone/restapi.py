@@ -22,6 +22,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.api import app
+from fpgapool.api import metrics as api_metrics
 from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class RestAPI:
         conf.set_override("auth_strategy", "noauth", group="api")
         self._backends = app.connect(conf, database)
         self._on_failure = on_failure
+        self._metrics = api_metrics.endpoint(conf, self._backends.metrics)
         self._server = wsgi.Server(
             (ADDRESS, port),
             app.build(conf, self._backends),
@@ -73,7 +75,9 @@ class RestAPI:
         """Begin to listen.
 
         :raises OSError: if the port is not free.
+        :raises ConfigurationError: if that of the metrics is not.
         """
+        self._metrics.start()
         self._server.prepare()
         self._thread.start()
 
@@ -83,6 +87,7 @@ class RestAPI:
         self._server.stop()
         if self._thread.is_alive():
             self._thread.join()
+        self._metrics.stop()
 
     def _run(self) -> None:
         try:

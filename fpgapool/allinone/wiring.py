@@ -35,7 +35,6 @@ from fpgapool.common import exception
 from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
 from fpgapool.drivers import loader
-from fpgapool.rpcapi import conductor as conductor_api
 
 PROGRAM = "fpgapool-allinone"
 PROJECT_ID = "default"
@@ -218,7 +217,7 @@ def make_agents(
             log_dir=None if verbose else _worker_log_dir(where, name),
             **_driver(cluster, where, name),
         )
-        yield agent_service.Agent(settings, conductor_api.ConductorAPI())
+        yield agent_service.make(settings)
 
 
 def _worker_log_dir(

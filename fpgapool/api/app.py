@@ -31,6 +31,7 @@ from oslo_middleware import request_id
 
 from fpgapool.api import call as calls
 from fpgapool.api import errors
+from fpgapool.api import metrics
 from fpgapool.api import microversion
 from fpgapool.api import middleware
 from fpgapool.api import policy
@@ -70,7 +71,9 @@ def load() -> middleware.Application:
     # The command line is the web server's.
     conf = config.init(PROGRAM, [], default_config_files=files or None)
     rpc.init(conf)
-    return build(conf, connect(conf, db_api.Database.from_conf(conf)))
+    backends = connect(conf, db_api.Database.from_conf(conf))
+    app = build(conf, backends)
+    return metrics.WithEndpoint(app, conf, backends.metrics)
 
 
 def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
@@ -80,17 +83,21 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
     :param database: the conductor's, of which the API only reads.
     """
     options = conf.api
+    counts = metrics.Metrics()
     conductor = conductor_rpcapi.ConductorAPI(
-        call_timeout_s=options.conductor_timeout_s
+        call_timeout_s=options.conductor_timeout_s, watch=counts.rpc.note
     )
+    waiting = waiters.Waiters(
+        conductor.changed_sessions,
+        max_waiters=options.max_waiters,
+        interval_s=options.wait_interval_s,
+    )
+    counts.watch(waiting)
     return calls.Backends(
         conductor=conductor,
         database=database,
-        waiting=waiters.Waiters(
-            conductor.changed_sessions,
-            max_waiters=options.max_waiters,
-            interval_s=options.wait_interval_s,
-        ),
+        waiting=waiting,
+        metrics=counts,
         enforcer=policy.Enforcer(conf),
         limits=calls.Limits(
             max_body_bytes=options.max_body_bytes,
@@ -130,6 +137,7 @@ def build(
     app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     app = middleware.RememberPeer(app)
     app = middleware.Shield(app)
+    app = metrics.Measured(app, backends.metrics)
     health = healthcheck.Healthcheck(None, conf)
     return _choice(app, health, lambda path: path == _HEALTHCHECK)
 
@@ -233,6 +241,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
     def respond(
         req: falcon.Request, resp: falcon.Response, **path: str
     ) -> None:
+        req.env[middleware.ROUTE] = route.path
         if req.context.version < since:
             raise falcon.HTTPNotFound(
                 description=f"this needs version {route.since}"
@@ -245,14 +254,21 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             base_url=req.prefix,
             path=path,
         )
-        if not route.public:
-            call.require(route.policy)
-        call = dataclasses.replace(
-            call,
-            query=query.query(req.params),
-            body=_read(req, body, backends.limits.max_body_bytes),
-        )
-        _send(resp, route.handler(call))
+        operation = f"{route.method} {route.path}"
+        try:
+            if not route.public:
+                call.require(route.policy)
+            call = dataclasses.replace(
+                call,
+                query=query.query(req.params),
+                body=_read(req, body, backends.limits.max_body_bytes),
+            )
+            answer = route.handler(call)
+        except Exception as error:
+            call.trail.record(caller, operation, {**path, **req.params}, error)
+            raise
+        call.trail.record(caller, operation, {**path, **req.params})
+        _send(resp, answer)
 
     return respond
 

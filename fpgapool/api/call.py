@@ -20,8 +20,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import errors
+from fpgapool.api import metrics
 from fpgapool.api import microversion
 from fpgapool.api import policy
+from fpgapool.api import trail as trails
 from fpgapool.api import waiters
 from fpgapool.common import context
 from fpgapool.core import codes
@@ -49,6 +51,9 @@ class Backends:
     waiting: waiters.Waiters
     enforcer: policy.Enforcer
     limits: Limits
+    metrics: metrics.Metrics = dataclasses.field(
+        default_factory=metrics.Metrics
+    )
 
     def close(self) -> None:
         """End the thread, and close connections to the database."""
@@ -65,6 +70,7 @@ class Call:
     :ivar path: the variable parts of the path.
     :ivar query: of the types that its schema says.
     :ivar body: as its schema says; empty if there is none.
+    :ivar trail: which rights it has taken.
     """
 
     backends: Backends
@@ -74,6 +80,7 @@ class Call:
     path: Mapping[str, str] = dataclasses.field(default_factory=dict)
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    trail: trails.Trail = dataclasses.field(default_factory=trails.Trail)
 
     @property
     def project_id(self) -> str:
@@ -92,9 +99,12 @@ class Call:
         :param project_id: to whose things; None for the caller's own.
         """
         owner = self.caller.project_id if project_id is None else project_id
-        return self.backends.enforcer.allows(
+        allowed = self.backends.enforcer.allows(
             self.caller, rule, {"project_id": owner}
         )
+        if allowed:
+            self.trail.note(self.caller, rule, owner)
+        return allowed
 
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Make sure that the caller may do something.
@@ -104,6 +114,8 @@ class Call:
         :raises ApiError: if not.
         """
         if not self.may(rule, project_id):
+            owner = project_id or self.caller.project_id
+            self.trail.note(self.caller, rule, owner)
             raise errors.ApiError(
                 codes.FORBIDDEN, f"the policy {rule} does not allow it"
             )

@@ -32,6 +32,9 @@ LOG = logging.getLogger(__name__)
 #: Where the context of a request is, in its WSGI environment.
 CONTEXT = "fpgapool.context"
 
+#: Where the path of a request's route is, once that is known.
+ROUTE = "fpgapool.route"
+
 #: Where the address that the server saw is.
 PEER = "fpgapool.peer"
 

@@ -106,6 +106,12 @@ class Waiters:
             raise waiter.failure
         return waiter.view
 
+    @property
+    def count(self) -> int:
+        """How many requests wait."""
+        with self._lock:
+            return len(self._waiters)
+
     def close(self) -> None:
         """Let nobody wait any more, and end the thread."""
         self._closing.set()

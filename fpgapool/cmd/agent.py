@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from fpgapool.agent import frontdoor
+from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.common import config
@@ -25,7 +26,6 @@ from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import service
 from fpgapool.drivers import base as drivers
-from fpgapool.rpcapi import conductor as conductor_api
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,8 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     service.raise_descriptor_limit()
     rpc.init(conf)
     try:
-        agent = agent_service.Agent(settings, conductor_api.ConductorAPI())
-        return service.Runner(conf).run([agent])
+        agent = agent_service.make(settings)
+        return service.Runner(conf).run(
+            [agent_metrics.endpoint(conf, [agent.fill]), agent]
+        )
+    except exception.ConfigurationError as error:
+        return _complain(error, 2)
     except (
         agent_service.AgentError,
         drivers.DriverError,

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 from fpgapool import version
 from fpgapool.agent import frontdoor
+from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.allinone import directories
 from fpgapool.allinone import readiness
@@ -33,6 +34,7 @@ from fpgapool.allinone import wiring
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
@@ -261,13 +263,17 @@ class _AllInOne:
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
             )
-            agents = wiring.make_agents(
-                self._cluster,
-                self._where,
-                conf,
-                verbose=self._arguments.verbose,
+            agents = list(
+                wiring.make_agents(
+                    self._cluster,
+                    self._where,
+                    conf,
+                    verbose=self._arguments.verbose,
+                )
             )
             services: list[service.Service] = [
+                conductor_metrics.endpoint(conf, conductor),
+                agent_metrics.endpoint(conf, [agent.fill for agent in agents]),
                 conductor,
                 wiring.Agents(agents),
                 wiring.Links(self._where, self._cluster.host_names()[0]),

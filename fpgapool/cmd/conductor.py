@@ -21,6 +21,7 @@ from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
 
@@ -36,15 +37,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         database = db_api.Database.from_conf(conf)
         runner = service.Runner(conf)
         conductor = conductor_service.Conductor(conf, database, runner.fail)
+        endpoint = conductor_metrics.endpoint(conf, conductor)
     except exception.ConfigurationError as error:
-        print(f"fpgapool-conductor: {error}", file=sys.stderr)
-        return 2
+        return _complain(error)
     rpc.init(conf)
     try:
-        return runner.run([conductor])
+        return runner.run([endpoint, conductor])
+    except exception.ConfigurationError as error:
+        return _complain(error)
     finally:
         rpc.cleanup()
         database.close()
+
+
+def _complain(error: exception.ConfigurationError) -> int:
+    print(f"fpgapool-conductor: {error}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ Exit codes: 0 done, 1 it could not be done or the check found something,
 import argparse
 import dataclasses
 import math
+import os
 import pathlib
 import sys
 import time
@@ -26,8 +27,10 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -51,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.register_cli_opt(
         cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
     )
+    # Standard output is for those who read it by programs.
+    logging.register_options(conf)
+    conf.set_default("use_stderr", True)
     try:
         config.init(PROGRAM, argv, conf=conf)
         _make_directory(conf)
@@ -67,9 +73,43 @@ def _run(conf: cfg.ConfigOpts) -> int:
     # Migrations of large tables, and purges, may take their time.
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
     try:
-        return conf.command.run(database, conf.command)
+        if conf.command.run not in _CHANGING:
+            return conf.command.run(database, conf.command)
+        return _run_audited(database, conf.command)
     finally:
         database.close()
+
+
+def _run_audited(database: db_api.Database, args: argparse.Namespace) -> int:
+    try:
+        status: int = args.run(database, args)
+    except (
+        exception.FpgapoolException,
+        accelerators.AcceleratorError,
+    ) as error:
+        _record(args, audit.FAILED, error.code)
+        raise
+    _record(args, audit.FAILED if status else audit.DONE)
+    return status
+
+
+def _record(
+    args: argparse.Namespace, outcome: str, code: str | None = None
+) -> None:
+    target = {
+        name: value
+        for name in ("to_version", "older_than_days", "file", "builtin")
+        if (value := getattr(args, name, None)) not in (None, False)
+    }
+    audit.record(
+        action=f"{PROGRAM} {_CHANGING[args.run]}",
+        outcome=outcome,
+        code=code,
+        # Who became root to do so is of more interest than root.
+        user=os.environ.get("SUDO_USER") or f"uid {os.getuid()}",
+        project=None,
+        target=target,
+    )
 
 
 def _make_directory(conf: cfg.ConfigOpts) -> None:
@@ -244,6 +284,10 @@ def _store(
     database.upsert_accelerators(records)
     for record in records:
         print(f"Accelerator {record.name} loaded.")
+
+
+#: What needs a line in the audit log, and how it is called there.
+_CHANGING = {_sync: "db sync", _purge: "db purge", _load: "accelerator load"}
 
 
 if __name__ == "__main__":

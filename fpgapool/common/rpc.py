@@ -18,6 +18,8 @@ options nowhere else.
 
 import contextlib
 import threading
+import time
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
@@ -42,6 +44,9 @@ ALLOWED_EXMODS = ["fpgapool.common.exception"]
 SEND_RETRIES = 2
 
 CALL_TIMEOUT_S = 10
+
+#: Gets method, seconds, and whether it was sent or answered.
+Watch = Callable[[str, float, bool], None]
 
 # The defaults of oslo.messaging wait a minute for a dead peer. Operators'
 # own settings win over these.
@@ -128,11 +133,17 @@ class Client:
 
     :param target: topic and version of the other side.
     :param timeout_s: how long a call waits for its answer.
+    :param watch: is told of everything that is sent, by any thread.
     """
 
     def __init__(
-        self, target: messaging.Target, *, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        target: messaging.Target,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch
         self._client = messaging.get_rpc_client(
             _require_transport(),
             target,
@@ -185,7 +196,7 @@ class Client:
         if self._held.casts is not None:
             self._held.casts.append((server, method, kwargs))
             return
-        with _broker_errors():
+        with self._sending(method):
             self._prepared(server).cast(
                 context.service_context(), method, **kwargs
             )
@@ -199,10 +210,24 @@ class Client:
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached or no answer comes in time, and what the method raised.
         """
-        with _broker_errors():
+        with self._sending(method):
             return self._prepared(server).call(
                 context.service_context(), method, **kwargs
             )
+
+    @contextlib.contextmanager
+    def _sending(self, method: str) -> Iterator[None]:
+        started_s = time.perf_counter()
+        ok = True
+        try:
+            with _broker_errors():
+                yield
+        except messaging.MessagingException:
+            ok = False
+            raise
+        finally:
+            if self._watch is not None:
+                self._watch(method, time.perf_counter() - started_s, ok)
 
     def _prepared(self, server: str | None) -> Any:
         if server is None:

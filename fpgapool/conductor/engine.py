@@ -31,7 +31,9 @@ from typing import Any
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common import tallies
 from fpgapool.conductor import admission
+from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import orders
@@ -81,6 +83,8 @@ class Engine:
     :param strategy_name: what the core decides by.
     :param quotas: what projects may use, until others come; None: what the
         limits say.
+    :param thresholds_bytes: between priority queues, if there are any.
+    :param counts: to count what happens in.
     """
 
     def __init__(
@@ -90,8 +94,12 @@ class Engine:
         snapshot: db_api.Snapshot,
         strategy_name: str,
         quotas: admission.Quotas | None = None,
+        *,
+        thresholds_bytes: Sequence[float] = (),
+        counts: conductor_counts.Counts | None = None,
     ) -> None:
         self.state = state
+        self._counts = counts or conductor_counts.Counts()
         self._strategy_name = strategy_name
         self.settings = settings
         self._quotas = quotas or settings.quotas()
@@ -107,7 +115,7 @@ class Engine:
             collections.deque()
         )
         self._snapshot: db_api.Snapshot | None = snapshot
-        self._book = sessions.Book()
+        self._book = sessions.Book(thresholds_bytes)
         self._last_job_id = snapshot.max_ids.session
         self._pace = pace.Pace()
         self._events: list[events.Event] = []
@@ -194,9 +202,8 @@ class Engine:
             self._events.append(events.Wake())
         self._step(now)
         for query in queries:
-            self._after_commit.append(
-                effects.Answer(query.future, query.ask(self))
-            )
+            answers = self._after_commit if query.durable else self._at_once
+            answers.append(effects.Answer(query.future, query.ask(self)))
         return self._take_effects()
 
     def tick(self, now: float) -> effects.Effects:
@@ -273,6 +280,29 @@ class Engine:
                 hold.session for hold in self.holds.values() if hold.wanted
             ),
         }
+
+    def figures(self, max_projects: int) -> summary.Figures:
+        """Return how many there are of what.
+
+        Looks at none of the sessions that wait: there may be very many.
+
+        :param max_projects: how many to tell one by one.
+        """
+        book = self._book
+        served = collections.Counter(
+            hold.session.state for hold in self.holds.values() if hold.wanted
+        )
+        return summary.Figures(
+            queued_by_project=summary.largest(book.queued, max_projects),
+            queued_by_size=tuple(book.queued_by_size),
+            queued_bytes=book.queued_bytes.total(),
+            sessions={state: served[state] for state in states.ASSIGNED}
+            | {states.QUEUED: self.queued_count},
+            slots=summary.slots_by_state(self.registry, self.holds),
+            hosts={
+                host.name: host.up for host in self.registry.hosts.values()
+            },
+        )
 
     def _full_view(self, session: sessions.Session) -> objects.SessionView:
         if session.state != states.QUEUED:
@@ -434,6 +464,7 @@ class Engine:
             queued_at=now,
             front_doors=sessions.front_doors(request.host_uuid),
         )
+        self._counts.opened += 1
         self._book.add(session)
         self._book.note_queued(session)
         self._events.append(events.JobSubmitted(session.job()))
@@ -523,6 +554,7 @@ class Engine:
             request.project_id,
             error.code,
         )
+        self._counts.refused[tallies.known(error.code)] += 1
         self._refusals[_attempt(request)] = (error.code, str(error))
         while len(self._refusals) > _MAX_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
@@ -1069,6 +1101,8 @@ class Engine:
         slot = self.registry.slots[order.slot_id]
         self._book.note_unqueued(session)
         self._pace.note(now - session.queued_at, now)
+        if not session.generation:
+            self._counts.waits_s.observe(now - session.queued_at)
         session.skips = self.state.skips(session.job_id)
         session.generation = order.generation
         session.slot_id = slot.id
@@ -1174,6 +1208,7 @@ class Engine:
             input_bytes=input_bytes,
             output_bytes=output_bytes,
         )
+        self._counts.service_s.observe(ended_at - hold.assigned_at)
         self._forget_hold(hold.slot.id)
         self._events.append(
             events.SlotReleased(
@@ -1212,6 +1247,7 @@ class Engine:
         if session.state == states.QUEUED:
             self._book.note_unqueued(session)
         session.finish(state, code, message, now)
+        self._counts.ended[state, tallies.known(code)] += 1
         if session.generation and not session.counted:
             session.counted = True
             self._ledger.add(

@@ -107,10 +107,13 @@ class Query:
     """A question; the answer comes when what it rests on is durable.
 
     :param ask: called on the pump's thread with the engine.
+    :param durable: False: the answer comes at once, and a failure of the
+        database may make it wrong.
     """
 
     ask: Callable[[Any], Any]
     future: concurrent.futures.Future[Any]
+    durable: bool = True
 
 
 Input = (

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from oslo_log import log as logging
 
 from fpgapool.common import exception
+from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import gathering
 from fpgapool.conductor import inputs
@@ -57,6 +59,7 @@ class GroupCommitter:
         because its name belongs to another one.
     :param on_deposed: called once if another conductor has taken the lease.
     :param on_failure: called if the thread ends by an error of its own.
+    :param counts: to count transactions in.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class GroupCommitter:
         on_unrecorded: Callable[[inputs.Unrecorded], None],
         on_deposed: Callable[[], None],
         on_failure: Callable[[str], None],
+        counts: conductor_counts.Counts | None = None,
     ) -> None:
+        self._counts = counts or conductor_counts.Counts()
         self._database = database
         self._epoch = epoch
         self._deliver = deliver
@@ -92,6 +97,11 @@ class GroupCommitter:
     def failing(self) -> bool:
         """Whether the database is away or does not answer."""
         return self._failing.is_set() or self._database.failing
+
+    @property
+    def backlog(self) -> int:
+        """How many batches wait to be written."""
+        return self._queue.qsize()
 
     def give_up(self, last_id: int) -> int:
         """Record none of the new sessions that are not recorded yet.
@@ -147,6 +157,7 @@ class GroupCommitter:
                 self._on_deposed()
                 return False
             except exception.DatabaseUnavailable as error:
+                self._counts.commit_failures += 1
                 if not self._failing.is_set():
                     LOG.error("The database is away, writes wait: %s", error)
                 self._failing.set()
@@ -174,9 +185,12 @@ class GroupCommitter:
             for admission in batch.admissions
             if admission.row_id not in withdrawn
         }
+        started_s = time.perf_counter()
         holders = self._database.commit(
             self._epoch, changes, admitted=new, withdrawn=withdrawn
         )
+        self._counts.commits_s.observe(time.perf_counter() - started_s)
+        self._counts.commit_rows += changes.row_count
         if holders:
             self._give_back(new.values(), holders)
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool.common import clock
+from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
@@ -42,6 +43,7 @@ class Pump:
     :param committer: takes rows, and the messages that wait for them.
     :param outbox: takes the messages that leave at once.
     :param on_failure: called if the thread ends by an error of its own.
+    :param counts: to count decisions in.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Pump:
         committer: persistence.GroupCommitter,
         outbox: sender.Sender,
         on_failure: Callable[[str], None],
+        counts: conductor_counts.Counts | None = None,
     ) -> None:
         self._engine = brain
+        self._counts = counts or conductor_counts.Counts()
         self._clock = wall
         self._committer = committer
         self._outbox = outbox
@@ -76,16 +80,26 @@ class Pump:
         """Queue an input; returns at once."""
         self._queue.put(item)
 
-    def ask(
-        self, question: Callable[[engine.Engine], Any], timeout_s: float
-    ) -> Any:
-        """Ask the engine something and wait for its durable answer.
+    @property
+    def backlog(self) -> int:
+        """How many inputs wait to be handled."""
+        return self._queue.qsize()
 
-        :raises TimeoutError: if the answer does not come in time, as while
-            the database is away.
+    def ask(
+        self,
+        question: Callable[[engine.Engine], Any],
+        timeout_s: float,
+        *,
+        durable: bool = True,
+    ) -> Any:
+        """Ask the engine something and wait for its answer.
+
+        :param durable: not before what it rests on is.
+        :raises TimeoutError: if the answer does not come in time, as a
+            durable one while the database is away.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.Query(question, future))
+        self.put(inputs.Query(question, future, durable))
         try:
             return future.result(timeout_s)
         finally:
@@ -96,12 +110,21 @@ class Pump:
         while True:
             batch, ended = self._take(next_tick_s)
             self._note_recorded()
-            self._pass_on(self._engine.process(batch, self._clock.now()))
+            self._pass_on(self._decide(batch))
             if ended:
                 return
             if time.monotonic() >= next_tick_s:
                 self._pass_on(self._engine.tick(self._clock.now()))
                 next_tick_s = time.monotonic() + _TICK_S
+
+    def _decide(self, batch: list[inputs.Input]) -> effects.Effects:
+        started_s = time.perf_counter()
+        wanted = self._engine.process(batch, self._clock.now())
+        if batch:
+            counts = self._counts
+            counts.decisions_s.observe(time.perf_counter() - started_s)
+            counts.batch_inputs.observe(len(batch))
+        return wanted
 
     def _note_recorded(self) -> None:
         brain, committer = self._engine, self._committer

@@ -23,7 +23,9 @@ from stevedore import exception as stevedore_exception
 from fpgapool.common import exception
 from fpgapool.core import sharing
 from fpgapool.core import strategy
+from fpgapool.strategies import base
 from fpgapool.strategies import shared
+from fpgapool.strategies.orderings import wa
 
 NAMESPACE = "fpgapool.strategies"
 
@@ -60,6 +62,20 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     return shared.SharedStrategy(
         made, _sharing_options(conf), conf.conductor.max_wait_s or None
     )
+
+
+def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:
+    """Return what separates the priority queues of a strategy.
+
+    :returns: nothing, if it has no such queues.
+    """
+    inner = made.inner if isinstance(made, shared.SharedStrategy) else made
+    ordering = (
+        inner.ordering if isinstance(inner, base.ComposedStrategy) else None
+    )
+    if isinstance(ordering, wa.WaOrdering):
+        return ordering.options.thresholds_bytes
+    return ()
 
 
 def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:

@@ -23,6 +23,7 @@ import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import gathering
 from fpgapool.conductor import threads
@@ -45,6 +46,7 @@ class Sender:
     :param epoch: the leader epoch that every cast carries.
     :param name: the thread's name.
     :param on_failure: called if the thread ends by an error of its own.
+    :param counts: to count what is dropped in.
     """
 
     def __init__(
@@ -54,7 +56,10 @@ class Sender:
         *,
         name: str,
         on_failure: Callable[[str], None],
+        counts: conductor_counts.Counts | None = None,
     ) -> None:
+        self._name = name
+        self._counts = counts or conductor_counts.Counts()
         self._agents = agents
         self._epoch = epoch
         self._dropped = 0
@@ -85,6 +90,7 @@ class Sender:
                 self._queue.put_nowait(message)
             except queue.Full:
                 self._dropped += 1
+                self._counts.dropped[self._name] += 1
                 if self._dropped % 1000 == 1:
                     LOG.warning(
                         "%d messages to agents dropped: the broker does"

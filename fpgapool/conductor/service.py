@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -25,6 +26,7 @@ from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import admission
+from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import election
 from fpgapool.conductor import engine
 from fpgapool.conductor import heap
@@ -53,6 +55,8 @@ _RETRY_S = 2.0
 class Conductor:
     """The conductor's life; ``start`` and ``stop`` return soon.
 
+    :ivar counts: what it has done.
+
     :param conf: the global configuration; RPC must have been set up.
     :param database: its database, with the current schema.
     :param on_failure: called with a reason if it cannot go on.
@@ -65,9 +69,11 @@ class Conductor:
         database: db_api.Database,
         on_failure: Callable[[str], None],
     ) -> None:
+        self.counts = conductor_counts.Counts()
         self._conf = conf
         self._database = database
         self._on_failure = on_failure
+        self._term: _Term | None = None
         # Wrong options are better reported before the first election.
         scheduling.load_strategy(conf)
         self._election = election.Election(
@@ -92,6 +98,11 @@ class Conductor:
         """:returns: whether this conductor leads within ``timeout_s``."""
         return self._leading.wait(timeout_s)
 
+    @property
+    def term(self) -> _Term | None:
+        """What there is only while it leads; None while it stands by."""
+        return self._term
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             epoch = self._election.win(self._stopping)
@@ -114,10 +125,12 @@ class Conductor:
         if self._stopping.is_set():
             self._deposed.set()
         term = self._enter(epoch)
+        self._term = term
         self._leading.set()
         if not self._election.hold(epoch, self._deposed, term.look_around):
             LOG.warning("Another conductor has been elected")
         self._leading.clear()
+        self._term = None
         term.stop()
         self._election.resign(epoch)
         LOG.info("Epoch %d is over", epoch)
@@ -127,7 +140,12 @@ class Conductor:
         started_s = time.monotonic()
         with self._election.kept(epoch, self._deposed), heap.filling():
             term = _Term(
-                self._conf, self._database, epoch, self._deposed, self._fail
+                self._conf,
+                self._database,
+                epoch,
+                self._deposed,
+                self._fail,
+                self.counts,
             )
             term.start()
         LOG.info(
@@ -148,6 +166,7 @@ class Conductor:
 class _Term:
     """All that exists only while a conductor leads.
 
+    :ivar epoch: its number.
     :ivar inherited_count: sessions that it has taken over.
     """
 
@@ -158,16 +177,18 @@ class _Term:
         epoch: int,
         deposed: threading.Event,
         on_failure: Callable[[str], None],
+        counts: conductor_counts.Counts,
     ) -> None:
         migration.require_newest(database.engine)
+        self.epoch = epoch
         snapshot = database.load()
-        agents = agent_rpcapi.AgentAPI()
+        agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note)
         # Orders to agents must not wait behind the news for front doors.
-        self._orders = sender.Sender(
-            agents, epoch, name="orders", on_failure=on_failure
-        )
-        self._news = sender.Sender(
-            agents, epoch, name="news", on_failure=on_failure
+        self._orders, self._news = (
+            sender.Sender(
+                agents, epoch, name=name, on_failure=on_failure, counts=counts
+            )
+            for name in ("orders", "news")
         )
         self._committer = persistence.GroupCommitter(
             database,
@@ -176,10 +197,12 @@ class _Term:
             on_unrecorded=self._take_back,
             on_deposed=deposed.set,
             on_failure=on_failure,
+            counts=counts,
         )
+        strategy = scheduling.load_strategy(conf)
         brain = engine.Engine(
             core_state.PoolState(
-                scheduling.load_strategy(conf),
+                strategy,
                 first_generation=epoch << _GENERATION_BITS,
                 slot_fault_limit=conf.conductor.slot_fault_limit,
                 device_fault_limit=conf.conductor.device_fault_limit,
@@ -187,6 +210,8 @@ class _Term:
             _settings(conf),
             snapshot,
             conf.conductor.strategy,
+            thresholds_bytes=scheduling.thresholds_bytes(strategy),
+            counts=counts,
         )
         self._database = database
         self._library = snapshot.accelerators
@@ -198,6 +223,7 @@ class _Term:
             committer=self._committer,
             outbox=self._orders,
             on_failure=on_failure,
+            counts=counts,
         )
         endpoint = manager.ConductorManager(self._pump, database, epoch)
         self._server = rpc.get_server(
@@ -217,6 +243,30 @@ class _Term:
 
     def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
         self._pump.put(unrecorded)
+
+    @property
+    def inputs_backlog(self) -> int:
+        """How many inputs wait to be handled."""
+        return self._pump.backlog
+
+    @property
+    def commits_backlog(self) -> int:
+        """How many batches of rows wait to be written."""
+        return self._committer.backlog
+
+    @property
+    def database_failing(self) -> bool:
+        """Whether the database is away or does not answer."""
+        return self._committer.failing
+
+    def look(
+        self, question: Callable[[engine.Engine], Any], timeout_s: float
+    ) -> Any:
+        """Ask the engine something, be it durable or not.
+
+        :raises TimeoutError: if the answer does not come in time.
+        """
+        return self._pump.ask(question, timeout_s, durable=False)
 
     def look_around(self) -> None:
         """Take over what operators have changed in the database.

@@ -14,11 +14,13 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import functools
 import operator
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from fpgapool import objects
@@ -216,9 +218,15 @@ class Book:
 
     :ivar queued: how many sessions of each project wait for a slot.
     :ivar queued_bytes: what they claim.
+    :ivar queued_by_size: how many wait that claim as much as fits between
+        two thresholds, the smallest first.
+
+    :param thresholds_bytes: between priority queues.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
+        self._thresholds_bytes = thresholds_bytes
+        self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
         self.by_job: dict[int, Session] = {}
         self.by_id: dict[str, Session] = {}
         self.by_request: dict[tuple[str, str], Session] = {}
@@ -236,11 +244,18 @@ class Book:
         """Count a session that begins to wait."""
         self.queued[session.project_id] += 1
         self.queued_bytes[session.project_id] += session.claimed_bytes
+        self.queued_by_size[self._size_class(session)] += 1
 
     def note_unqueued(self, session: Session) -> None:
         """Count a session that waits no more."""
         self.queued[session.project_id] -= 1
         self.queued_bytes[session.project_id] -= session.claimed_bytes
+        self.queued_by_size[self._size_class(session)] -= 1
+
+    def _size_class(self, session: Session) -> int:
+        return bisect.bisect_left(
+            self._thresholds_bytes, session.claimed_bytes
+        )
 
     def rename_job(self, session: Session, job_id: int) -> None:
         """Give a session a new name in the core."""

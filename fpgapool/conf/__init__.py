@@ -24,9 +24,19 @@ from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
 from fpgapool.conf import emulator
+from fpgapool.conf import metrics
 from fpgapool.conf import scheduler
 
-GROUPS = (default, conductor, scheduler, agent, api, emulator, database)
+GROUPS = (
+    default,
+    conductor,
+    scheduler,
+    agent,
+    api,
+    metrics,
+    emulator,
+    database,
+)
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -235,6 +235,11 @@ class Changes:
         given = self._rows.get(AssignmentRecord, {})
         return [slot_id for slot_id in self._released if slot_id not in given]
 
+    @property
+    def row_count(self) -> int:
+        """How many rows there are to write and to delete."""
+        return len(self._released) + sum(map(len, self._rows.values()))
+
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
         return bool(self._released or any(self._rows.values()))

@@ -33,11 +33,13 @@ class AgentAPI:
     Every method raises oslo_messaging.MessagingException if the broker
     cannot be reached. A cast that returned may still be lost: an agent's
     report shows what took effect.
+
+    :param watch: see :class:`fpgapool.common.rpc.Client`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, watch: rpc.Watch | None = None) -> None:
         self._client = rpc.Client(
-            messaging.Target(topic=TOPIC, version=VERSION)
+            messaging.Target(topic=TOPIC, version=VERSION), watch=watch
         )
 
     def together(self) -> contextlib.AbstractContextManager[None]:

@@ -74,12 +74,19 @@ class ConductorAPI:
     time (MessagingTimeout). A cast that returned may still be lost.
 
     :param call_timeout_s: how long a call waits for its answer.
+    :param watch: see :class:`fpgapool.common.rpc.Client`.
     """
 
-    def __init__(self, *, call_timeout_s: float = rpc.CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        *,
+        call_timeout_s: float = rpc.CALL_TIMEOUT_S,
+        watch: rpc.Watch | None = None,
+    ) -> None:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION),
             timeout_s=call_timeout_s,
+            watch=watch,
         )
         self._lock = threading.Lock()
         self._leader_epoch = 0

@@ -442,3 +442,53 @@ def test_a_dead_broker_is_noticed_quickly():
     finally:
         rpc.cleanup()
         cfg.CONF.reset()
+
+
+class _Slow:
+    """Answers one method, and fails in another one."""
+
+    def answer(self, ctxt):
+        return 5
+
+    def refuse(self, ctxt):
+        raise exception.NotLeader(reason="planted")
+
+
+def test_what_is_sent_is_watched(serve):
+    seen = []
+    serve("watched", "one", _Slow())
+    client = rpc.Client(
+        messaging.Target(topic="watched"),
+        timeout_s=WAIT_S,
+        watch=lambda method, taken_s, ok: seen.append(
+            (method, taken_s >= 0, ok)
+        ),
+    )
+    assert client.call("answer") == 5
+    client.cast("answer")
+    with client.together():
+        client.cast("answer", server="one")
+        client.cast("answer", server="one")
+    # Whoever refuses has answered.
+    with pytest.raises(exception.NotLeader):
+        client.call("refuse")
+    assert seen == [
+        ("answer", True, True),
+        ("answer", True, True),
+        ("several", True, True),
+        ("refuse", True, True),
+    ]
+
+
+def test_what_nobody_answers_has_failed(transport):
+    seen = []
+    client = rpc.Client(
+        messaging.Target(topic="nobody"),
+        timeout_s=0.1,
+        watch=lambda *noted: seen.append(noted),
+    )
+    with pytest.raises(messaging.MessagingTimeout):
+        client.call("answer")
+    ((method, taken_s, ok),) = seen
+    assert (method, ok) == ("answer", False)
+    assert taken_s >= 0.1

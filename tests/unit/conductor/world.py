@@ -23,6 +23,7 @@ import dataclasses
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.conductor import admission
+from fpgapool.conductor import counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
@@ -41,6 +42,8 @@ PROFILE = objects.AcceleratorProfile(
     core="copy",
 )
 
+#: Sizes between which sessions are counted apart; fifo does not care.
+THRESHOLDS_BYTES = (1000.0, 2000.0)
 
 _RECORDS = {
     "hosts": db_api.HostRecord,
@@ -208,6 +211,7 @@ class World:
         self.settings = admission.Limits(**settings)
         self.now = 1000.0
         self.epoch = 0
+        self.counts = counts.Counts()
         self.rows: dict[str, dict[object, object]] = {
             "hosts": {},
             "devices": {},
@@ -246,7 +250,12 @@ class World:
             device_fault_limit=self.fault_limit,
         )
         self.engine = engine.Engine(
-            self.state, self.settings, self._snapshot(), "fifo"
+            self.state,
+            self.settings,
+            self._snapshot(),
+            "fifo",
+            thresholds_bytes=THRESHOLDS_BYTES,
+            counts=self.counts,
         )
         self._take(self.engine.start(self.now))
 

@@ -1,0 +1,372 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What an agent counts and tells Prometheus."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Iterable
+
+from oslo_config import cfg
+
+from fpgapool import objects
+from fpgapool.agent import monitor
+from fpgapool.agent import table
+from fpgapool.common import metrics
+from fpgapool.common import tallies
+from fpgapool.objects import states
+
+_HOST = ("host",)
+_DEVICE = ("host", "device")
+
+_gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
+_counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
+_histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
+
+STATE_KNOWN = _gauge(
+    "fpgapool_agent_state_known",
+    help="1 if the agent has answered this scrape in time; slots and devices"
+    " are absent otherwise.",
+    labels=_HOST,
+)
+SLOTS = _gauge(
+    "fpgapool_agent_slots",
+    help="Slots of a device by state.",
+    labels=(*_DEVICE, "state"),
+)
+DEVICE_HEALTHY = _gauge(
+    "fpgapool_agent_device_healthy",
+    help="1 if the driver says that a device is healthy.",
+    labels=_DEVICE,
+)
+DMA_LIMIT = _gauge(
+    "fpgapool_agent_dma_limit_bytes_per_second",
+    help="What a device's DMA can move in each direction.",
+    labels=_DEVICE,
+)
+INPUT = _counter(
+    "fpgapool_agent_input_bytes_total",
+    help="Bytes that sessions have sent through a device's DMA.",
+    labels=_DEVICE,
+)
+OUTPUT = _counter(
+    "fpgapool_agent_output_bytes_total",
+    help="Bytes that sessions have got back through a device's DMA.",
+    labels=_DEVICE,
+)
+NIC_LIMIT = _gauge(
+    "fpgapool_agent_nic_limit_bytes_per_second",
+    help="What the network device can move in each direction.",
+    labels=_HOST,
+)
+NIC_RECEIVED = _counter(
+    "fpgapool_agent_nic_receive_bytes_total",
+    help="Bytes that the network device has received.",
+    labels=_HOST,
+)
+NIC_SENT = _counter(
+    "fpgapool_agent_nic_transmit_bytes_total",
+    help="Bytes that the network device has sent.",
+    labels=_HOST,
+)
+PROGRAMMINGS = _counter(
+    "fpgapool_agent_programmings_total",
+    help="Slots that were made ready by putting an accelerator into them.",
+    labels=_DEVICE,
+)
+REUSES = _counter(
+    "fpgapool_agent_reuses_total",
+    help="Slots that were made ready and had the accelerator already.",
+    labels=_DEVICE,
+)
+FAILURES = _counter(
+    "fpgapool_agent_programming_failures_total",
+    help="Slots that could not be made ready, by code; PROGRAM_FAILED is the"
+    " board's.",
+    labels=(*_DEVICE, "code"),
+)
+PREPARE = _histogram(
+    "fpgapool_agent_prepare_seconds",
+    help="Time to make a slot ready for a session.",
+    labels=_HOST,
+)
+RESULTS = _counter(
+    "fpgapool_agent_results_total",
+    help="Sessions that ended in a slot of this host, by state and code.",
+    labels=("host", "state", "code"),
+)
+STARTED = _counter(
+    "fpgapool_agent_workers_started_total",
+    help="Worker processes that were started.",
+    labels=_DEVICE,
+)
+WORKERS_ENDED = _counter(
+    "fpgapool_agent_workers_ended_total",
+    help="Worker processes that ended: left to make room for a fresh one,"
+    " killed by the agent, or died.",
+    labels=(*_DEVICE, "how"),
+)
+REFUSALS = _counter(
+    "fpgapool_agent_orders_refused_total",
+    help="Orders of conductors that were refused, by what was wrong in them.",
+    labels=("host", "reason"),
+)
+DROPPED = _counter(
+    "fpgapool_agent_casts_dropped_total",
+    help="Messages to the conductor dropped because too many waited.",
+    labels=_HOST,
+)
+RPC = _histogram(
+    "fpgapool_agent_rpc_seconds",
+    help="Time to hand a message for the conductor to the broker, or to be"
+    " answered.",
+    labels=("host", "method"),
+)
+RPC_FAILURES = _counter(
+    "fpgapool_agent_rpc_failures_total",
+    help="Messages for the conductor that the broker did not take, or that"
+    " were not answered.",
+    labels=("host", "method"),
+)
+
+DEFINITIONS = (
+    STATE_KNOWN,
+    SLOTS,
+    DEVICE_HEALTHY,
+    DMA_LIMIT,
+    INPUT,
+    OUTPUT,
+    NIC_LIMIT,
+    NIC_RECEIVED,
+    NIC_SENT,
+    PROGRAMMINGS,
+    REUSES,
+    FAILURES,
+    PREPARE,
+    RESULTS,
+    STARTED,
+    WORKERS_ENDED,
+    REFUSALS,
+    DROPPED,
+    RPC,
+    RPC_FAILURES,
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    """What is known of a slot, to see what is new.
+
+    :ivar result_of: generation of the last result that was counted.
+    :ivar generation: whose bytes these are.
+    """
+
+    known: bool = False
+    programmed: str | None = None
+    result_of: int = -1
+    generation: int = -1
+    input_bytes: int = 0
+    output_bytes: int = 0
+    preparing: int | None = None
+    reuses: bool = False
+    asked_at_s: float = 0.0
+
+
+class Counts:
+    """What happens in the slots of a host; the loop's thread counts.
+
+    What an earlier agent has seen of a worker is not counted again.
+
+    :ivar rpc: what was said to the conductor; any thread counts.
+    """
+
+    def __init__(self) -> None:
+        self._slots: collections.defaultdict[table.Key, _Slot] = (
+            collections.defaultdict(_Slot)
+        )
+        self.input_bytes = collections.Counter[str]()
+        self.output_bytes = collections.Counter[str]()
+        self.programmings = collections.Counter[str]()
+        self.reuses = collections.Counter[str]()
+        self.failures = collections.Counter[tuple[str, str]]()
+        self.results = collections.Counter[tuple[str, str]]()
+        self.prepare_s = tallies.Histogram(tallies.LONG_S)
+        self.rpc = tallies.Timings()
+
+    def note_status(self, key: table.Key, status: table.WorkerStatus) -> None:
+        """A worker has said how it is.
+
+        :param key: its slot.
+        :param status: what it said.
+        """
+        slot = self._slots[key]
+        slot.programmed = status.programmed
+        result = status.last_result
+        if not slot.known:
+            slot.known = True
+            slot.result_of = -1 if result is None else result.generation
+            self._set_bytes(slot, status)
+            return
+        if result is not None:
+            self._advance(key, result.generation, result)
+        if status.generation is not None:
+            self._advance(key, status.generation, status)
+
+    @staticmethod
+    def _set_bytes(slot: _Slot, status: table.WorkerStatus) -> None:
+        if status.generation is not None:
+            slot.generation = status.generation
+            slot.input_bytes = status.input_bytes
+            slot.output_bytes = status.output_bytes
+        elif status.last_result is not None:
+            slot.generation = status.last_result.generation
+            slot.input_bytes = status.last_result.input_bytes
+            slot.output_bytes = status.last_result.output_bytes
+
+    def _advance(
+        self,
+        key: table.Key,
+        generation: int,
+        moved: table.WorkerStatus | objects.SessionResult,
+    ) -> None:
+        slot = self._slots[key]
+        if generation < slot.generation:
+            return
+        if generation > slot.generation:
+            slot.generation = generation
+            slot.input_bytes = slot.output_bytes = 0
+        device = key[0]
+        more_input = moved.input_bytes - slot.input_bytes
+        more_output = moved.output_bytes - slot.output_bytes
+        if more_input > 0:
+            self.input_bytes[device] += more_input
+            slot.input_bytes = moved.input_bytes
+        if more_output > 0:
+            self.output_bytes[device] += more_output
+            slot.output_bytes = moved.output_bytes
+
+    def note_assign(
+        self, key: table.Key, generation: int, accelerator: str, now: float
+    ) -> None:
+        """A worker is told to make its slot ready.
+
+        :param key: its slot.
+        :param generation: of the assignment.
+        :param accelerator: what has to be in the slot.
+        :param now: monotonic clock in seconds.
+        """
+        slot = self._slots[key]
+        slot.preparing = generation
+        slot.reuses = slot.programmed == accelerator
+        slot.asked_at_s = now
+
+    def note_prepared(
+        self, key: table.Key, generation: int, now: float
+    ) -> None:
+        """A slot is ready; see :meth:`note_assign`."""
+        slot = self._slots[key]
+        if slot.preparing != generation:
+            # It was ready before, and has got a new secret.
+            return
+        slot.preparing = None
+        self.prepare_s.observe(now - slot.asked_at_s)
+        counter = self.reuses if slot.reuses else self.programmings
+        counter[key[0]] += 1
+
+    def note_result(
+        self, key: table.Key, result: objects.SessionResult | None
+    ) -> None:
+        """What became of a slot's last holder, perhaps again.
+
+        :param key: the slot.
+        :param result: None if there is nothing to say.
+        """
+        slot = self._slots[key]
+        if result is None or result.generation <= slot.result_of:
+            return
+        slot.result_of = result.generation
+        code = tallies.known(result.code)
+        self.results[result.state, code] += 1
+        if result.state == states.PREPARE_FAILED:
+            slot.preparing = None
+            self.failures[key[0], code] += 1
+
+
+def endpoint(
+    conf: cfg.ConfigOpts, fills: Iterable[metrics.Fill]
+) -> metrics.Endpoint:
+    """Return what serves the metrics of one or more agents.
+
+    :param conf: the configuration.
+    :param fills: of the agents.
+    """
+    return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
+
+
+class Writer:
+    """Puts what one agent knows on a page.
+
+    :param host: its host's name.
+    :param page: where.
+    """
+
+    def __init__(self, host: str, page: metrics.Page) -> None:
+        self._host = host
+        self._page = page
+
+    def put(
+        self, definition: metrics.Definition, value: float, *labels: str
+    ) -> None:
+        """Tell a value; see :meth:`metrics.Page.put`."""
+        self._page.put(definition.name, value, self._host, *labels)
+
+    def put_all(
+        self,
+        definition: metrics.Definition,
+        counter: collections.Counter[str]
+        | collections.Counter[tuple[str, str]],
+    ) -> None:
+        """Tell all values of a counter, by their labels."""
+        for key, value in list(counter.items()):
+            labels = (key,) if isinstance(key, str) else key
+            self.put(definition, value, *labels)
+
+    def put_counts(self, counts: Counts) -> None:
+        """Tell what has happened."""
+        self.put_all(INPUT, counts.input_bytes)
+        self.put_all(OUTPUT, counts.output_bytes)
+        self.put_all(PROGRAMMINGS, counts.programmings)
+        self.put_all(REUSES, counts.reuses)
+        self.put_all(FAILURES, counts.failures)
+        self.put_all(RESULTS, counts.results)
+        self._page.put_histogram(PREPARE.name, counts.prepare_s, self._host)
+        self._page.put_timings(
+            RPC.name, RPC_FAILURES.name, counts.rpc, self._host
+        )
+
+    def put_nic(self, reading: monitor.NicReading) -> None:
+        """Tell how the network device does."""
+        self.put(NIC_LIMIT, reading.bytes_per_s)
+        self.put(NIC_RECEIVED, reading.rx_bytes)
+        self.put(NIC_SENT, reading.tx_bytes)
+
+    def put_devices(self, reports: Iterable[objects.DeviceReport]) -> None:
+        """Tell how devices and slots are."""
+        for device in reports:
+            self.put(DEVICE_HEALTHY, device.healthy, device.name)
+            self.put(DMA_LIMIT, device.dma_bytes_per_s, device.name)
+            found = collections.Counter(slot.state for slot in device.slots)
+            for state in sorted(states.SLOT_STATES):
+                self.put(SLOTS, found[state], device.name, state)

@@ -1,0 +1,100 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which requests need more than a tenant's rights, for the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fpgapool import policies
+from fpgapool.api import errors
+from fpgapool.common import audit
+from fpgapool.common import context
+from fpgapool.core import codes
+from fpgapool.policies import base
+
+_SERVICE = "service"
+
+# By default: who gives such a right to others may want to know, too.
+_ADMINS = frozenset(
+    rule.name for rule in policies.list_rules() if rule.check_str == base.ADMIN
+)
+_OPERATORS = frozenset(
+    rule.name
+    for rule in policies.list_rules()
+    if rule.check_str == base.ADMIN_OR_SERVICE
+)
+
+
+class Trail:
+    """The privileges that one request has used or wanted."""
+
+    def __init__(self) -> None:
+        self._rules: list[str] = []
+        self._projects: list[str] = []
+
+    def note(
+        self, caller: context.RequestContext, rule: str, owner: str | None
+    ) -> None:
+        """A rule was asked, and the request goes on, or ends, by it.
+
+        :param caller: who asks.
+        :param rule: its name.
+        :param owner: the project to whose things it applies.
+        """
+        is_foreign = owner != caller.project_id
+        if is_foreign and owner is not None and owner not in self._projects:
+            self._projects.append(owner)
+        if (is_foreign or _is_privileged(rule, caller)) and (
+            rule not in self._rules
+        ):
+            self._rules.append(rule)
+
+    def record(
+        self,
+        caller: context.RequestContext,
+        operation: str,
+        target: Mapping[str, object],
+        error: Exception | None = None,
+    ) -> None:
+        """Write the line of the request, if it needs one.
+
+        :param caller: who asks.
+        :param operation: method and route.
+        :param target: what it is about.
+        :param error: why it has failed; None if it has not.
+        """
+        if not self._rules:
+            return
+        code = errors.translate(error).code if error is not None else None
+        outcome = audit.DONE
+        if code is not None:
+            denied = code == codes.FORBIDDEN
+            outcome = audit.DENIED if denied else audit.FAILED
+        audit.record(
+            action=f"{operation} {' '.join(self._rules)}",
+            outcome=outcome,
+            code=code,
+            user=caller.user_id,
+            project=caller.project_id,
+            target=target,
+            target_projects=self._projects or None,
+            request_id=caller.request_id,
+        )
+
+
+def _is_privileged(rule: str, caller: context.RequestContext) -> bool:
+    if rule in _OPERATORS:
+        # Other services do so all the time.
+        return _SERVICE not in caller.roles
+    return rule in _ADMINS

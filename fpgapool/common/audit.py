@@ -1,0 +1,73 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One line in the log for everything that needs more than a tenant's rights.
+
+The line is a JSON object, so that no value can pass for another line, and
+the logger is one of its own, so that it can be sent elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+LOGGER = "fpgapool.audit"
+
+LOG = logging.getLogger(LOGGER)
+
+DONE = "done"
+DENIED = "denied"
+FAILED = "failed"
+
+
+def record(
+    *,
+    action: str,
+    outcome: str,
+    user: str | None,
+    project: str | None,
+    target: Mapping[str, object],
+    target_projects: list[str] | None = None,
+    request_id: str | None = None,
+    code: str | None = None,
+) -> None:
+    """Write the line of one action.
+
+    :param action: what was done.
+    :param outcome: DONE, DENIED or FAILED.
+    :param user: who did it.
+    :param project: for which project.
+    :param target: what it was done to.
+    :param target_projects: whose that is, where it is another project's.
+    :param request_id: what other lines of the log name the request by.
+    :param code: why not, if so.
+    """
+    line = {
+        "action": action,
+        "outcome": outcome,
+        "code": code,
+        "user": user,
+        "project": project,
+        "target": dict(target),
+        "target_projects": target_projects,
+        "request_id": request_id,
+    }
+    LOG.info(
+        "%s",
+        json.dumps(
+            {name: value for name, value in line.items() if value is not None},
+            default=str,
+        ),
+    )

@@ -1,0 +1,227 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What services count, for Prometheus to read.
+
+Each service has a page of its own, made when it is asked for: several of
+them may live in one process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import wsgiref.simple_server
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import prometheus_client
+from oslo_config import cfg
+from oslo_log import log as logging
+from prometheus_client import metrics_core
+from prometheus_client import registry
+
+from fpgapool import version
+from fpgapool.common import exception
+from fpgapool.common import tallies
+
+LOG = logging.getLogger(__name__)
+
+COUNTER = "counter"
+GAUGE = "gauge"
+HISTOGRAM = "histogram"
+
+_FAMILIES: dict[str, Callable[..., metrics_core.Metric]] = {
+    COUNTER: metrics_core.CounterMetricFamily,
+    GAUGE: metrics_core.GaugeMetricFamily,
+    HISTOGRAM: metrics_core.HistogramMetricFamily,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric.
+
+    :ivar kind: COUNTER, GAUGE or HISTOGRAM.
+    :ivar help: a sentence.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in _FAMILIES:
+            raise ValueError(f"{self.name}: unknown kind {self.kind!r}")
+        if (self.kind == COUNTER) != self.name.endswith("_total"):
+            raise ValueError(f"{self.name}: counters end in _total")
+
+
+#: What every page begins with.
+BUILD = Definition(
+    "fpgapool_build_info",
+    GAUGE,
+    "Always 1; the version of fpgapool.",
+    ("version",),
+)
+
+
+class Page:
+    """What one scrape tells.
+
+    :param definitions: all metrics of the service. One without a value is
+        named all the same.
+    """
+
+    def __init__(self, definitions: Sequence[Definition]) -> None:
+        self._families = {
+            one.name: _FAMILIES[one.kind](
+                one.name, one.help, labels=one.labels
+            )
+            for one in definitions
+        }
+
+    def put(self, name: str, value: float, *labels: str) -> None:
+        """Tell a value.
+
+        :param name: of a counter or gauge.
+        :param value: its value.
+        :param labels: the values of its labels.
+        """
+        self._families[name].add_metric(labels, value)  # type: ignore[attr-defined]
+
+    def put_histogram(
+        self, name: str, histogram: tallies.Histogram, *labels: str
+    ) -> None:
+        """Tell a histogram; see :meth:`put`."""
+        buckets, total = histogram.read()
+        self._families[name].add_metric(labels, buckets, total)  # type: ignore[attr-defined]
+
+    def put_timings(
+        self,
+        name: str,
+        failures_name: str,
+        timings: tallies.Timings,
+        *labels: str,
+    ) -> None:
+        """Tell durations and failures, whose last label is their kind.
+
+        :param name: of the histogram.
+        :param failures_name: of the counter.
+        :param labels: the values of the other labels.
+        """
+        for kind, taken, failures in timings.read():
+            self.put_histogram(name, taken, *labels, kind)
+            self.put(failures_name, failures, *labels, kind)
+
+    def families(self) -> list[metrics_core.Metric]:
+        """Return all that was told."""
+        return list(self._families.values())
+
+
+Fill = Callable[[Page], None]
+
+
+class Collector(registry.Collector):
+    """Makes pages for Prometheus's library.
+
+    :param definitions: what is on a page.
+    :param fills: called with each page, by any thread; one for each
+        service that has these metrics.
+    """
+
+    def __init__(
+        self, definitions: Sequence[Definition], fills: Sequence[Fill]
+    ) -> None:
+        self._definitions = (BUILD, *definitions)
+        self._fills = fills
+
+    def collect(self) -> Iterator[metrics_core.Metric]:
+        """Yield a page."""
+        page = Page(self._definitions)
+        page.put(BUILD.name, 1, version.version_string())
+        for fill in self._fills:
+            try:
+                fill(page)
+            except Exception:
+                # What the others tell is worth having.
+                LOG.exception("Metrics are incomplete")
+        yield from page.families()
+
+    def describe(self) -> list[metrics_core.Metric]:
+        """Return the names, for which nobody need be asked."""
+        return Page(self._definitions).families()
+
+
+class Endpoint:
+    """Serves pages by HTTP; a service of the process.
+
+    Without a port it does nothing.
+
+    :param conf: with the group ``metrics``.
+    :param option: the option of that group that has the port.
+    :param definitions: what is on a page.
+    :param fills: see :class:`Collector`.
+    :param port: instead of the option's.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        option: str,
+        definitions: Sequence[Definition],
+        *fills: Fill,
+        port: int | None = None,
+    ) -> None:
+        self._option = option
+        self._address: str = conf.metrics.listen_address
+        self._port: int | None = conf.metrics[option] if port is None else port
+        self._registry = registry.CollectorRegistry()
+        self._registry.register(Collector(definitions, fills))
+        # Its own processor time, memory and descriptors.
+        prometheus_client.ProcessCollector(registry=self._registry)
+        self._server: wsgiref.simple_server.WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens; None while it does not."""
+        return self._server.server_port if self._server else None
+
+    def start(self) -> None:
+        """Listen, if there is a port.
+
+        :raises ConfigurationError: if the port is not free.
+        """
+        if self._port is None:
+            return
+        try:
+            self._server, self._thread = prometheus_client.start_http_server(
+                self._port, self._address, self._registry
+            )
+        except OSError as error:
+            raise exception.ConfigurationError(
+                reason=f"[metrics] {self._option}: {self._address} port"
+                f" {self._port}: {error.strerror}"
+            ) from error
+        LOG.info("Metrics at %s port %d", self._address, self.port)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._server = None

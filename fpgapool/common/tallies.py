@@ -1,0 +1,112 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Counts of what happens, kept where it happens.
+
+Without any library, so that whoever decides can count; what reads them is
+:mod:`fpgapool.common.metrics`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import itertools
+import threading
+from collections.abc import Sequence
+
+from fpgapool.core import codes
+
+#: Bounds of durations in seconds, from a function's to a timeout's.
+SHORT_S = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+#: Bounds of durations in seconds, from a moment to a day.
+LONG_S = (
+    *(0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0),
+    *(4 * 3600.0, 24 * 3600.0),
+)
+#: Bounds of how many.
+COUNTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
+
+_CODES = frozenset(
+    value for value in vars(codes).values() if isinstance(value, str)
+)
+
+
+def known(code: str) -> str:
+    """Return a code, or ``other``: who invents codes must not fill memory."""
+    return code if code in _CODES else "other"
+
+
+class Histogram:
+    """How often values were how large.
+
+    One thread observes, without a lock; any may read meanwhile.
+
+    :param bounds: upper bounds, which belong to their classes; increasing.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def read(self) -> tuple[list[tuple[str, float]], float]:
+        """Return how many values are at most each bound, and their sum."""
+        names = [*map(repr, self._bounds), "+Inf"]
+        sums = itertools.accumulate(list(self._counts))
+        return [*zip(names, map(float, sums), strict=True)], self._sum
+
+
+class Timings:
+    """How long things of several kinds take, and how often they fail.
+
+    Any thread may note.
+
+    :param bounds: see :class:`Histogram`.
+    """
+
+    def __init__(self, bounds: Sequence[float] = SHORT_S) -> None:
+        self._bounds = bounds
+        self._lock = threading.Lock()
+        self._taken: dict[str, Histogram] = {}
+        self._failures = collections.Counter[str]()
+
+    def note(self, kind: str, taken_s: float, ok: bool) -> None:
+        """Count one.
+
+        :param kind: one of few.
+        :param taken_s: how long it took.
+        :param ok: whether it did not fail.
+        """
+        with self._lock:
+            if kind not in self._taken:
+                self._taken[kind] = Histogram(self._bounds)
+            self._taken[kind].observe(taken_s)
+            self._failures[kind] += not ok
+
+    def read(self) -> list[tuple[str, Histogram, int]]:
+        """Return durations and failures of each kind."""
+        with self._lock:
+            return [
+                (kind, taken, self._failures[kind])
+                for kind, taken in self._taken.items()
+            ]

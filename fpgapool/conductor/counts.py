@@ -1,0 +1,64 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a conductor has done since it was started, term after term."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+
+from fpgapool.common import tallies
+
+_short = functools.partial(tallies.Histogram, tallies.SHORT_S)
+_long = functools.partial(tallies.Histogram, tallies.LONG_S)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Counts:
+    """Each is changed by one thread only, so that none needs a lock.
+
+    :ivar opened: sessions that were admitted.
+    :ivar refused: requests that were not, by code.
+    :ivar ended: sessions, by state and code.
+    :ivar waits_s: from a session's arrival to its first slot.
+    :ivar service_s: for how long slots were held.
+    :ivar decisions_s: for each batch of inputs.
+    :ivar batch_inputs: how many there are in a batch.
+    :ivar commits_s: for each transaction that was written.
+    :ivar commit_rows: that were written.
+    :ivar commit_failures: transactions that were put off.
+    :ivar dropped: messages to agents, by the thread that should send them.
+    :ivar rpc: what was sent to agents.
+    """
+
+    opened: int = 0
+    refused: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    ended: collections.Counter[tuple[str, str]] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    waits_s: tallies.Histogram = dataclasses.field(default_factory=_long)
+    service_s: tallies.Histogram = dataclasses.field(default_factory=_long)
+    decisions_s: tallies.Histogram = dataclasses.field(default_factory=_short)
+    batch_inputs: tallies.Histogram = dataclasses.field(
+        default_factory=functools.partial(tallies.Histogram, tallies.COUNTS)
+    )
+    commits_s: tallies.Histogram = dataclasses.field(default_factory=_short)
+    commit_rows: int = 0
+    commit_failures: int = 0
+    dropped: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    rpc: tallies.Timings = dataclasses.field(default_factory=tallies.Timings)

@@ -1,0 +1,254 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What a conductor tells Prometheus."""
+
+from __future__ import annotations
+
+import functools
+
+from oslo_config import cfg
+
+from fpgapool.common import metrics
+from fpgapool.conductor import engine
+from fpgapool.conductor import service
+from fpgapool.conductor import summary
+
+# Prometheus itself gives up after 10 s.
+_PATIENCE_S = 2.0
+
+_gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
+_counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
+_histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
+
+LEADING = _gauge(
+    "fpgapool_conductor_leading",
+    help="1 if the conductor leads, 0 while it stands by.",
+)
+EPOCH = _gauge(
+    "fpgapool_conductor_epoch",
+    help="Number of the leader's epoch; absent while it stands by.",
+)
+STATE_KNOWN = _gauge(
+    "fpgapool_conductor_state_known",
+    help="1 if the scheduler has answered this scrape in time; what it knows"
+    " is absent otherwise.",
+)
+PROJECT_QUEUED = _gauge(
+    "fpgapool_conductor_project_queued_sessions",
+    help="Sessions that wait for a slot, by project; those with the longest"
+    " queues one by one.",
+    labels=("project",),
+)
+QUEUE_SESSIONS = _gauge(
+    "fpgapool_conductor_queue_sessions",
+    help="Sessions that wait for a slot, by priority queue of their size;"
+    " queue 1 has the smallest and goes first.",
+    labels=("queue",),
+)
+QUEUED_BYTES = _gauge(
+    "fpgapool_conductor_queued_bytes",
+    help="Bytes that waiting sessions claim.",
+)
+SESSIONS = _gauge(
+    "fpgapool_conductor_sessions",
+    help="Sessions that wait for or have a slot, by state.",
+    labels=("state",),
+)
+SLOTS = _gauge(
+    "fpgapool_conductor_slots",
+    help="Slots by state; host_down if their host is silent.",
+    labels=("state",),
+)
+HOST_UP = _gauge(
+    "fpgapool_conductor_host_up",
+    help="1 if a host's agent reports, 0 if it is silent.",
+    labels=("host",),
+)
+WAIT = _histogram(
+    "fpgapool_conductor_wait_seconds",
+    help="Time from a session's arrival to its first slot.",
+)
+SERVICE = _histogram(
+    "fpgapool_conductor_service_seconds",
+    help="Time for which a session held a slot.",
+)
+OPENED = _counter(
+    "fpgapool_conductor_sessions_opened_total",
+    help="Sessions that were admitted.",
+)
+REFUSED = _counter(
+    "fpgapool_conductor_requests_refused_total",
+    help="Requests that were not admitted, by code.",
+    labels=("code",),
+)
+ENDED = _counter(
+    "fpgapool_conductor_sessions_ended_total",
+    help="Sessions that ended, by state and code.",
+    labels=("state", "code"),
+)
+DECISION = _histogram(
+    "fpgapool_conductor_decision_seconds",
+    help="Time to decide on a batch of inputs.",
+)
+BATCH = _histogram(
+    "fpgapool_conductor_batch_inputs",
+    help="Inputs that were decided on together.",
+)
+INPUTS_BACKLOG = _gauge(
+    "fpgapool_conductor_inputs_backlog",
+    help="Inputs that wait to be decided on.",
+)
+COMMIT = _histogram(
+    "fpgapool_conductor_commit_seconds",
+    help="Time of a transaction that was written.",
+)
+COMMIT_ROWS = _counter(
+    "fpgapool_conductor_commit_rows_total",
+    help="Rows that were written and deleted.",
+)
+COMMIT_FAILURES = _counter(
+    "fpgapool_conductor_commit_failures_total",
+    help="Transactions that were put off because the database was away.",
+)
+COMMITS_BACKLOG = _gauge(
+    "fpgapool_conductor_commits_backlog",
+    help="Batches of rows that wait to be written.",
+)
+DATABASE_FAILING = _gauge(
+    "fpgapool_conductor_database_failing",
+    help="1 while the database is away or does not answer.",
+)
+DROPPED = _counter(
+    "fpgapool_conductor_messages_dropped_total",
+    help="Messages to agents dropped because the broker did not keep up, by"
+    " the thread that sends them.",
+    labels=("sender",),
+)
+RPC = _histogram(
+    "fpgapool_conductor_rpc_seconds",
+    help="Time to hand a message for agents to the broker.",
+    labels=("method",),
+)
+RPC_FAILURES = _counter(
+    "fpgapool_conductor_rpc_failures_total",
+    help="Messages for agents that the broker did not take.",
+    labels=("method",),
+)
+
+DEFINITIONS = (
+    LEADING,
+    EPOCH,
+    STATE_KNOWN,
+    PROJECT_QUEUED,
+    QUEUE_SESSIONS,
+    QUEUED_BYTES,
+    SESSIONS,
+    SLOTS,
+    HOST_UP,
+    WAIT,
+    SERVICE,
+    OPENED,
+    REFUSED,
+    ENDED,
+    DECISION,
+    BATCH,
+    INPUTS_BACKLOG,
+    COMMIT,
+    COMMIT_ROWS,
+    COMMIT_FAILURES,
+    COMMITS_BACKLOG,
+    DATABASE_FAILING,
+    DROPPED,
+    RPC,
+    RPC_FAILURES,
+)
+
+
+def endpoint(
+    conf: cfg.ConfigOpts, conductor: service.Conductor
+) -> metrics.Endpoint:
+    """Return what serves a conductor's metrics.
+
+    :param conf: the configuration.
+    :param conductor: whose they are.
+    """
+    return metrics.Endpoint(
+        conf,
+        "conductor_port",
+        DEFINITIONS,
+        functools.partial(fill, conductor, conf.metrics.max_projects),
+    )
+
+
+def fill(
+    conductor: service.Conductor, max_projects: int, page: metrics.Page
+) -> None:
+    """Tell how a conductor does.
+
+    :param conductor: the conductor.
+    :param max_projects: how many projects to tell of one by one.
+    :param page: where.
+    """
+    _put_counts(conductor, page)
+    term = conductor.term
+    page.put(LEADING.name, term is not None)
+    if term is None:
+        return
+    page.put(EPOCH.name, term.epoch)
+    page.put(INPUTS_BACKLOG.name, term.inputs_backlog)
+    page.put(COMMITS_BACKLOG.name, term.commits_backlog)
+    page.put(DATABASE_FAILING.name, term.database_failing)
+
+    def question(brain: engine.Engine) -> summary.Figures:
+        return brain.figures(max_projects)
+
+    try:
+        figures: summary.Figures = term.look(question, _PATIENCE_S)
+    except TimeoutError:
+        page.put(STATE_KNOWN.name, 0)
+        return
+    page.put(STATE_KNOWN.name, 1)
+    _put_figures(figures, page)
+
+
+def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
+    counts = conductor.counts
+    page.put_histogram(WAIT.name, counts.waits_s)
+    page.put_histogram(SERVICE.name, counts.service_s)
+    page.put(OPENED.name, counts.opened)
+    for code, count in list(counts.refused.items()):
+        page.put(REFUSED.name, count, code)
+    for (state, code), count in list(counts.ended.items()):
+        page.put(ENDED.name, count, state, code)
+    page.put_histogram(DECISION.name, counts.decisions_s)
+    page.put_histogram(BATCH.name, counts.batch_inputs)
+    page.put_histogram(COMMIT.name, counts.commits_s)
+    page.put(COMMIT_ROWS.name, counts.commit_rows)
+    page.put(COMMIT_FAILURES.name, counts.commit_failures)
+    for sender in ("news", "orders"):
+        page.put(DROPPED.name, counts.dropped[sender], sender)
+    page.put_timings(RPC.name, RPC_FAILURES.name, counts.rpc)
+
+
+def _put_figures(figures: summary.Figures, page: metrics.Page) -> None:
+    for project, count in figures.queued_by_project.items():
+        page.put(PROJECT_QUEUED.name, count, project)
+    for number, count in enumerate(figures.queued_by_size, start=1):
+        page.put(QUEUE_SESSIONS.name, count, str(number))
+    page.put(QUEUED_BYTES.name, figures.queued_bytes)
+    for state, count in figures.sessions.items():
+        page.put(SESSIONS.name, count, state)
+    for state in summary.SLOT_STATES:
+        page.put(SLOTS.name, figures.slots.get(state, 0), state)
+    for host, up in figures.hosts.items():
+        page.put(HOST_UP.name, up, host)

@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A pool that tells its metrics, with its API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.api import harness as api_harness
+from tests.functional.system.conftest import make_cloud
+from tests.functional.system.conftest import pytest_runtest_makereport
+from tests.functional.system.conftest import rng
+from tests.harness import cloud as clouds
+from tests.services import process
+
+__all__ = ["make_cloud", "pytest_runtest_makereport", "rng"]
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    """Give the ports of the metrics, by option."""
+    names = ("conductor_port", "agent_port", "api_port")
+    return {name: process.free_port() for name in names}
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    make_cloud: Callable[..., clouds.Cloud], ports: dict[str, int]
+) -> clouds.Cloud:
+    """Give a pool with two slots."""
+    return make_cloud(
+        clouds.HostPlan("board", slots=2),
+        options={"metrics": {**ports, "max_projects": 1}},
+    )
+
+
+@pytest.fixture(scope="module")
+def api(
+    service_workspace: process.Workspace, cloud: clouds.Cloud
+) -> Iterator[api_harness.Server]:
+    """Give the API of the pool."""
+    server = api_harness.Server("metrics-api", cloud, service_workspace)
+    server.start()
+    yield server
+    server.kill()

@@ -1,0 +1,66 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""All services of one process tell their metrics apart."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import urllib.request
+
+from tests.functional.allinone import harness as allinone
+from tests.functional.metrics import harness
+from tests.services import process
+
+
+def test_agents_of_one_process_do_not_mix(tmp_path: pathlib.Path) -> None:
+    names = ("conductor_port", "agent_port", "api_port")
+    ports = {name: process.free_port() for name in names}
+    config = tmp_path / "metrics.conf"
+    lines = [f"{name} = {port}" for name, port in ports.items()]
+    config.write_text("\n".join(["[metrics]", *lines, ""]))
+    with allinone.short_directory() as run_dir:
+        pool = allinone.Pool(
+            run_dir,
+            *allinone.SMALL,
+            "--api-port=0",
+            f"--config-file={config}",
+        )
+        try:
+            url = pool.wait_until_ready()["api_url"]
+            with urllib.request.urlopen(
+                f"{url}/v1/pool", timeout=harness.TIMEOUT_S
+            ) as response:
+                hosts = json.load(response)["pool"]["hosts"]
+            _check(ports, {host["name"]: _slots(host) for host in hosts})
+        finally:
+            pool.close()
+
+
+def _slots(host: dict) -> int:
+    return sum(len(device["slots"]) for device in host["devices"])
+
+
+def _check(ports: dict[str, int], slots: dict[str, int]) -> None:
+    assert len(slots) > 1
+    conductor = harness.read(ports["conductor_port"])
+    assert conductor.value("fpgapool_conductor_slots") == sum(slots.values())
+    agents = harness.read(ports["agent_port"])
+    for host, count in slots.items():
+        assert agents.value("fpgapool_agent_state_known", host=host) == 1
+        assert agents.value("fpgapool_agent_slots", host=host) == count
+        started = "fpgapool_agent_workers_started_total"
+        assert agents.value(started, host=host) == count
+    api = harness.read(ports["api_port"])
+    pool = {"route": "/v1/pool", "status": "200"}
+    assert api.value("fpgapool_api_requests_total", **pool) == 1

@@ -1,0 +1,54 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The lines of the audit log."""
+
+import json
+import logging
+
+from fpgapool.common import audit
+
+
+def _line(caplog, **members):
+    with caplog.at_level(logging.INFO, logger=audit.LOGGER):
+        audit.record(
+            **{
+                "action": "a",
+                "outcome": audit.DONE,
+                "user": "eve",
+                "project": "p1",
+                "target": {"session_id": "s"},
+                **members,
+            }
+        )
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == (audit.LOGGER, logging.INFO)
+    return record.getMessage()
+
+
+def test_a_line_is_an_object_without_what_is_not_known(caplog) -> None:
+    assert json.loads(_line(caplog, request_id="req-1")) == {
+        "action": "a",
+        "outcome": "done",
+        "user": "eve",
+        "project": "p1",
+        "target": {"session_id": "s"},
+        "request_id": "req-1",
+    }
+
+
+def test_nobody_can_forge_a_line(caplog) -> None:
+    text = 'x\n2026 INFO fpgapool.audit {"user": "root"}\u2028%s\x1b[0m'
+    line = _line(caplog, target={text: text}, user=text)
+    assert line.isprintable()
+    assert line.isascii()
+    assert json.loads(line)["user"] == text

@@ -1,0 +1,197 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Counts, pages and the port on which they are told."""
+
+import math
+import socket
+import threading
+import urllib.request
+
+import prometheus_client
+import pytest
+from oslo_config import cfg
+from prometheus_client import parser
+from prometheus_client import registry
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.common import exception
+from fpgapool.common import metrics
+from fpgapool.common import tallies
+from fpgapool.core import codes
+
+DEFINITIONS = (
+    metrics.Definition("t_done_total", metrics.COUNTER, "Done.", ("kind",)),
+    metrics.Definition("t_here", metrics.GAUGE, "Here."),
+    metrics.Definition("t_seconds", metrics.HISTOGRAM, "Time.", ("kind",)),
+    metrics.Definition("t_lost_total", metrics.COUNTER, "Lost.", ("kind",)),
+)
+
+
+def _told(*fills: metrics.Fill) -> dict[tuple[str, str], float]:
+    """Return what a scrape gets, by name and labels."""
+    collected = registry.CollectorRegistry()
+    collected.register(metrics.Collector(DEFINITIONS, fills))
+    text = prometheus_client.generate_latest(collected).decode()
+    return {
+        (sample.name, " ".join(sample.labels.values())): sample.value
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_histogram_counts_bounds_to_their_classes() -> None:
+    histogram = tallies.Histogram((1.0, 2.5))
+    for value in (0.5, 1.0, 2.0, 2.5, 7.0):
+        histogram.observe(value)
+    buckets, total = histogram.read()
+    assert buckets == [("1.0", 2.0), ("2.5", 4.0), ("+Inf", 5.0)]
+    assert math.isclose(total, 13.0)
+
+
+@pytest.mark.parametrize(
+    "bounds", [tallies.SHORT_S, tallies.LONG_S, tallies.COUNTS]
+)
+def test_bounds_increase(bounds) -> None:
+    assert list(bounds) == sorted(set(bounds))
+
+
+def test_timings_of_many_threads() -> None:
+    timings = tallies.Timings((1.0,))
+
+    def note() -> None:
+        for number in range(500):
+            timings.note("a", 0.5, number % 5 > 0)
+
+    threads = [threading.Thread(target=note) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ((kind, taken, failures),) = timings.read()
+    assert (kind, failures) == ("a", 400)
+    assert taken.read()[0][-1] == ("+Inf", 2000.0)
+
+
+def test_codes_that_nobody_knows_are_one() -> None:
+    assert tallies.known(codes.QUEUE_FULL) == "QUEUE_FULL"
+    assert tallies.known("X" * 1000) == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a", metrics.COUNTER),
+        ("a_total", metrics.GAUGE),
+        ("a", "summary"),
+    ],
+)
+def test_definitions_are_checked(name, kind) -> None:
+    with pytest.raises(ValueError, match=name):
+        metrics.Definition(name, kind, "Help.")
+
+
+def test_a_page_is_what_was_put_on_it() -> None:
+    timings = tallies.Timings((1.0,))
+    timings.note("x", 2.0, False)
+
+    def fill(page: metrics.Page) -> None:
+        page.put("t_done_total", 3, "a")
+        page.put("t_here", True)
+        page.put_timings("t_seconds", "t_lost_total", timings)
+
+    told = _told(fill)
+    assert told["t_done_total", "a"] == 3
+    assert told["t_here", ""] == 1
+    assert told["t_seconds_bucket", "x 1.0"] == 0
+    assert told["t_seconds_count", "x"] == 1
+    assert told["t_seconds_sum", "x"] == 2
+    assert told["t_lost_total", "x"] == 1
+    assert next(name for name, _ in told) == "fpgapool_build_info"
+
+
+def test_one_page_of_several_services() -> None:
+    told = _told(
+        lambda page: page.put("t_done_total", 1, "a"),
+        lambda page: page.put("t_done_total", 2, "b"),
+    )
+    assert (told["t_done_total", "a"], told["t_done_total", "b"]) == (1, 2)
+
+
+def test_what_fails_does_not_hide_the_rest(caplog) -> None:
+    def fail(page: metrics.Page) -> None:
+        page.put("t_no_such", 1)
+
+    told = _told(fail, lambda page: page.put("t_here", 1))
+    assert told["t_here", ""] == 1
+    assert "Metrics are incomplete" in caplog.text
+
+
+@pytest.fixture
+def conf():
+    """Give a configuration whose overrides end with the test."""
+    made = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(made)
+    made([], default_config_files=[], default_config_dirs=[])
+    yield made
+    made.clear_override("conductor_port", group="metrics")
+
+
+def _endpoint(conf, port: int | None, **options) -> metrics.Endpoint:
+    conf.set_override("conductor_port", port, group="metrics")
+    return metrics.Endpoint(
+        conf,
+        "conductor_port",
+        DEFINITIONS,
+        lambda page: page.put("t_here", 1),
+        **options,
+    )
+
+
+def test_without_a_port_nothing_listens(conf) -> None:
+    endpoint = _endpoint(conf, None)
+    endpoint.start()
+    assert endpoint.port is None
+    endpoint.stop()
+
+
+def test_an_endpoint_serves_until_it_is_stopped(conf) -> None:
+    endpoint = _endpoint(conf, 0)
+    before = threading.active_count()
+    endpoint.start()
+    port = endpoint.port
+    url = f"http://127.0.0.1:{port}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as response:
+        assert "t_here 1.0" in response.read().decode()
+    endpoint.stop()
+    assert threading.active_count() == before
+    with socket.socket() as again:
+        assert again.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_that_is_taken_is_named(conf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        endpoint = _endpoint(conf, port)
+        with pytest.raises(
+            exception.ConfigurationError,
+            match=rf"conductor_port: 127\.0\.0\.1 port {port}: Address",
+        ):
+            endpoint.start()
+        # As after any error at the start.
+        endpoint.stop()
+
+
+def test_only_this_machine_is_told_by_default(conf) -> None:
+    assert conf.metrics.listen_address == "127.0.0.1"
+    ports = ("conductor_port", "agent_port", "api_port")
+    assert all(conf.metrics[name] is None for name in ports)

@@ -1,0 +1,125 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The tables of metrics and the example alerts are of what is exported."""
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from fpgapool.agent import metrics as agent
+from fpgapool.api import metrics as api
+from fpgapool.common import metrics
+from fpgapool.conductor import metrics as conductor
+
+ROOT = pathlib.Path(__file__).parents[3]
+DOCUMENT = ROOT / "doc" / "source" / "metrics.rst"
+ALERTS = ROOT / "etc" / "prometheus" / "fpgapool-alerts.yaml"
+
+SERVICES = {
+    "conductor": conductor.DEFINITIONS,
+    "agent": agent.DEFINITIONS,
+    "api": api.DEFINITIONS,
+}
+DEFINITIONS = (
+    metrics.BUILD,
+    *(one for definitions in SERVICES.values() for one in definitions),
+)
+SUFFIXES = {
+    metrics.HISTOGRAM: ("_bucket", "_count", "_sum"),
+    metrics.COUNTER: ("",),
+    metrics.GAUGE: ("",),
+}
+#: Series as expressions name them, with the labels that they have.
+SERIES = {
+    one.name + suffix: {*one.labels, "le"}
+    if suffix == "_bucket"
+    else set(one.labels)
+    for one in DEFINITIONS
+    for suffix in SUFFIXES[one.kind]
+}
+#: Of every series, by Prometheus itself.
+SCRAPED = {"instance", "job"}
+
+
+def _documented() -> list[tuple[str, ...]]:
+    rows = []
+    for table in DOCUMENT.read_text().split(".. list-table::")[1:]:
+        body = re.split(r"(?m)^\S", table.partition("\n")[2])[0]
+        for row in body.split("   * - ")[2:]:
+            rows.append(tuple(" ".join(c.split()) for c in row.split(" - ")))
+    return rows
+
+
+def test_the_tables_are_what_is_exported() -> None:
+    assert _documented() == [
+        (
+            f"``{one.name}``",
+            one.kind,
+            ", ".join(f"``{label}``" for label in one.labels) or "none",
+            one.help,
+        )
+        for one in DEFINITIONS
+    ]
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.name)
+def test_names_and_texts(one: metrics.Definition) -> None:
+    assert re.fullmatch(r"fpgapool_[a-z]+(_[a-z]+)+", one.name)
+    for unit in ("_ms", "_kb", "_mb", "_time", "_size"):
+        assert unit not in one.name
+    if one.kind == metrics.HISTOGRAM:
+        assert one.name.endswith(("_seconds", "_inputs"))
+    assert (
+        one.help[0].isupper()
+        or one.help.startswith("1 if ")
+        or (one.help.startswith("1 while "))
+    )
+    assert one.help[-1] == "."
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_names_say_the_service(service) -> None:
+    names = [one.name for one in SERVICES[service]]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith(f"fpgapool_{service}_") for name in names)
+
+
+def _alerts() -> list[dict]:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("rule", _alerts(), ids=lambda rule: rule["alert"])
+def test_alerts_are_about_what_is_exported(rule) -> None:
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    expression = rule["expr"]
+    assert expression.count("(") == expression.count(")")
+    named = re.findall(r"(fpgapool_\w+)(?:\{([^}]*)\})?", expression)
+    assert named
+    known = set(SCRAPED)
+    for name, matchers in named:
+        assert name in SERIES
+        known |= SERIES[name]
+        assert set(re.findall(r"(\w+)[=!]", matchers)) <= SERIES[name]
+    grouped = re.findall(r"(?:by|on) \(([^)]*)\)", expression)
+    used = re.findall(r"labels\.(\w+)", rule["annotations"]["summary"])
+    for label in [*re.findall(r"\w+", " ".join(grouped)), *used]:
+        assert label in known
+
+
+def test_alerts_have_names_of_their_own() -> None:
+    names = [rule["alert"] for rule in _alerts()]
+    assert len(set(names)) == len(names) > 10

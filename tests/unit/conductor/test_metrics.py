@@ -1,0 +1,278 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the engine counts, and how a conductor tells it."""
+
+import concurrent.futures
+import types
+
+import prometheus_client
+import pytest
+from prometheus_client import registry
+
+from fpgapool import strategies
+from fpgapool.common import exception
+from fpgapool.common import metrics
+from fpgapool.conductor import counts
+from fpgapool.conductor import effects
+from fpgapool.conductor import inputs
+from fpgapool.conductor import metrics as conductor_metrics
+from fpgapool.conductor import persistence
+from fpgapool.conductor import scheduling
+from fpgapool.conductor import summary
+from fpgapool.core import codes
+from fpgapool.core import sharing
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from fpgapool.strategies import shared
+from tests.unit.conductor import world
+
+OPTIONS = {"thresholds_bytes": (5.0, 7.0)}
+
+
+@pytest.fixture
+def pool() -> world.World:
+    """Give a pool with two slots."""
+    return world.World([world.FakeAgent("a", 2)], report_timeout_s=5)
+
+
+def _value(histogram) -> tuple[float, float]:
+    buckets, total = histogram.read()
+    return buckets[-1][1], total
+
+
+def _run(pool: world.World, request_id: str, seconds: float) -> None:
+    """Let a session that has a slot use it for some time, and close."""
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    session = pool.view(request_id)
+    number = session.slot
+    pool.feed(agent.prepared(number))
+    pool.now += seconds
+    agent.end(number, states.CLOSED, codes.OK, pool.now)
+    pool.feed(agent.report())
+
+
+def test_waits_and_services(pool) -> None:
+    first, second = pool.open(), pool.open()
+    third = pool.open()
+    _run(pool, first, 4.0)
+    assert pool.view(third).state == states.PREPARING
+    assert _value(pool.counts.waits_s) == (3, 4.0)
+    assert _value(pool.counts.service_s) == (1, 4.0)
+    _run(pool, second, 2.0)
+    assert _value(pool.counts.service_s) == (2, 10.0)
+    assert pool.counts.opened == 3
+    assert pool.counts.ended == {("CLOSED", "OK"): 2}
+
+
+def test_a_session_that_waits_again_has_waited_once(pool) -> None:
+    request_id = pool.open()
+    pool.deliver_all()
+    pool.now += 3.0
+    number = pool.view(request_id).slot
+    agent = pool.agents["a"]
+    agent.end(number, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
+    pool.feed(agent.report())
+    assert pool.view(request_id).state == states.PREPARING
+    assert _value(pool.counts.waits_s) == (1, 0.0)
+
+
+def test_refusals_by_code(pool) -> None:
+    for _ in range(2):
+        pool.open(accelerator="none")
+    pool.open(claimed_bytes=0)
+    assert pool.counts.refused == {
+        "UNKNOWN_ACCELERATOR": 2,
+        "INVALID_SIZE": 1,
+    }
+    assert pool.counts.opened == 0
+
+
+def _fill_slots(pool: world.World) -> None:
+    for _ in range(2):
+        pool.open(project_id="p")
+
+
+def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
+    _fill_slots(pool)
+    names = [
+        pool.open(claimed_bytes=size, project_id=project)
+        for size, project in (
+            (1000, "p"),
+            (1001, "p"),
+            (2000, "q"),
+            (2001, "r"),
+            (9000, "r"),
+            (9000, "r"),
+        )
+    ]
+    figures = pool.engine.figures(2)
+    assert figures.queued_by_size == (1, 2, 3)
+    assert figures.queued_by_project == {"r": 3, "p": 2, "other": 1}
+    assert figures.queued_bytes == 24002
+    assert figures.sessions == {
+        "QUEUED": 6,
+        "PREPARING": 2,
+        "READY": 0,
+        "ACTIVE": 0,
+        "DETACHED": 0,
+    }
+    assert figures.slots == {"preparing": 2}
+    assert figures.hosts == {"a": True}
+    pool.cancel(names[1])
+    # The next leader counts those whom it takes over.
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert pool.engine.figures(0).queued_by_size == (1, 1, 3)
+    assert pool.engine.figures(0).queued_by_project == {"other": 5}
+
+
+def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
+    assert pool.engine.figures(1).slots == {"idle": 2}
+    pool.engine.registry.hosts["a"].up = False
+    figures = pool.engine.figures(1)
+    assert figures.slots == {"host_down": 2}
+    assert figures.hosts == {"a": False}
+    assert set(figures.slots) <= set(summary.SLOT_STATES)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (strategies.wa(OPTIONS, 0), (5.0, 7.0)),
+        (strategies.wra(OPTIONS, 0), (5.0, 7.0)),
+        (strategies.fifo({}, 0), ()),
+        (strategies.era({}, 0), ()),
+    ],
+)
+def test_thresholds_of_strategies(made, expected) -> None:
+    assert scheduling.thresholds_bytes(made) == expected
+    over = shared.SharedStrategy(made, sharing.Options())
+    assert scheduling.thresholds_bytes(over) == expected
+
+
+def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
+    found = {}
+    for durable in (True, False):
+        future = concurrent.futures.Future()
+        query = inputs.Query(lambda brain: brain.queued_count, future, durable)
+        wanted = pool.engine.process((query,), pool.now)
+        for name in ("at_once", "after_commit"):
+            if any(
+                isinstance(one, effects.Answer)
+                for one in getattr(wanted, name)
+            ):
+                found[durable] = name
+    assert found == {True: "after_commit", False: "at_once"}
+
+
+class _Database:
+    """Is away once."""
+
+    failing = False
+
+    def __init__(self) -> None:
+        self.away = True
+
+    def commit(self, epoch, changes, **_names):
+        if self.away:
+            self.away = False
+            raise exception.DatabaseUnavailable(reason="gone")
+        return []
+
+
+def test_transactions_are_counted() -> None:
+    counted = counts.Counts()
+    delivered = concurrent.futures.Future()
+    committer = persistence.GroupCommitter(
+        _Database(),
+        1,
+        deliver=delivered.set_result,
+        on_unrecorded=print,
+        on_deposed=print,
+        on_failure=print,
+        counts=counted,
+    )
+    record = db_api.HostRecord(id=1, uuid="u", name="n", nic_bytes_per_s=1.0)
+    changes = db_api.Changes.of([record], released_slots=[4, 5])
+    assert changes.row_count == 3
+    committer.put(
+        effects.Effects(changes, after_commit=[effects.AskReport("u")])
+    )
+    committer.start()
+    delivered.result(30)
+    committer.stop()
+    assert (counted.commit_failures, counted.commit_rows) == (1, 3)
+    assert _value(counted.commits_s)[0] == 1
+
+
+def _told(conductor) -> str:
+    collected = registry.CollectorRegistry()
+    collected.register(
+        metrics.Collector(
+            conductor_metrics.DEFINITIONS,
+            [lambda page: conductor_metrics.fill(conductor, 1, page)],
+        )
+    )
+    return prometheus_client.generate_latest(collected).decode()
+
+
+def _term(look):
+    return types.SimpleNamespace(
+        epoch=7,
+        inputs_backlog=4,
+        commits_backlog=0,
+        database_failing=True,
+        look=look,
+    )
+
+
+def test_a_leader_tells_what_its_engine_knows(pool) -> None:
+    _fill_slots(pool)
+    pool.open(project_id="q")
+    term = _term(lambda question, _timeout_s: question(pool.engine))
+    text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
+    for line in (
+        "fpgapool_conductor_leading 1.0",
+        "fpgapool_conductor_epoch 7.0",
+        "fpgapool_conductor_inputs_backlog 4.0",
+        "fpgapool_conductor_database_failing 1.0",
+        "fpgapool_conductor_state_known 1.0",
+        'fpgapool_conductor_project_queued_sessions{project="q"} 1.0',
+        'fpgapool_conductor_queue_sessions{queue="1"} 1.0',
+        'fpgapool_conductor_queue_sessions{queue="3"} 0.0',
+        'fpgapool_conductor_slots{state="preparing"} 2.0',
+        'fpgapool_conductor_slots{state="faulty"} 0.0',
+        'fpgapool_conductor_host_up{host="a"} 1.0',
+        "fpgapool_conductor_sessions_opened_total 3.0",
+    ):
+        assert f"\n{line}\n" in text
+
+
+def test_a_leader_that_does_not_answer_says_so(pool) -> None:
+    def look(question, timeout_s):
+        assert timeout_s < 10
+        raise TimeoutError
+
+    conductor = types.SimpleNamespace(counts=pool.counts, term=_term(look))
+    text = _told(conductor)
+    assert "\nfpgapool_conductor_state_known 0.0\n" in text
+    assert "\nfpgapool_conductor_slots{" not in text
+    assert "\nfpgapool_conductor_sessions_opened_total 0.0\n" in text
+
+
+def test_who_stands_by_says_so(pool) -> None:
+    text = _told(types.SimpleNamespace(counts=pool.counts, term=None))
+    assert "\nfpgapool_conductor_leading 0.0\n" in text
+    assert "\nfpgapool_conductor_state_known " not in text
+    assert "\nfpgapool_conductor_epoch " not in text
