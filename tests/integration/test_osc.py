@@ -72,6 +72,8 @@ def openstack_as(
         # Kept for the process, which calls one command as a rule.
         vars(clientmanager.ClientManager)["fpgapool"]._handle = None
         capsys.readouterr()
+        # Other tests' handlers may write to streams that are closed by now.
+        root.handlers[:] = []
         try:
             status = shell.OpenStackShell().run(list(arguments))
         finally:
