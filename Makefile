@@ -26,8 +26,14 @@ BIN := $(VENV)/bin
 REQUIREMENTS := pyproject.toml setup.cfg requirements.txt
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet
 PIP := $(BIN)/python $(PIP_INSTALL)
+# What runs in one environment with Nova; tests say so.
+OPENSTACK_EXTRAS := allinone,cli,limits,mysql,postgresql
 STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
     core strategies protocol sim))))
+
+SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
+    tests/functional/devstack/standins.sh tools/apt-install \
+    tools/create-venv tools/install-services tools/install-simgrid .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
 # another user) pbr cannot tell the version; it does not matter here.
@@ -37,6 +43,10 @@ endif
 
 # The same examples at every run; 'make test HYPOTHESIS_PROFILE=dev' explores.
 export HYPOTHESIS_PROFILE ?= ci
+
+# How many processes run tests side by side. Many tests wait more than they
+# compute, so that two processors serve three.
+TEST_PROCESSES ?= 3
 
 .PHONY: help
 help: ## say what can be made
@@ -50,7 +60,7 @@ $(BIN)/python:
 # Stamps: what was asked for has been installed. Installed again on a change.
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
-	@$(PIP) --editable '.[api,cli,demo,mysql,sim]'
+	@$(PIP) --editable '.[allinone,cli,demo,limits,mysql,postgresql,sim]'
 	@touch $@
 
 $(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
@@ -58,12 +68,24 @@ $(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
 	@$(PIP) --requirement test-requirements.txt
 	@touch $@
 
-# Keystone and Glance have requirements that are not those of fpgapool. Not
-# compiled: most of what comes with them is never imported.
-$(OPENSTACK_VENV)/.installed: tests/services/openstack-requirements.txt
-	@tools/create-venv $(OPENSTACK_VENV)
-	@echo "== installing Keystone and Glance into $(OPENSTACK_VENV)"
-	@$(OPENSTACK_VENV)/bin/python $(PIP_INSTALL) --no-compile --requirement $<
+# What the documentation is made with.
+$(VENV)/.installed-docs: doc/requirements.txt $(VENV)/.installed
+	@echo "== installing what the documentation needs into $(VENV)"
+	@$(PIP) --requirement doc/requirements.txt
+	@touch $@
+
+# Services of OpenStack, and fpgapool as an operator installs it beside them:
+# one run of the resolver, so that all of it does fit together. Not compiled:
+# most of what comes with them is never imported.
+OPENSTACK_REQUIREMENTS := tests/services/openstack-requirements.txt
+$(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
+	@[ -x $(OPENSTACK_VENV)/bin/python ] || tools/create-venv $(OPENSTACK_VENV)
+	@echo "== installing services of OpenStack and fpgapool" \
+	    "into $(OPENSTACK_VENV)"
+	@$(OPENSTACK_VENV)/bin/python $(PIP_INSTALL) --no-compile \
+	    --requirement $(OPENSTACK_REQUIREMENTS) \
+	    --editable '.[$(OPENSTACK_EXTRAS)]'
+	@$(OPENSTACK_VENV)/bin/python -m pip --disable-pip-version-check check
 	@touch $@
 
 .PHONY: venv
@@ -75,18 +97,38 @@ demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	@$(BIN)/python -m fpgapool.cmd.demo $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
-services: ## install RabbitMQ and MariaDB if missing; starts neither
+services: ## install RabbitMQ and databases if missing; starts none
 	@tools/install-services
 
 .PHONY: openstack-venv
-openstack-venv: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed services
+openstack-venv: $(VENV)/.installed-test
+openstack-venv: $(OPENSTACK_VENV)/.installed services
 openstack-venv: ## install what tools/ministack starts
 
 .PHONY: test
 test: openstack-venv ## run all tests, on servers of their own
 	@echo "== running the tests"
-	@$(BIN)/python -m pytest $(wildcard $(addprefix tests/,\
-	    unit property functional integration))
+	@status=0; \
+	$(BIN)/python -m pytest -m 'not alone' --numprocesses $(TEST_PROCESSES) \
+	    --no-loadscope-reorder $(wildcard $(addprefix tests/,\
+	    integration functional property unit)) || status=$$?; \
+	echo "== running the tests that need the machine for themselves"; \
+	$(BIN)/python -m pytest -m alone tests/functional \
+	    --ignore tests/functional/chaos/test_smoke.py || status=$$?; \
+	echo "== running the tests of fpgapool_nova_filters, beside Nova"; \
+	$(NOVA_FILTERS_TESTS) || status=$$?; \
+	exit $$status
+
+# What the other tests share needs what is not there.
+NOVA_FILTERS_TESTS := $(OPENSTACK_VENV)/bin/python -m pytest \
+    --confcutdir tests/nova_filters tests/nova_filters
+
+.PHONY: integration
+integration: openstack-venv ## run the tests with services of OpenStack only
+	@echo "== running the tests with services of OpenStack"
+	@$(BIN)/python -m pytest tests/integration
+	@echo "== running the tests of fpgapool_nova_filters, beside Nova"
+	@$(NOVA_FILTERS_TESTS)
 
 .PHONY: test-reproduction
 test-reproduction: $(VENV)/.installed-test ## simulate the reference table; minutes
@@ -110,14 +152,37 @@ bench: $(VENV)/.installed-test ## measure, into bench-out/; ONLY="A B" selects
 	@echo "== running the benchmarks"
 	@$(BIN)/python -m tests.benchmarks $(ONLY) $(BENCH_OPTIONS)
 
+.PHONY: chaos
+chaos: $(VENV)/.installed-test services
+chaos: ## faults on a pool under load, into chaos-out/; 15 minutes
+	@echo "== running the faults"
+	@$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style, format and types
 	@echo "== ruff check"
 	@$(BIN)/ruff check .
 	@echo "== ruff format --check"
 	@$(BIN)/ruff format --check .
+	@echo "== bashate"
+	@$(BIN)/bashate $(SHELL_SCRIPTS)
+	@echo "== shellcheck"
+	@$(BIN)/shellcheck --external-sources $(SHELL_SCRIPTS)
 	@echo "== mypy $(STRICT)"
 	@$(BIN)/mypy $(STRICT)
+
+.PHONY: docs
+docs: $(VENV)/.installed-docs ## make the documentation, in build/docs
+	@echo "== reno lint"
+	@$(BIN)/reno --quiet lint
+	@echo "== sphinx-build"
+	@$(BIN)/sphinx-build $(SPHINX_OPTIONS) doc/source build/docs/html
+	@$(BIN)/sphinx-build $(SPHINX_OPTIONS) releasenotes/source \
+	    build/docs/releasenotes
+	@echo "wrote build/docs/html/index.html"
+
+# A warning is an error.
+SPHINX_OPTIONS := --fail-on-warning --keep-going --quiet -b html
 
 .PHONY: format
 format: $(VENV)/.installed-test ## format the sources and sort imports
@@ -125,20 +190,28 @@ format: $(VENV)/.installed-test ## format the sources and sort imports
 	@$(BIN)/ruff format .
 
 .PHONY: sample-config
-sample-config: $(VENV)/.installed ## write etc/fpgapool/fpgapool.conf.sample
+sample-config: $(VENV)/.installed ## write the samples in etc/fpgapool
 	@$(BIN)/oslo-config-generator \
 	    --config-file tools/config/fpgapool-config-generator.conf
 	@echo "wrote etc/fpgapool/fpgapool.conf.sample"
+	@$(BIN)/oslopolicy-sample-generator \
+	    --config-file tools/config/fpgapool-policy-generator.conf
+	@echo "wrote etc/fpgapool/policy.yaml.sample"
 
 .PHONY: api-ref
 api-ref: $(VENV)/.installed ## write doc/source/api-ref.rst from the API's table
 	@$(BIN)/python tools/write-api-ref doc/source/api-ref.rst
 	@echo "wrote doc/source/api-ref.rst"
 
+.PHONY: notification-samples
+notification-samples: $(VENV)/.installed ## write doc/notification_samples
+	@$(BIN)/python tools/write-notification-samples doc/notification_samples
+	@echo "wrote doc/notification_samples"
+
 .PHONY: clean
 clean: ## remove .venv and everything else that was made
 	@if [ -e .ministack ]; then tools/ministack down --wipe; fi
 	@rm -rf $(VENV) $(OPENSTACK_VENV) build dist *.egg-info .pytest_cache \
-	    .mypy_cache .ruff_cache .hypothesis .tox doc/build
+	    .mypy_cache .ruff_cache .hypothesis .tox
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "removed $(VENV), caches and build results"

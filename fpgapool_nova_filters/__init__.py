@@ -12,7 +12,7 @@
 
 """Nova scheduler plugins that place instances near FPGA boards.
 
-Loaded by nova-scheduler and nova-api by dotted path. This package imports
-nova and keystoneauth, never fpgapool: a scheduler node needs nothing else of
-this project.
+The scheduler loads the filter and the weigher, nova-api the validator of extra
+specs. This package imports nova, keystoneauth and oslo libraries, never
+fpgapool: both services need nothing else of this project.
 """

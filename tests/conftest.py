@@ -20,11 +20,14 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import loadscope
 
 from tests.services import mariadb as mariadb_service
+from tests.services import postgresql as postgresql_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
@@ -50,6 +53,26 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if _profile_name() != "ci" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Any
+) -> loadscope.LoadScopeScheduling:
+    """Share the files of tests out to the processes that run them."""
+    return _Files(config, log)
+
+
+class _Files(loadscope.LoadScopeScheduling):
+    """A file is run by one process, as fixtures of modules want it.
+
+    All integration tests are, so that there is one Keystone, not two.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/integration/"):
+            return "tests/integration"
+        return nodeid.partition("::")[0]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -111,3 +134,26 @@ def database_url(mariadb: mariadb_service.MariaDB) -> Iterator[str]:
     mariadb.resume()
     if mariadb.running:
         mariadb.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def postgresql(
+    service_workspace: process.Workspace,
+) -> postgresql_service.PostgreSQL:
+    """Give the run's own PostgreSQL server, running."""
+    service = postgresql_service.PostgreSQL(service_workspace)
+    service.start()
+    return service
+
+
+@pytest.fixture
+def postgresql_url(
+    postgresql: postgresql_service.PostgreSQL,
+) -> Iterator[str]:
+    """Give the ``[database] connection`` of an empty database."""
+    postgresql.ensure_running()
+    name = postgresql.create_database()
+    yield postgresql.database_url(name)
+    postgresql.resume()
+    if postgresql.running:
+        postgresql.drop_database(name)

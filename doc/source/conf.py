@@ -14,8 +14,8 @@
 
 extensions = [
     "openstackdocstheme",
-    "oslo_config.sphinxconfiggen",
     "oslo_config.sphinxext",
+    "oslo_policy.sphinxext",
     "sphinx.ext.autodoc",
 ]
 project = "fpgapool"
@@ -27,9 +27,5 @@ pygments_style = "native"
 openstackdocs_pdf_link = False
 openstackdocs_auto_name = False
 
-config_generator_config_file = [
-    (
-        "../../tools/config/fpgapool-config-generator.conf",
-        "_static/fpgapool",
-    ),
-]
+autodoc_default_options = {"member-order": "bysource"}
+autodoc_typehints = "none"

@@ -490,11 +490,14 @@ class FrontDoor:
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
         name = requests.accelerator(members, "name")
+        project_id = client.project_id
 
         def answer(known: profiles.Profiles | None) -> None:
             if known is None:
                 self._unavailable(client, number)
-            elif name not in known:
+                return
+            profile = profiles.find(known, project_id, name)
+            if profile is None:
                 self._fail(
                     client,
                     number,
@@ -502,10 +505,9 @@ class FrontDoor:
                     f"there is no accelerator {name}",
                 )
             else:
-                profile = dataclasses.asdict(known[name])
-                self._reply(client, number, profile=profile)
+                self._reply(client, number, profile=_public(profile))
 
-        self._profiles.ask(name, answer)
+        self._profiles.ask(project_id, name, answer)
 
     def _accelerators(
         self, client: _Client, number: object, members: requests.Members
@@ -518,11 +520,13 @@ class FrontDoor:
                 client,
                 number,
                 accelerators=[
-                    dataclasses.asdict(known[name]) for name in sorted(known)
+                    _public(profile)
+                    for _, profile in sorted(known.items())
+                    if profile.is_for(client.project_id)
                 ],
             )
 
-        self._profiles.ask(None, answer)
+        self._profiles.ask(client.project_id, None, answer)
 
     def _open(
         self, client: _Client, number: object, members: requests.Members
@@ -773,6 +777,14 @@ def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
 def _close_fds(fds: list[int]) -> None:
     while fds:
         os.close(fds.pop())
+
+
+def _public(profile: objects.AcceleratorProfile) -> dict[str, object]:
+    """Return what a client may know of an accelerator that it may use."""
+    members = dataclasses.asdict(profile)
+    # Who else may is not its business.
+    del members["projects"]
+    return members
 
 
 def _peer_uid(sock: socket.socket) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from oslo_config import cfg
 
 from fpgapool import objects
+from fpgapool.agent import cache
 from fpgapool.agent import monitor
 from fpgapool.agent import table
 from fpgapool.common import metrics
@@ -140,6 +141,41 @@ RPC_FAILURES = _counter(
     " were not answered.",
     labels=("host", "method"),
 )
+CACHE_HITS = _counter(
+    "fpgapool_agent_bitstream_hits_total",
+    help="Bitstreams that were needed and on the host already.",
+    labels=_HOST,
+)
+CACHE_MISSES = _counter(
+    "fpgapool_agent_bitstream_misses_total",
+    help="Bitstreams that were needed and had to be fetched.",
+    labels=_HOST,
+)
+CACHE_FAILURES = _counter(
+    "fpgapool_agent_bitstream_failures_total",
+    help="Bitstreams that were needed and could not be had.",
+    labels=_HOST,
+)
+CACHE_DAMAGED = _counter(
+    "fpgapool_agent_bitstream_damaged_total",
+    help="Bitstreams that had been fetched and were not what they were then.",
+    labels=_HOST,
+)
+CACHE_EVICTIONS = _counter(
+    "fpgapool_agent_bitstream_evictions_total",
+    help="Bitstreams that were removed from the host to make room.",
+    labels=_HOST,
+)
+CACHE_FETCHED = _counter(
+    "fpgapool_agent_bitstream_fetched_bytes_total",
+    help="Bytes of bitstreams that have come from the library.",
+    labels=_HOST,
+)
+CACHE_STORED = _gauge(
+    "fpgapool_agent_bitstream_stored_bytes",
+    help="Bytes of bitstreams on the host.",
+    labels=_HOST,
+)
 
 DEFINITIONS = (
     STATE_KNOWN,
@@ -162,6 +198,13 @@ DEFINITIONS = (
     DROPPED,
     RPC,
     RPC_FAILURES,
+    CACHE_HITS,
+    CACHE_MISSES,
+    CACHE_FAILURES,
+    CACHE_DAMAGED,
+    CACHE_EVICTIONS,
+    CACHE_FETCHED,
+    CACHE_STORED,
 )
 
 
@@ -174,7 +217,7 @@ class _Slot:
     """
 
     known: bool = False
-    programmed: str | None = None
+    programmed: tuple[str | None, str | None] = (None, None)
     result_of: int = -1
     generation: int = -1
     input_bytes: int = 0
@@ -212,7 +255,7 @@ class Counts:
         :param status: what it said.
         """
         slot = self._slots[key]
-        slot.programmed = status.programmed
+        slot.programmed = (status.programmed, status.bitstream_id)
         result = status.last_result
         if not slot.known:
             slot.known = True
@@ -258,7 +301,12 @@ class Counts:
             slot.output_bytes = moved.output_bytes
 
     def note_assign(
-        self, key: table.Key, generation: int, accelerator: str, now: float
+        self,
+        key: table.Key,
+        generation: int,
+        accelerator: str,
+        now: float,
+        bitstream_id: str | None = None,
     ) -> None:
         """A worker is told to make its slot ready.
 
@@ -266,10 +314,11 @@ class Counts:
         :param generation: of the assignment.
         :param accelerator: what has to be in the slot.
         :param now: monotonic clock in seconds.
+        :param bitstream_id: of the file for it; None: it has none.
         """
         slot = self._slots[key]
         slot.preparing = generation
-        slot.reuses = slot.programmed == accelerator
+        slot.reuses = slot.programmed == (accelerator, bitstream_id)
         slot.asked_at_s = now
 
     def note_prepared(
@@ -355,6 +404,16 @@ class Writer:
         self._page.put_timings(
             RPC.name, RPC_FAILURES.name, counts.rpc, self._host
         )
+
+    def put_cache(self, counts: cache.Counts) -> None:
+        """Tell how it stands with the files of bitstreams."""
+        self.put(CACHE_HITS, counts.hits)
+        self.put(CACHE_MISSES, counts.misses)
+        self.put(CACHE_FAILURES, counts.failures)
+        self.put(CACHE_DAMAGED, counts.damaged)
+        self.put(CACHE_EVICTIONS, counts.evictions)
+        self.put(CACHE_FETCHED, counts.fetched_bytes)
+        self.put(CACHE_STORED, counts.stored_bytes)
 
     def put_nic(self, reading: monitor.NicReading) -> None:
         """Tell how the network device does."""

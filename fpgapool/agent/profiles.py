@@ -22,15 +22,35 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.core import library
 
 LOG = logging.getLogger(__name__)
 
-REFRESH_AFTER_S = 60.0
+#: A project that has brought a new version of its own may have changed which
+#: parameters it takes.
+REFRESH_AFTER_S = 10.0
 
 #: Unknown names must not turn into a stream of calls to the conductor.
 MISS_REFRESH_AFTER_S = 1.0
 
 Profiles = Mapping[str, objects.AcceleratorProfile]
+
+
+def find(
+    known: Profiles, project_id: str, name: str
+) -> objects.AcceleratorProfile | None:
+    """Return what a project means by a name; None: nothing it may use.
+
+    :param known: all profiles, by key.
+    :param project_id: who asks.
+    :param name: of an accelerator, or a key.
+    """
+    key = library.resolve(
+        name,
+        project_id,
+        lambda key: key in known and known[key].is_for(project_id),
+    )
+    return None if key is None else known[key]
 
 
 class ProfileCache:
@@ -57,30 +77,42 @@ class ProfileCache:
         self._profiles: dict[str, objects.AcceleratorProfile] | None = None
         self._fetched_at_s = 0.0
         self._fetching = False
+        self._refresh_due = False
         self._waiting: list[Callable[[Profiles | None], None]] = []
 
     def ask(
-        self, name: str | None, on_done: Callable[[Profiles | None], None]
+        self,
+        project_id: str,
+        name: str | None,
+        on_done: Callable[[Profiles | None], None],
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
+        :param project_id: who asks.
         :param name: the one that is needed, None for all of them.
-        :param on_done: gets the profiles, which may lack ``name``; None if
-            the conductor has never answered.
+        :param on_done: gets the profiles, which may lack it; None if it is
+            not among those that are known and the conductor does not answer.
         """
         age_s = self._loop.now() - self._fetched_at_s
         known = self._profiles
         if known is not None and (
-            name is None or name in known or age_s < MISS_REFRESH_AFTER_S
+            name is None or find(known, project_id, name) is not None
         ):
             if age_s > REFRESH_AFTER_S:
                 self._refresh()
             on_done(known)
             return
         self._waiting.append(on_done)
-        self._refresh()
+        if known is None or age_s >= MISS_REFRESH_AFTER_S:
+            self._refresh()
+        elif not self._refresh_due:
+            # It may have been approved just now: nobody is told that there
+            # is no such accelerator by what was known before.
+            self._refresh_due = True
+            self._loop.call_later(MISS_REFRESH_AFTER_S - age_s, self._refresh)
 
     def _refresh(self) -> None:
+        self._refresh_due = False
         if self._fetching:
             return
         self._fetching = True
@@ -91,14 +123,15 @@ class ProfileCache:
     def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
         self._profiles = {profile.name: profile for profile in profiles}
         self._fetched_at_s = self._loop.now()
-        self._answer()
+        self._answer(self._profiles)
 
     def _failed(self, error: Exception) -> None:
         LOG.warning("Accelerators could not be asked for: %s", error)
-        self._answer()
+        # What was known before lacks what they want; it may be there by now.
+        self._answer(None)
 
-    def _answer(self) -> None:
+    def _answer(self, known: Profiles | None) -> None:
         self._fetching = False
         waiting, self._waiting = self._waiting, []
         for on_done in waiting:
-            on_done(self._profiles)
+            on_done(known)

@@ -28,7 +28,8 @@ MAX_TIMEOUT_S = 1e9
 MAX_PRIORITY = 1000
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# A project's own is name@project where it is not asked for by that project.
+_ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 Members = Mapping[str, object]

@@ -36,6 +36,9 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.agent import cache
+from fpgapool.agent import energy
+from fpgapool.agent import fetching
 from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
@@ -81,6 +84,7 @@ STOP_TIMEOUT_S = 5.0
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
+CACHE_NAME = "bitstream-cache"
 
 
 class AgentError(Exception):
@@ -98,6 +102,14 @@ class RpcServer(typing.Protocol):
 
     def wait(self) -> typing.Any:
         """Wait for the handlers that still run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Condition:
+    """What a board says of itself."""
+
+    health: drivers.Health
+    power_w: float | None
 
 
 class Agent:
@@ -200,6 +212,7 @@ class Agent:
         writer.put_all(agent_metrics.STARTED, self.workers.started)
         writer.put_all(agent_metrics.WORKERS_ENDED, self.workers.ended)
         writer.put_all(agent_metrics.REFUSALS, self.table.refusals)
+        writer.put_cache(self._cache.counts)
         reports: list[objects.DeviceReport] = []
         try:
             self.loop.run_and_wait(
@@ -263,6 +276,7 @@ class Agent:
             self._devices,
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
+        self._meter = energy.Meter(self.table.slot_keys())
         name = f"agent-{settings.host_name}"
         self.loop = agent_loop.Loop(name)
         self._casts = sender.Sender(
@@ -280,6 +294,7 @@ class Agent:
             self._caller,
             self,
         )
+        self._build_cache(name)
         self._nic = monitor.NicMonitor(
             interval_s=settings.report_interval_s,
             device=settings.nic_device,
@@ -294,7 +309,22 @@ class Agent:
             remove_at_stop=settings.data_share_remove_at_stop,
         )
 
+    def _build_cache(self, name: str) -> None:
+        settings = self._settings
+        self._cache = cache.Cache(
+            pathlib.Path(settings.state_path) / CACHE_NAME,
+            settings.bitstream_source,
+            max_bytes=settings.bitstream_cache_bytes,
+            timeout_s=settings.bitstream_fetch_timeout_s,
+        )
+        # Threads of its own: a file takes long, and others must not wait.
+        self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
+        self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
+
     def _start_parts(self) -> None:
+        if self._devices:
+            self._load_cache()
+            self._fetch_caller.start()
         self.loop.start()
         self._casts.start()
         self._caller.start()
@@ -307,6 +337,12 @@ class Agent:
         self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
         self._server = self._make_server(self.manager)
         self._server.start()
+
+    def _load_cache(self) -> None:
+        try:
+            self._cache.load()
+        except OSError as error:
+            raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
         """Wait for the workers found running, else they look idle."""
@@ -340,6 +376,9 @@ class Agent:
         self.workers.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
         self._caller.stop(STOP_TIMEOUT_S)
+        if self._devices:
+            self._cache.stop()
+            self._fetch_caller.stop(STOP_TIMEOUT_S)
         self._link.stop(STOP_TIMEOUT_S)
         self._nic.stop(STOP_TIMEOUT_S)
 
@@ -547,11 +586,15 @@ class Agent:
     # What follows; the loop's thread.
 
     def _apply(self, effects: Iterable[table.Effect]) -> None:
+        # Whatever changes the table ends here.
+        self._meter.note_holders(self.table.generations(), self.loop.now())
         for effect in effects:
             match effect:
                 case table.ToWorker():
                     self._note_order(effect)
                     self.workers.send(effect)
+                case table.Fetch():
+                    self._fetch(effect)
                 case table.EndWorker(key, reason):
                     self.workers.end(key, reason)
                 case table.SendPrepared(prepared):
@@ -566,7 +609,33 @@ class Agent:
                 order.generation,
                 str(order.members["accelerator"]),
                 self.loop.now(),
+                _bitstream_id(order),
             )
+
+    def _fetch(self, order: table.Fetch) -> None:
+        """Bring a file here; the slot waits, nobody else does."""
+        key, generation = order.key, order.generation
+        # Before it is asked for, so that it cannot be removed meanwhile.
+        self._cache.set_in_use(self.table.bitstreams_in_use())
+
+        def ready(path: str) -> None:
+            self._apply(self.table.bitstream_ready(key, generation, path))
+
+        def failed(message: str) -> None:
+            LOG.warning(
+                "Bitstream %s cannot be had for slot %s.%d: %s",
+                order.bitstream.bitstream_id,
+                *key,
+                message,
+            )
+            self._apply(
+                self.table.bitstream_failed(
+                    key, generation, message, self._clock.now()
+                )
+            )
+            self._note_result(key)
+
+        self._fetcher.fetch(order.bitstream, ready, failed, again=order.again)
 
     def _send_prepared(self, prepared: objects.Prepared) -> None:
         # It overtakes reports, on the way and in the threads of the other
@@ -619,12 +688,33 @@ class Agent:
             nic_bytes_per_s=reading.bytes_per_s,
             nic_rx_bytes=reading.rx_bytes,
             nic_tx_bytes=reading.tx_bytes,
-            devices=self.table.device_reports(),
+            devices=self._metered(self.table.device_reports()),
             driver=settings.driver_name,
             link_message=self._link.state.message,
         )
         self._casts.put(
             "report", lambda: self._conductor.report(report), first=True
+        )
+
+    def _metered(
+        self, reports: Iterable[objects.DeviceReport]
+    ) -> tuple[objects.DeviceReport, ...]:
+        """Return reports with what the holders of slots have drawn."""
+        now = self.loop.now()
+        return tuple(
+            dataclasses.replace(
+                report,
+                slots=tuple(
+                    dataclasses.replace(
+                        slot,
+                        energy_j=self._meter.energy_j(
+                            (slot.device, slot.slot), now
+                        ),
+                    )
+                    for slot in report.slots
+                ),
+            )
+            for report in reports
         )
 
     def _schedule_report(self, delay_s: float) -> None:
@@ -660,15 +750,30 @@ class Agent:
             self._read_health, self._take_health, self._health_failed
         )
 
-    def _read_health(self) -> dict[str, drivers.Health]:
+    def _read_health(self) -> dict[str, _Condition]:
         return {
-            device.name: self._driver.health(device.name)
+            device.name: _Condition(
+                self._driver.health(device.name),
+                self._read_power_w(device.name),
+            )
             for device in self._devices
         }
 
-    def _take_health(self, health: Mapping[str, drivers.Health]) -> None:
+    def _read_power_w(self, device: str) -> float | None:
+        try:
+            return self._driver.telemetry(device).power_w
+        except Exception as error:
+            # What is wrong with a board is for its health to say, and a
+            # sensor must not keep that from being asked.
+            LOG.debug("Power of %s cannot be read: %s", device, error)
+            return None
+
+    def _take_health(self, conditions: Mapping[str, _Condition]) -> None:
         self._checking_health = False
-        for device, found in health.items():
+        now = self.loop.now()
+        for device, condition in conditions.items():
+            self._meter.note_power(device, condition.power_w, now)
+            found = condition.health
             fault = None if found.healthy else found.message or "not healthy"
             self._apply(self.table.device_health(device, fault))
 
@@ -688,6 +793,13 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
         conductor_api.ConductorAPI(watch=counts.rpc.note),
         counts=counts,
     )
+
+
+def _bitstream_id(order: table.ToWorker) -> str | None:
+    reference = order.members.get("bitstream_ref")
+    if not isinstance(reference, dict):
+        return None
+    return str(reference["bitstream_id"])
 
 
 def _rpc_server(host_uuid: str, endpoint: manager.AgentManager) -> RpcServer:

@@ -23,7 +23,9 @@ from oslo_config import cfg
 
 from fpgapool.agent import frontdoor
 from fpgapool.agent import shaping
+from fpgapool.agent import sources
 from fpgapool.agent import workers
+from fpgapool.common import exception
 from fpgapool.drivers import loader
 
 
@@ -36,6 +38,9 @@ class AgentSettings:
     :param driver_path: ``module:Class``.
     :param driver_settings: what the driver gets besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
+    :param bitstream_source: has the files of the library's bitstreams …
+    :param bitstream_cache_bytes: … how many of them are kept here …
+    :param bitstream_fetch_timeout_s: … and how long one may take to come.
     """
 
     host_uuid: str
@@ -71,6 +76,11 @@ class AgentSettings:
     worker_timeout_s: float = 10.0
     log_dir: str | None = None
     log_level: str = "INFO"
+    bitstream_source: sources.Source = dataclasses.field(
+        default_factory=sources.NoSource
+    )
+    bitstream_cache_bytes: int = 8 * 2**30
+    bitstream_fetch_timeout_s: float = 40.0
 
     @classmethod
     def from_conf(
@@ -84,15 +94,21 @@ class AgentSettings:
             ConfigurationError if options contradict each other.
         """
         group = conf.agent
+        driver_path = loader.driver_path(group.driver)
         values: dict[str, typing.Any] = {
             "host_uuid": conf.host_uuid,
             "host_name": conf.host_name,
             "state_path": conf.state_path,
             "driver_name": group.driver,
-            "driver_path": loader.driver_path(group.driver),
-            "driver_settings": _group_of_driver(conf, group.driver),
+            "driver_path": driver_path,
+            "driver_settings": options_of_driver(
+                conf, group.driver, driver_path
+            ),
             "log_dir": conf.log_dir,
             "log_level": "DEBUG" if conf.debug else "INFO",
+            "bitstream_source": sources.from_conf(conf),
+            "bitstream_cache_bytes": conf.bitstream_cache.max_bytes,
+            "bitstream_fetch_timeout_s": conf.bitstream_cache.fetch_timeout_s,
         }
         for field in dataclasses.fields(cls):
             if field.name not in values and field.name in group:
@@ -102,13 +118,22 @@ class AgentSettings:
         return settings
 
 
-def _group_of_driver(
-    conf: cfg.ConfigOpts, driver_name: str
+def options_of_driver(
+    conf: cfg.ConfigOpts, name: str, path: str
 ) -> dict[str, object]:
-    """Return the options of the group that is named like the driver."""
-    if driver_name not in conf:
-        return {}
-    return dict(conf[driver_name])
+    """Return the options of the group that is named like the driver.
+
+    :param conf: the configuration, with its files read.
+    :param name: of the driver.
+    :param path: of its class.
+    :raises: drivers.DriverError if there is no such driver, or
+        ConfigurationError if a value does not suit an option.
+    """
+    conf.register_opts(loader.load_driver_class(path).options(), group=name)
+    try:
+        return dict(conf[name]) if name in conf else {}
+    except (cfg.Error, ValueError) as error:
+        raise exception.ConfigurationError(reason=str(error)) from error
 
 
 def driver_settings(settings: AgentSettings) -> dict[str, object]:

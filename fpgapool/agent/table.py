@@ -59,6 +59,7 @@ class WorkerStatus:
     last_result: objects.SessionResult | None
     data_port: int | None
     beyond_claim: bool = False
+    bitstream_id: str | None = None
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -89,6 +90,7 @@ class WorkerStatus:
             ),
             data_port=members["data_port"],
             beyond_claim=bool(members.get("beyond_claim", False)),
+            bitstream_id=members.get("bitstream_id"),
         )
 
 
@@ -100,6 +102,19 @@ class ToWorker:
     operation: str
     generation: int
     members: Mapping[str, object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fetch:
+    """Get the file of an assignment's bitstream to this host.
+
+    :ivar again: what is here is damaged.
+    """
+
+    key: Key
+    generation: int
+    bitstream: objects.BitstreamRef
+    again: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +137,9 @@ class Changed:
     """The table looks different or was asked for: report it soon."""
 
 
-Effect: typing.TypeAlias = ToWorker | EndWorker | SendPrepared | Changed
+Effect: typing.TypeAlias = (
+    ToWorker | Fetch | EndWorker | SendPrepared | Changed
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,10 +176,20 @@ class _Slot:
     #: Accepted, but not yet confirmed by a status of the worker.
     pending: objects.AssignRequest | None = None
     pending_sent: bool = False
+    #: What the slot was given for last.
+    request: objects.AssignRequest | None = None
+    #: Where the file of its bitstream is, once it is here.
+    bitstream_path: str | None = None
+    #: The file was damaged and had to be fetched a second time.
+    refetched: bool = False
+    #: The slot was taken back from what it was given for last.
+    released: bool = False
+    resources: Mapping[str, int] | None = None
     #: The worker is about to end, to make room for a fresh one.
     leaving: bool = False
     seen_generation: int = 0
     last_result: objects.SessionResult | None = None
+    previous_result: objects.SessionResult | None = None
     prepared: objects.Prepared | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
@@ -235,6 +262,7 @@ class SlotTable:
                 (device.name, slot.number),
                 slot.shape,
                 device.programming_time_s,
+                resources=slot.resources,
             )
             for device in self._devices.values()
             for slot in device.slots
@@ -255,6 +283,14 @@ class SlotTable:
         """
         slot = self._slots.get(key)
         return None if slot is None else slot.holder()
+
+    def generations(self) -> dict[Key, int]:
+        """Return the generations of all slots that are held."""
+        return {
+            key: holder.generation
+            for key, slot in self._slots.items()
+            if (holder := slot.holder()) is not None
+        }
 
     def last_result(self, key: Key) -> objects.SessionResult | None:
         """Return what became of a slot's last holder, None if unknown.
@@ -385,6 +421,7 @@ class SlotTable:
         self, slot: _Slot, request: objects.AssignRequest, now: float
     ) -> list[Effect]:
         slot.seen_generation = request.generation
+        slot.previous_result = slot.last_result
         slot.last_result = None
         fault, code = self._fault(slot)
         if fault is not None:
@@ -397,8 +434,15 @@ class SlotTable:
                 message=fault,
             )
             return [Changed()]
-        slot.pending = request
-        return [Changed(), *self._send_pending(slot)]
+        slot.pending = slot.request = request
+        slot.bitstream_path = None
+        slot.refetched = slot.released = False
+        if request.bitstream_ref is None:
+            return [Changed(), *self._send_pending(slot)]
+        return [
+            Changed(),
+            Fetch(slot.key, request.generation, request.bitstream_ref),
+        ]
 
     def _fault(self, slot: _Slot) -> tuple[str | None, str]:
         if slot.fault is not None:
@@ -438,6 +482,12 @@ class SlotTable:
     @staticmethod
     def _send_pending(slot: _Slot) -> list[Effect]:
         request = slot.pending
+        if (
+            request is not None
+            and request.bitstream_ref is not None
+            and slot.bitstream_path is None
+        ):
+            return []
         ready = (
             slot.connected
             and not slot.leaving
@@ -452,13 +502,15 @@ class SlotTable:
                 slot.key,
                 "assign",
                 request.generation,
-                dataclasses.asdict(request),
+                dataclasses.asdict(request)
+                | {"bitstream_path": slot.bitstream_path},
             )
         ]
 
     def _release_holder(
         self, slot: _Slot, reason: str, now: float
     ) -> list[Effect]:
+        slot.released = True
         if slot.pending is not None and not slot.pending_sent:
             slot.last_result = _result(
                 slot.pending.session_id,
@@ -490,6 +542,61 @@ class SlotTable:
                 },
             )
         ]
+
+    # What becomes of files.
+
+    def bitstream_ready(
+        self, key: Key, generation: int, path: str
+    ) -> list[Effect]:
+        """The file of an assignment's bitstream is on this host.
+
+        :param key: the slot.
+        :param generation: of the assignment.
+        :param path: of the file.
+        :returns: effects.
+        """
+        slot = self._slots[key]
+        pending = slot.pending
+        if pending is None or pending.generation != generation:
+            return []
+        slot.bitstream_path = path
+        return self._send_pending(slot)
+
+    def bitstream_failed(
+        self, key: Key, generation: int, message: str, now: float
+    ) -> list[Effect]:
+        """The file of an assignment's bitstream cannot be had.
+
+        :param key: the slot, which is none the worse for it.
+        :param generation: of the assignment.
+        :param message: why, for people.
+        :param now: wall clock, seconds.
+        :returns: effects.
+        """
+        slot = self._slots[key]
+        pending = slot.pending
+        if pending is None or pending.generation != generation:
+            return []
+        slot.last_result = _result(
+            pending.session_id,
+            generation,
+            states.PREPARE_FAILED,
+            codes.BITSTREAM_UNAVAILABLE,
+            now,
+            message=message,
+        )
+        slot.forget_holder()
+        return [Changed()]
+
+    def bitstreams_in_use(self) -> frozenset[str]:
+        """Return the checksums of the files that slots were given for."""
+        return frozenset(
+            slot.request.bitstream_ref.checksum_sha256
+            for slot in self._slots.values()
+            if slot.request is not None
+            and slot.request.bitstream_ref is not None
+            and slot.holder() is not None
+        )
 
     # What workers do.
 
@@ -524,6 +631,7 @@ class SlotTable:
             slot.seen_generation, status.seen_generation
         )
         self._confirm_pending(slot, status, now)
+        effects = self._fetch_again(slot, status)
         if slot.pending is None:
             # Else it is the result of the holder before.
             slot.take_result(status.last_result)
@@ -533,7 +641,7 @@ class SlotTable:
         if holder is None:
             slot.release_reason = None
             slot.release_deadline_s = None
-        effects = self._send_pending(slot)
+        effects += self._send_pending(slot)
         if fresh:
             effects += self._send_release(slot)
         if before != _visible(slot):
@@ -547,7 +655,7 @@ class SlotTable:
         pending = slot.pending
         if pending is None:
             return
-        if status.seen_generation >= pending.generation:
+        if _is_taken(slot, pending, status):
             slot.pending = None
             slot.pending_sent = False
         elif status.session_id is not None:
@@ -563,6 +671,37 @@ class SlotTable:
                 now,
                 message="the slot has another holder",
             )
+
+    @staticmethod
+    def _fetch_again(slot: _Slot, status: WorkerStatus) -> list[Effect]:
+        """Replace a damaged file, once, without bothering the conductor."""
+        request, result = slot.request, status.last_result
+        told = slot.last_result
+        if (
+            request is None
+            or request.bitstream_ref is None
+            or slot.pending is not None
+            or slot.refetched
+            or slot.released
+            # A slot that could not be cleaned cannot try again.
+            or status.state != states.SLOT_IDLE
+            or status.session_id is not None
+            # The conductor knows how it ended, and may have gone on.
+            or (told is not None and told.generation == request.generation)
+            or result is None
+            or result.generation != request.generation
+            or result.code != codes.BITSTREAM_DAMAGED
+        ):
+            return []
+        slot.pending = request
+        slot.pending_sent = False
+        slot.bitstream_path = None
+        slot.refetched = True
+        return [
+            Fetch(
+                slot.key, request.generation, request.bitstream_ref, again=True
+            )
+        ]
 
     def worker_prepared(
         self,
@@ -743,6 +882,23 @@ class SlotTable:
         )
 
 
+def _is_taken(
+    slot: _Slot, pending: objects.AssignRequest, status: WorkerStatus
+) -> bool:
+    """Whether a worker has taken an assignment that was sent to it."""
+    if status.seen_generation < pending.generation:
+        return False
+    result = status.last_result
+    # Before it is given the assignment again it still shows how the first
+    # try ended.
+    return not (
+        slot.refetched
+        and result is not None
+        and result.generation == pending.generation
+        and result.code == codes.BITSTREAM_DAMAGED
+    )
+
+
 def _visible(slot: _Slot) -> tuple[object, ...]:
     """What is worth a report of its own; bytes can wait for the next."""
     status = slot.status
@@ -811,6 +967,8 @@ def _slot_report(slot: _Slot) -> objects.SlotReport:
         slot=slot.key[1],
         shape=slot.shape,
         programmed=None if status is None else status.programmed,
+        bitstream_id=None if status is None else status.bitstream_id,
+        resources=None if slot.resources is None else dict(slot.resources),
         programming_time_s=slot.programming_time_s,
         state=slot.state(),
         session_id=None if holder is None else holder.session_id,
@@ -819,4 +977,5 @@ def _slot_report(slot: _Slot) -> objects.SlotReport:
         input_bytes=status.input_bytes if running and status else 0,
         output_bytes=status.output_bytes if running and status else 0,
         last_result=slot.last_result,
+        previous_result=slot.previous_result,
     )

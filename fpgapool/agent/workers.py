@@ -27,7 +27,6 @@ import functools
 import json
 import os
 import pathlib
-import select
 import signal
 import socket
 import struct
@@ -43,6 +42,7 @@ from oslo_log import log as logging
 import fpgapool
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import table
+from fpgapool.common import descriptors
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
@@ -659,10 +659,9 @@ class Supervisor:
         while worker.sock is not None:
             sock = worker.sock
             try:
-                readable = select.select([sock], [], [], 0)[0]
+                if not descriptors.is_readable(sock, 0):
+                    return
             except (OSError, ValueError):
-                return
-            if not readable:
                 return
             self._receive(worker, sock)
 
@@ -721,9 +720,7 @@ def _peer_pid(sock: socket.socket) -> int:
 
 def _ended(pidfd: int, timeout_s: float) -> bool:
     """Wait for the end of a process."""
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
-    return bool(poller.poll(max(0.0, timeout_s) * 1000))
+    return descriptors.is_readable(pidfd, max(0.0, timeout_s))
 
 
 def _exit_status(pidfd: int) -> int | None:

@@ -38,6 +38,7 @@ from fpgapool.drivers import loader
 
 PROGRAM = "fpgapool-allinone"
 PROJECT_ID = "default"
+EMULATOR = "emulator"
 TRANSPORT_URL = f"{memory.SCHEME}://"
 DATA_ADDRESS = "127.0.0.1"
 
@@ -61,12 +62,15 @@ class Cluster:
 
     :ivar slots: of each board.
     :ivar rate_scale: factor of every modelled rate, None for no limits.
+    :ivar driver: of the hosts with boards. One that is not the emulator says
+        itself which boards and slots it has.
     """
 
     hosts: int = 5
     boards: int = 3
     slots: int = 4
     rate_scale: float | None = 1.0
+    driver: str = EMULATOR
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
@@ -91,7 +95,9 @@ class Cluster:
         return len(range(index, self.boards, self.hosts))
 
     def slot_count(self) -> int:
-        """Return how many slots there are in all."""
+        """Return how many slots there are in all, at least."""
+        if self.driver != EMULATOR:
+            return 1
         return self.boards * self.slots
 
 
@@ -135,6 +141,13 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "nic_bytes_per_s": NIC_BYTES_PER_S * rate_scale,
     }.items():
         conf.set_default(name, value, group="agent")
+    # Whoever has this pool has it alone.
+    for resource in ("sessions", "queued_bytes", "bitstream_bytes"):
+        conf.set_default(resource, -1, group="quota")
+    # The API of this pool, if it has one, keeps its files here.
+    conf.set_default("source", "file", group="bitstream_cache")
+    # Who can reach it may do anything to it.
+    conf.set_default("signature_required", False, group="bitstreams")
     # How long waiting for a local slot pays depends on how long a byte takes.
     conf.set_default(
         "wait_s_per_byte",
@@ -215,7 +228,7 @@ def make_agents(
             state_path=str(where.host_state_dir(name)),
             front_door_sockets={PROJECT_ID: str(where.front_door(name))},
             log_dir=None if verbose else _worker_log_dir(where, name),
-            **_driver(cluster, where, name),
+            **_driver(cluster, where, conf, name),
         )
         yield agent_service.make(settings)
 
@@ -230,21 +243,37 @@ def _worker_log_dir(
 
 
 def _driver(
-    cluster: Cluster, where: allinone_directories.Directories, host_name: str
+    cluster: Cluster,
+    where: allinone_directories.Directories,
+    conf: cfg.ConfigOpts,
+    host_name: str,
 ) -> dict[str, object]:
     boards = cluster.boards_of(host_name)
-    driver_settings = {}
-    if boards:
-        path = where.config_dir() / f"{host_name}-boards.yaml"
-        path.write_text(yaml.safe_dump(_boards(cluster, boards)))
-        driver_settings["boards_file"] = str(path)
-        # The hosts share one network, so their boards share its model.
-        driver_settings["cluster_dir"] = str(where.state_dir / "cluster")
-    driver_name = "emulator" if boards else "noop"
+    name = cluster.driver if boards else "noop"
+    path = loader.driver_path(name)
+    if name == EMULATOR:
+        driver_settings = _emulator(cluster, where, host_name, boards)
+    else:
+        driver_settings = agent_settings.options_of_driver(conf, name, path)
     return {
-        "driver_name": driver_name,
-        "driver_path": loader.driver_path(driver_name),
+        "driver_name": name,
+        "driver_path": path,
         "driver_settings": driver_settings,
+    }
+
+
+def _emulator(
+    cluster: Cluster,
+    where: allinone_directories.Directories,
+    host_name: str,
+    boards: int,
+) -> dict[str, object]:
+    path = where.config_dir() / f"{host_name}-boards.yaml"
+    path.write_text(yaml.safe_dump(_boards(cluster, boards)))
+    return {
+        "boards_file": str(path),
+        # The hosts share one network, so their boards share its model.
+        "cluster_dir": str(where.state_dir / "cluster"),
     }
 
 

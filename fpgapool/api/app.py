@@ -14,15 +14,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import threading
+import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
 import falcon
-from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_middleware import healthcheck
@@ -31,16 +33,23 @@ from oslo_middleware import request_id
 
 from fpgapool.api import call as calls
 from fpgapool.api import errors
+from fpgapool.api import instances
 from fpgapool.api import metrics
 from fpgapool.api import microversion
 from fpgapool.api import middleware
 from fpgapool.api import policy
 from fpgapool.api import routes
+from fpgapool.api import tokens
 from fpgapool.api import validation
+from fpgapool.api import vendordata
 from fpgapool.api import waiters
+from fpgapool.api.schemas import quotas as quota_schemas
+from fpgapool.bitstreams import signatures
+from fpgapool.bitstreams import stores
 from fpgapool.common import config
 from fpgapool.common import context
 from fpgapool.common import rpc
+from fpgapool.conf import quota as quota_conf
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -54,6 +63,12 @@ CONFIG_FILES = "OS_FPGAPOOL_CONFIG_FILES"
 
 _HEALTHCHECK = "/healthcheck"
 _KEYSTONE = "keystone"
+_OCTETS = "application/octet-stream"
+
+# How much is read of what a refused request sends, and for how long.
+_MAX_REST_BYTES = 16 * 2**20
+_MAX_REST_S = 5.0
+_PIECE_BYTES = 2**16
 
 Responder = Callable[..., None]
 
@@ -87,17 +102,32 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
     conductor = conductor_rpcapi.ConductorAPI(
         call_timeout_s=options.conductor_timeout_s, watch=counts.rpc.note
     )
+    reader = conductor_rpcapi.ConductorAPI(
+        call_timeout_s=min(
+            options.read_timeout_s, options.conductor_timeout_s
+        ),
+        # The database has an answer, too.
+        tries=1,
+        watch=counts.rpc.note,
+    )
+
     waiting = waiters.Waiters(
-        conductor.changed_sessions,
+        lambda revisions: backends.leader.changed_sessions(revisions),
         max_waiters=options.max_waiters,
         interval_s=options.wait_interval_s,
     )
     counts.watch(waiting)
-    return calls.Backends(
+    desk = vendordata.Vendordata.from_conf(conf, conductor, database)
+    counts.watch_vendordata(desk)
+    backends = calls.Backends(
+        files=_files(conf, database),
         conductor=conductor,
+        reader=reader,
+        default_limits=_default_limits(conf),
         database=database,
         waiting=waiting,
         metrics=counts,
+        vendordata=desk,
         enforcer=policy.Enforcer(conf),
         limits=calls.Limits(
             max_body_bytes=options.max_body_bytes,
@@ -105,7 +135,29 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
             max_wait_s=options.max_wait_s,
             conductor_timeout_s=options.conductor_timeout_s,
             retry_after_s=options.retry_after_s,
+            inventory_cache_s=options.inventory_cache_s,
         ),
+    )
+    return backends
+
+
+def _default_limits(conf: cfg.ConfigOpts) -> dict[str, int] | None:
+    if conf.quota.driver == quota_conf.UNIFIED:
+        return None
+    return {name: conf.quota[name] for name in quota_schemas.RESOURCES}
+
+
+def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
+    options = conf.bitstreams
+    store = stores.open_store(conf)
+    return calls.Files(
+        store=store,
+        trusted_keys=signatures.TrustedKeys(options.trusted_keys_dir),
+        sweeper=stores.Sweeper(store, database, options.orphan_age_s),
+        signature_required=options.signature_required,
+        max_size_bytes=options.max_size_bytes,
+        upload_timeout_s=options.upload_timeout_s,
+        uploads=threading.BoundedSemaphore(options.max_uploads),
     )
 
 
@@ -124,14 +176,20 @@ def build(
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
     # The ordering here is important, from the inside out. The context is
-    # made of what authentication has found out. Public documents and the
+    # made of what authentication has found out. Instances have tokens of
+    # which Keystone knows nothing. Public documents and the
     # health check ask nobody who they are. Errors of authentication carry
     # the request's id, too. What the proxy says of addresses must be known
     # to all of these; but it must not say that a request comes from this
     # machine, so that noauth looks at the address that the server itself
     # saw. The shield is the last resort of what is outside of Falcon, which
     # has the version and the operation.
-    known = _authenticated(conf, middleware.Context(handlers))
+    known = instances.InstanceAuth.from_conf(
+        conf,
+        _authenticated(conf, middleware.Context(handlers)),
+        handlers,
+        backends.database,
+    )
     app = _choice(known, handlers, lambda path: path in public)
     app = request_id.RequestId(app)
     app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
@@ -146,12 +204,7 @@ def _authenticated(
     conf: cfg.ConfigOpts, app: middleware.Application
 ) -> middleware.Application:
     if conf.api.auth_strategy == _KEYSTONE:
-        # Refusals come from the context's middleware, in our own words.
-        options = {"oslo_config_config": conf, "delay_auth_decision": True}
-        keystone: middleware.Application = auth_token.AuthProtocol(
-            app, options
-        )
-        return keystone
+        return tokens.Authenticated(app, conf)
     LOG.warning("There is no authentication: [api] auth_strategy = noauth")
     return middleware.NoAuth(app)
 
@@ -182,7 +235,7 @@ def make_handlers(
     :param backends: what handlers use.
     :param table: the API.
     """
-    app = falcon.App(middleware=[_Versions()])
+    app = falcon.App(middleware=[_Versions(), _Rest()])
     app.req_options.strip_url_path_trailing_slash = True
 
     def fail(
@@ -232,11 +285,42 @@ class _Versions:
         resp.append_header("Vary", microversion.HEADER)
 
 
+class _Rest:
+    """Read what a refused request still sends.
+
+    A connection that is closed before that breaks for the client, which then
+    never sees why.
+    """
+
+    def process_response(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,
+    ) -> None:
+        length_bytes = req.content_length or 0
+        if (
+            req_succeeded
+            # Nobody knows who it is.
+            or middleware.CONTEXT not in req.env
+            or not 0 < length_bytes <= _MAX_REST_BYTES
+        ):
+            return
+        deadline_s = time.monotonic() + _MAX_REST_S
+        with contextlib.suppress(OSError):
+            for _ in range(_MAX_REST_BYTES // _PIECE_BYTES):
+                piece = req.bounded_stream.read(_PIECE_BYTES)
+                if not piece or time.monotonic() > deadline_s:
+                    return
+
+
 def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
     """Return Falcon's handler of a route."""
     since = microversion.Version.parse(route.since)
     query = validation.Checker(route.query)
     body = validation.Checker(route.body) if route.body is not None else None
+    max_body_bytes = route.max_body_bytes or backends.limits.max_body_bytes
 
     def respond(
         req: falcon.Request, resp: falcon.Response, **path: str
@@ -251,8 +335,10 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             backends=backends,
             caller=caller,
             version=req.context.version,
-            base_url=req.prefix,
+            # Apache leaves a slash at the end of where it has mounted us.
+            base_url=req.prefix.rstrip("/"),
             path=path,
+            etags=tuple(map(str, req.if_none_match or ())),
         )
         operation = f"{route.method} {route.path}"
         try:
@@ -261,14 +347,17 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             call = dataclasses.replace(
                 call,
                 query=query.query(req.params),
-                body=_read(req, body, backends.limits.max_body_bytes),
+                body=_read(req, body, max_body_bytes),
             )
+            if route.upload:
+                call = _with_stream(call, req)
             answer = route.handler(call)
         except Exception as error:
             call.trail.record(caller, operation, {**path, **req.params}, error)
             raise
         call.trail.record(caller, operation, {**path, **req.params})
         _send(resp, answer)
+        resp.set_headers(call.origin.headers)
 
     return respond
 
@@ -294,10 +383,31 @@ def _read(
     return document
 
 
+def _with_stream(call: calls.Call, req: falcon.Request) -> calls.Call:
+    """Return the call with what its body can be read from."""
+    content_type, _, _ = (req.content_type or "").partition(";")
+    if content_type.strip().lower() != _OCTETS:
+        raise errors.ApiError(
+            codes.UNSUPPORTED_MEDIA_TYPE,
+            f"the body must be of the type {_OCTETS}",
+        )
+    length_bytes = req.content_length
+    if length_bytes is not None:
+        stream = req.bounded_stream
+    elif req.env.get("wsgi.input_terminated"):
+        stream = req.stream
+    else:
+        # Reading to its end might never end.
+        return call
+    return dataclasses.replace(call, stream=stream, length_bytes=length_bytes)
+
+
 def _send(resp: falcon.Response, answer: calls.Answer) -> None:
     resp.status = answer.status
     for name, value in answer.headers.items():
         resp.set_header(name, value)
+    if answer.stream is not None:
+        resp.set_stream(answer.stream, answer.length_bytes or 0)
     if answer.document is not None:
         resp.content_type = falcon.MEDIA_JSON
         resp.data = json.dumps(answer.document).encode()

@@ -15,20 +15,57 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
+from typing import TypeVar
 
 from fpgapool.api import errors
+from fpgapool.api import inventory as inventories
+from fpgapool.api import leader as leaders
 from fpgapool.api import metrics
 from fpgapool.api import microversion
 from fpgapool.api import policy
+from fpgapool.api import recorded
+from fpgapool.api import remembered
 from fpgapool.api import trail as trails
+from fpgapool.api import vendordata as vendordatas
 from fpgapool.api import waiters
+from fpgapool.bitstreams import base as stores
+from fpgapool.bitstreams import intake
+from fpgapool.bitstreams import signatures
+from fpgapool.bitstreams import stores as upkeep
 from fpgapool.common import context
 from fpgapool.core import codes
+from fpgapool.core import library
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+
+_T = TypeVar("_T")
+
+#: Names where an answer is from, if it is not from the conductor that leads.
+SOURCE_HEADER = "OpenStack-fpgapool-Source"
+_DATABASE = "database"
+
+
+@dataclasses.dataclass(slots=True)
+class Origin:
+    """Where the answer to a request is from.
+
+    :ivar recorded: from the database, since no conductor has answered.
+    """
+
+    recorded: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What says so in the answer."""
+        return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,20 +77,86 @@ class Limits:
     max_wait_s: float = 30.0
     conductor_timeout_s: float = 10.0
     retry_after_s: int = 2
+    inventory_cache_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where the files of bitstreams are, and which are taken in.
+
+    :ivar sweeper: cleans the store up.
+    :ivar uploads: what each upload has as long as it takes.
+    """
+
+    store: stores.Store
+    trusted_keys: signatures.TrustedKeys
+    sweeper: upkeep.Sweeper
+    signature_required: bool = True
+    max_size_bytes: int = 256 * 2**20
+    upload_timeout_s: float = 1800.0
+    uploads: threading.BoundedSemaphore = dataclasses.field(
+        default_factory=lambda: threading.BoundedSemaphore(4)
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Backends:
-    """All that handlers reach beyond the request."""
+    """All that handlers reach beyond the request.
+
+    :ivar conductor: for all that changes anything.
+    :ivar reader: the same for questions, which waits for less long.
+    :ivar leader: where questions are asked.
+    :ivar default_limits: what projects may use, by resource; None if only
+        Keystone knows.
+    :ivar files: None where the pool has no store.
+    :ivar vendordata: what instances get; None: nothing.
+    :ivar inventory: what the database holds of the pool's hardware.
+    :ivar snapshot: what is said of it to Nova, and whether that is only what
+        was recorded.
+    """
 
     conductor: conductor_rpcapi.ConductorAPI
+    reader: conductor_rpcapi.ConductorAPI
     database: db_api.Database
     waiting: waiters.Waiters
     enforcer: policy.Enforcer
     limits: Limits
+    files: Files | None = None
     metrics: metrics.Metrics = dataclasses.field(
         default_factory=metrics.Metrics
     )
+    vendordata: vendordatas.Vendordata | None = None
+    clock: Callable[[], float] = time.monotonic
+    default_limits: Mapping[str, int] | None = None
+    leader: leaders.Leader = dataclasses.field(init=False)
+    inventory: remembered.Remembered[inventories.Inventory] = (
+        dataclasses.field(init=False)
+    )
+    snapshot: remembered.Remembered[tuple[dict[str, Any], bool]] = (
+        dataclasses.field(init=False)
+    )
+
+    def __post_init__(self) -> None:
+        def remember(name: str, load: Callable[[], Any]) -> None:
+            known = remembered.Remembered(
+                load, self.limits.inventory_cache_s, self.clock
+            )
+            object.__setattr__(self, name, known)
+
+        remember(
+            "inventory", lambda: inventories.Inventory.load(self.database)
+        )
+        stand_in = recorded.Recorded(
+            self.database, self.inventory.get, self.default_limits
+        )
+        leader = leaders.Leader(self.reader, stand_in, self.database)
+        object.__setattr__(self, "leader", leader)
+
+        def snapshot() -> tuple[dict[str, Any], bool]:
+            found, is_recorded = leader.ask(lambda one: one.pool_snapshot())
+            return inventories.snapshot(found), is_recorded
+
+        remember("snapshot", snapshot)
 
     def close(self) -> None:
         """End the thread, and close connections to the database."""
@@ -70,7 +173,11 @@ class Call:
     :ivar path: the variable parts of the path.
     :ivar query: of the types that its schema says.
     :ivar body: as its schema says; empty if there is none.
+    :ivar etags: of the answers that the client has, as it sent them.
     :ivar trail: which rights it has taken.
+    :ivar origin: where the answer is from.
+    :ivar stream: the body of an upload; None if its end cannot be known.
+    :ivar length_bytes: of that; None if the request does not say.
     """
 
     backends: Backends
@@ -80,7 +187,11 @@ class Call:
     path: Mapping[str, str] = dataclasses.field(default_factory=dict)
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    etags: Sequence[str] = ()
     trail: trails.Trail = dataclasses.field(default_factory=trails.Trail)
+    origin: Origin = dataclasses.field(default_factory=Origin)
+    stream: intake.Stream | None = None
+    length_bytes: int | None = None
 
     @property
     def project_id(self) -> str:
@@ -91,6 +202,14 @@ class Call:
                 codes.FORBIDDEN, "the token is not for a project"
             )
         return project_id
+
+    def ask(self, question: Callable[[leaders.Source], _T]) -> _T:
+        """Ask the conductor, or the database if that does not answer.
+
+        :param question: gets who is to be asked.
+        """
+        answer, self.origin.recorded = self.backends.leader.ask(question)
+        return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
         """Whether the caller may do something.
@@ -137,14 +256,32 @@ class Call:
 class Answer:
     """What the client gets.
 
-    :ivar document: the body; None for an empty one.
+    :ivar document: the body; None for an empty one, or a file.
+    :ivar stream: the parts of a file.
+    :ivar length_bytes: of that.
     """
 
     document: Mapping[str, Any] | None
     status: int = 200
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    stream: Iterator[bytes] | None = None
+    length_bytes: int | None = None
 
 
 def self_link(href: str) -> list[dict[str, str]]:
     """Return the links of something that has one address."""
     return [{"rel": "self", "href": href}]
+
+
+def public_key(
+    call: Call, key: str | None, sees: Callable[[], bool]
+) -> str | None:
+    """Return an accelerator's key, unless it is another project's own.
+
+    :param key: None if there is none.
+    :param sees: asked only then: whether the caller may see it nevertheless.
+    """
+    owner = library.owner_of(key) if key else None
+    if owner in (None, call.caller.project_id) or sees():
+        return key
+    return None

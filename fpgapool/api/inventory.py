@@ -10,26 +10,27 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Hosts, devices and slots, as the database has them."""
+"""Hosts, devices and slots, as the database and the conductor know them."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import uuid
+import hashlib
+import json
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
+from fpgapool.api import times
+from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
+from fpgapool.objects import instance
 
-
-def device_id(host_uuid: str, device_name: str) -> str:
-    """Return the identifier of a device, which is the same for ever."""
-    return str(uuid.uuid5(uuid.UUID(host_uuid), device_name))
-
-
-def slot_id(of_device_id: str, number: int) -> str:
-    """Return the identifier of a slot, which is the same for ever."""
-    return str(uuid.uuid5(uuid.UUID(of_device_id), str(number)))
+_ENABLED = model.AdminState.ENABLED.value
+_DRAINING = model.AdminState.DRAINING.value
+_DISABLED = model.AdminState.DISABLED.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +40,16 @@ class Device:
     id: str
     record: db_api.DeviceRecord
     host: db_api.HostRecord
+    reserved_slots: int = 0
 
     @property
     def state(self) -> str:
-        """``up``, ``down``, ``faulty`` or ``disabled``."""
-        if not self.record.enabled:
-            return "disabled"
+        """``up``, ``down``, ``faulty``, ``draining`` or ``disabled``."""
+        wishes = (self.record.admin_state, self.host.admin_state)
+        if _DRAINING in wishes:
+            return _DRAINING
+        if wishes != (_ENABLED, _ENABLED):
+            return _DISABLED
         if not self.record.healthy:
             return "faulty"
         return "up" if self.host.up else "down"
@@ -52,19 +57,35 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A slot, what it belongs to, and who has it."""
+    """A slot, what it belongs to, and who has it.
+
+    :ivar project_id: of the instance that it is reserved for, if known.
+    """
 
     id: str
     record: db_api.SlotRecord
     device: Device
     holder: db_api.SlotHolder | None
+    project_id: str | None = None
+
+    @property
+    def serves_reservation(self) -> bool:
+        """Whether it is reserved, works, and nobody else has it."""
+        instance_id = self.record.reserved_for
+        if instance_id is None or self.record.faulty:
+            return False
+        if self.holder is None:
+            return self.device.state == "up"
+        return instance.id_of(self.holder.user_id) == instance_id
 
     @property
     def state(self) -> str:
         """What it does, or why it does nothing."""
         if self.holder is not None:
             return self.holder.phase.lower()
-        if self.record.faulty or self.device.state in ("faulty", "disabled"):
+        if self.device.state in (_DRAINING, _DISABLED):
+            return _DISABLED
+        if self.record.faulty or self.device.state == "faulty":
             return "faulty"
         return "idle" if self.device.host.up else "down"
 
@@ -78,29 +99,54 @@ class Inventory:
     def __init__(self, found: db_api.Inventory) -> None:
         self.hosts = found.hosts
         hosts = {host.id: host for host in found.hosts}
+        reserved = {
+            row.device_id: sum(row.instances.values())
+            for row in found.reservations
+        }
         self._devices = {
             record.id: Device(
-                device_id(hosts[record.host_id].uuid, record.name),
+                identity.device_id(hosts[record.host_id].uuid, record.name),
                 record,
                 hosts[record.host_id],
+                reserved.get(record.id, 0),
             )
             for record in found.devices
         }
         holders = {holder.slot_id: holder for holder in found.holders}
         self.slots = [
             Slot(
-                slot_id(self._devices[record.device_id].id, record.number),
+                identity.slot_id(
+                    self._devices[record.device_id].id, record.number
+                ),
                 record,
                 self._devices[record.device_id],
                 holders.get(record.id),
+                found.projects.get(record.reserved_for or ""),
             )
             for record in found.slots
         ]
+        #: How many slots each device has, by its identifier.
+        self.slot_counts = collections.Counter(
+            slot.device.id for slot in self.slots
+        )
+        #: How many of them sessions have.
+        self.session_counts = collections.Counter(
+            slot.device.id for slot in self.slots if slot.holder is not None
+        )
+
+        self._serving = collections.Counter(
+            slot.device.id for slot in self.slots if slot.serves_reservation
+        )
 
     @classmethod
     def load(cls, database: db_api.Database) -> Inventory:
         """Return what a database holds now."""
         return cls(database.inventory())
+
+    def pending_reservations(self, device: Device) -> int:
+        """Return how many reservations of a device have no slot yet."""
+        # The rows of both are written one after the other.
+        return max(device.reserved_slots - self._serving[device.id], 0)
 
     @property
     def devices(self) -> list[Device]:
@@ -114,6 +160,77 @@ class Inventory:
     def slots_of(self, device: Device) -> Iterator[Slot]:
         """Yield the slots of a device."""
         return (one for one in self.slots if one.device is device)
+
+
+def administration(
+    record: db_api.HostRecord | db_api.DeviceRecord,
+) -> dict[str, Any]:
+    """Return what is shown of what operators say of a device or host.
+
+    :param record: its row.
+    """
+    return {
+        "admin_state": record.admin_state,
+        "admin_reason": record.admin_reason,
+        "drain_deadline_at": times.text(record.drain_deadline_at),
+    }
+
+
+def snapshot(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what Nova is told, made of what the conductor says.
+
+    Accelerators that none of a host's slots is for are left out there.
+
+    :param found: see
+        :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_snapshot`.
+    """
+    content = {name: found[name] for name in found if name != "generated_at"}
+    text = json.dumps(content, sort_keys=True).encode()
+    # Most hosts of a cloud are alike.
+    known: dict[tuple[tuple[str, int, int], ...], dict[str, Any]] = {}
+    hosts = {}
+    for host_uuid, host in found["hosts"].items():
+        key = tuple(
+            (shape, usable, free)
+            for shape, (usable, free) in sorted(host["shapes"].items())
+        )
+        if key not in known:
+            known[key] = _accelerators(key, found["accelerators"])
+        hosts[host_uuid] = {
+            "name": host["name"],
+            "up": host["up"],
+            "nic_bytes_per_s": host["nic_bytes_per_s"],
+            "nic_load": host["nic_load"],
+            "queued": host["queued"],
+            "slots": {
+                "total": host["slots"],
+                "usable": sum(usable for _, usable, _ in key),
+                "free": sum(free for _, _, free in key),
+            },
+            "accelerators": known[key],
+        }
+    return {
+        "generated_at": times.text(found["generated_at"]),
+        "generation": hashlib.sha256(text).hexdigest()[:32],
+        "hosts": hosts,
+        "queued": found["queued"],
+    }
+
+
+def _accelerators(
+    counts: tuple[tuple[str, int, int], ...],
+    library: Mapping[str, list[str]],
+) -> dict[str, dict[str, int]]:
+    """:returns: the slots that can be used and are free for each."""
+    found = {}
+    for name, shapes in library.items():
+        fitting = [one for one in counts if not shapes or one[0] in shapes]
+        if fitting:
+            found[name] = {
+                "usable": sum(usable for _, usable, _ in fitting),
+                "free": sum(free for _, _, free in fitting),
+            }
+    return found
 
 
 def find(members: list[dict[str, Any]], key: str, value: str) -> Any:

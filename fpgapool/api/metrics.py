@@ -19,7 +19,9 @@ import functools
 import threading
 import time
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
+from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -76,6 +78,14 @@ RPC_FAILURES = _counter(
     labels=("method",),
 )
 
+VENDORDATA = _counter(
+    "fpgapool_api_vendordata_total",
+    help="Questions of Nova what an instance is told, by how they ended; all"
+    " but given and not_wanted mean that an instance got nothing that should"
+    " perhaps have.",
+    labels=("outcome",),
+)
+
 DEFINITIONS = (
     REQUESTS,
     LATENCY,
@@ -83,7 +93,16 @@ DEFINITIONS = (
     WAITERS,
     RPC,
     RPC_FAILURES,
+    VENDORDATA,
 )
+
+
+class _Desk(Protocol):
+    """What answers Nova."""
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How often a question ended how."""
 
 
 class Metrics:
@@ -99,10 +118,15 @@ class Metrics:
         self._requests = collections.Counter[tuple[str, str, str]]()
         self._taken: dict[tuple[str, str], tallies.Histogram] = {}
         self._waiting: waiters.Waiters | None = None
+        self._desk: _Desk | None = None
 
     def watch(self, waiting: waiters.Waiters) -> None:
         """Tell of those who wait, too."""
         self._waiting = waiting
+
+    def watch_vendordata(self, desk: _Desk) -> None:
+        """Tell what instances got, too."""
+        self._desk = desk
 
     def begin(self) -> None:
         """A request has come."""
@@ -143,6 +167,9 @@ class Metrics:
             page.put_histogram(LATENCY.name, histogram, *route)
         if self._waiting is not None:
             page.put(WAITERS.name, self._waiting.count)
+        outcomes = self._desk.outcomes if self._desk is not None else {}
+        for outcome, count in outcomes.items():
+            page.put(VENDORDATA.name, count, outcome)
         page.put_timings(RPC.name, RPC_FAILURES.name, self.rpc)
 
 

@@ -26,6 +26,8 @@ from fpgapool.api.schemas import common
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
 _JSON = "application/json"
+_OCTETS = "application/octet-stream"
+_BYTES = {"type": "string", "format": "binary"}
 
 _HEADING = """\
 ..
@@ -118,6 +120,11 @@ def _operation(route: Any) -> dict[str, Any]:
             "required": True,
             "content": {_JSON: {"schema": route.body}},
         }
+    if route.upload:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {_OCTETS: {"schema": _BYTES}},
+        }
     return operation
 
 
@@ -143,6 +150,8 @@ def _query_parameters(route: Any) -> Iterator[dict[str, Any]]:
 
 def _response(route: Any) -> dict[str, Any]:
     response: dict[str, Any] = {"description": route.summary}
+    if route.download:
+        response["content"] = {_OCTETS: {"schema": _BYTES}}
     if route.response is not None:
         response["content"] = {_JSON: {"schema": route.response}}
     return response
@@ -169,6 +178,12 @@ def _section(route: Any) -> Iterator[str]:
     )
     yield f"| Since: {route.since}"
     yield f"| Answer: {route.status}\n"
+    for is_file, what in (
+        (route.upload, "request"),
+        (route.download, "answer"),
+    ):
+        if is_file:
+            yield f"The body of the {what} is a file, ``{_OCTETS}``.\n"
     for heading, schema in (
         ("Query", route.query),
         ("Request", route.body),

@@ -22,7 +22,14 @@ _SENTENCES: Mapping[str, str] = {
     codes.NO_HOST_UP: "No host with a slot that it fits is up.",
     codes.NO_COMPATIBLE_SLOT: "The pool has no slot that it fits.",
     codes.NO_HEALTHY_SLOT: "All slots that it fits are out of service.",
+    codes.NO_ENABLED_SLOT: (
+        "All slots that it fits and that work are disabled by an operator."
+    ),
     codes.NO_IDLE_SLOT: "All slots that it fits are in use.",
+    codes.SLOTS_RESERVED: (
+        "Slots that it fits are idle, but reserved for instances or kept for"
+        " their reservations."
+    ),
     codes.REMOTE_LIMIT: (
         "The hosts with idle slots serve as many remote sessions as they may."
     ),
@@ -42,3 +49,8 @@ def sentence(code: str) -> str:
         may have is repeated.
     """
     return _SENTENCES.get(code, f"The scheduler says {code}.")
+
+
+def known() -> frozenset[str]:
+    """Return the reasons that have a sentence of their own."""
+    return frozenset(_SENTENCES)

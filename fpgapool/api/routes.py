@@ -20,29 +20,44 @@ from collections.abc import Callable
 from fpgapool.api import call as calls
 from fpgapool.api import microversion
 from fpgapool.api.handlers import accelerators
+from fpgapool.api.handlers import bitstreams
 from fpgapool.api.handlers import devices
 from fpgapool.api.handlers import hosts
+from fpgapool.api.handlers import instances
 from fpgapool.api.handlers import pool
+from fpgapool.api.handlers import quotas
 from fpgapool.api.handlers import services
 from fpgapool.api.handlers import sessions
 from fpgapool.api.handlers import slots
+from fpgapool.api.handlers import usage
+from fpgapool.api.handlers import vendordata
 from fpgapool.api.handlers import versions
 from fpgapool.api.schemas import accelerators as accelerator_schemas
+from fpgapool.api.schemas import bitstreams as bitstream_schemas
 from fpgapool.api.schemas import common
 from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import hosts as host_schemas
+from fpgapool.api.schemas import instances as instance_schemas
 from fpgapool.api.schemas import pool as pool_schemas
+from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.api.schemas import services as service_schemas
 from fpgapool.api.schemas import sessions as session_schemas
 from fpgapool.api.schemas import slots as slot_schemas
+from fpgapool.api.schemas import usage as usage_schemas
+from fpgapool.api.schemas import vendordata as vendordata_schemas
 from fpgapool.api.schemas import versions as version_schemas
 from fpgapool.policies import accelerators as accelerator_policies
+from fpgapool.policies import bitstreams as bitstream_policies
 from fpgapool.policies import devices as device_policies
 from fpgapool.policies import hosts as host_policies
+from fpgapool.policies import instances as instance_policies
 from fpgapool.policies import pool as pool_policies
+from fpgapool.policies import quotas as quota_policies
 from fpgapool.policies import services as service_policies
 from fpgapool.policies import sessions as session_policies
 from fpgapool.policies import slots as slot_policies
+from fpgapool.policies import usage as usage_policies
+from fpgapool.policies import vendordata as vendordata_policies
 from fpgapool.policies import versions as version_policies
 
 Handler = Callable[[calls.Call], calls.Answer]
@@ -57,7 +72,11 @@ class Route:
     :ivar public: needs no token.
     :ivar query: schema of the query.
     :ivar body: schema of the request's body; None if it has none.
+    :ivar max_body_bytes: how large it may be; None: as all others.
     :ivar response: schema of the answer's body; None if it has none.
+    :ivar upload: the body is a file.
+    :ivar download: the answer is a file.
+    :ivar bodyless: there is nothing to say in the body.
     :ivar status: of the answer if all is well.
     :ivar since: the first microversion that has it.
     """
@@ -72,14 +91,21 @@ class Route:
         default_factory=lambda: common.NO_QUERY
     )
     body: common.Schema | None = None
+    max_body_bytes: int | None = None
     response: common.Schema | None = None
+    upload: bool = False
+    download: bool = False
+    bodyless: bool = False
     status: int = 200
     since: str = str(microversion.OLDEST)
 
     def __post_init__(self) -> None:
-        if (self.response is None) != (self.status == 204):
+        if self.response is None and not self.download and self.status != 204:
             raise ValueError(f"{self.method} {self.path} lacks a schema")
-        if (self.body is None) and self.method in ("PUT", "PATCH"):
+        if self.response is not None and self.status == 204:
+            raise ValueError(f"{self.method} {self.path} lacks a schema")
+        is_empty = self.body is None and not (self.upload or self.bodyless)
+        if is_empty and self.method in ("PUT", "PATCH"):
             raise ValueError(f"{self.method} {self.path} lacks a schema")
         if self.since not in microversion.VERSIONS:
             raise ValueError(f"{self.since} is no microversion")
@@ -132,6 +158,102 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
+        path="/v1/bitstreams",
+        handler=bitstreams.index,
+        policy=bitstream_policies.LIST,
+        query=bitstream_schemas.LIST_QUERY,
+        response=bitstream_schemas.LIST,
+        summary="List bitstreams",
+    ),
+    Route(
+        method="POST",
+        path="/v1/bitstreams",
+        handler=bitstreams.create,
+        policy=bitstream_policies.CREATE,
+        body=bitstream_schemas.CREATE,
+        response=bitstream_schemas.SHOW,
+        status=201,
+        summary="Describe a bitstream, whose file is to come",
+    ),
+    Route(
+        method="GET",
+        path="/v1/bitstreams/{bitstream_id}",
+        handler=bitstreams.show,
+        policy=bitstream_policies.GET,
+        response=bitstream_schemas.SHOW,
+        summary="Show a bitstream",
+    ),
+    Route(
+        method="PATCH",
+        path="/v1/bitstreams/{bitstream_id}",
+        handler=bitstreams.update,
+        policy=bitstream_policies.UPDATE,
+        body=bitstream_schemas.UPDATE,
+        response=bitstream_schemas.SHOW,
+        summary="Change what is said of a bitstream",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/bitstreams/{bitstream_id}",
+        handler=bitstreams.delete,
+        policy=bitstream_policies.DELETE,
+        status=204,
+        summary="Delete a bitstream",
+    ),
+    Route(
+        method="PUT",
+        path="/v1/bitstreams/{bitstream_id}/file",
+        handler=bitstreams.upload,
+        policy=bitstream_policies.UPLOAD,
+        upload=True,
+        response=bitstream_schemas.SHOW,
+        summary="Upload a bitstream's file",
+    ),
+    Route(
+        method="GET",
+        path="/v1/bitstreams/{bitstream_id}/file",
+        handler=bitstreams.download,
+        policy=bitstream_policies.DOWNLOAD,
+        download=True,
+        summary="Download a bitstream's file",
+    ),
+    Route(
+        method="POST",
+        path="/v1/bitstreams/{bitstream_id}/approve",
+        handler=bitstreams.approve,
+        policy=bitstream_policies.APPROVE,
+        body=bitstream_schemas.APPROVE,
+        response=bitstream_schemas.SHOW,
+        summary="Approve a bitstream",
+    ),
+    Route(
+        method="POST",
+        path="/v1/bitstreams/{bitstream_id}/reject",
+        handler=bitstreams.reject,
+        policy=bitstream_policies.REJECT,
+        body=bitstream_schemas.REJECT,
+        response=bitstream_schemas.SHOW,
+        summary="Reject a bitstream",
+    ),
+    Route(
+        method="PUT",
+        path="/v1/bitstreams/{bitstream_id}/projects/{project_id}",
+        handler=bitstreams.share,
+        policy=bitstream_policies.SHARE,
+        bodyless=True,
+        response=bitstream_schemas.SHOW,
+        summary="Share a bitstream with another project",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/bitstreams/{bitstream_id}/projects/{project_id}",
+        handler=bitstreams.unshare,
+        policy=bitstream_policies.SHARE,
+        status=204,
+        summary="Share a bitstream with another project no more",
+    ),
+    Route(
+        method="GET",
         path="/v1/hosts",
         handler=hosts.index,
         policy=host_policies.LIST,
@@ -146,6 +268,15 @@ ROUTES: tuple[Route, ...] = (
         policy=host_policies.GET,
         response=host_schemas.SHOW,
         summary="Show a host",
+    ),
+    Route(
+        method="PATCH",
+        path="/v1/hosts/{host_uuid}",
+        handler=hosts.change,
+        policy=host_policies.CHANGE,
+        body=host_schemas.CHANGE,
+        response=host_schemas.SHOW,
+        summary="Enable, drain or disable a host",
     ),
     Route(
         method="GET",
@@ -163,6 +294,15 @@ ROUTES: tuple[Route, ...] = (
         policy=device_policies.GET,
         response=device_schemas.SHOW,
         summary="Show a device",
+    ),
+    Route(
+        method="PATCH",
+        path="/v1/devices/{device_id}",
+        handler=devices.change,
+        policy=device_policies.CHANGE,
+        body=device_schemas.CHANGE,
+        response=device_schemas.SHOW,
+        summary="Enable, drain or disable a device",
     ),
     Route(
         method="GET",
@@ -237,12 +377,98 @@ ROUTES: tuple[Route, ...] = (
         summary="Have a session's secret minted anew",
     ),
     Route(
+        method="POST",
+        path="/v1/vendordata",
+        handler=vendordata.create,
+        policy=vendordata_policies.CREATE,
+        body=vendordata_schemas.CREATE,
+        # User data alone may have 64 KiB.
+        max_body_bytes=1024 * 1024,
+        response=vendordata_schemas.SHOW,
+        summary="Get what an instance is told of the pool; for Nova",
+    ),
+    Route(
+        method="GET",
+        path="/v1/instances",
+        handler=instances.index,
+        policy=instance_policies.LIST,
+        query=instance_schemas.LIST_QUERY,
+        response=instance_schemas.LIST,
+        summary="List instances that have a token, newest first",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/instances/{instance_id}/token",
+        handler=instances.revoke_token,
+        policy=instance_policies.REVOKE_TOKEN,
+        status=204,
+        summary="Take the token of an instance away",
+    ),
+    Route(
         method="GET",
         path="/v1/pool",
         handler=pool.show,
         policy=pool_policies.GET,
         response=pool_schemas.SHOW,
         summary="Show the pool at a glance",
+    ),
+    Route(
+        method="GET",
+        path="/v1/pool/snapshot",
+        handler=pool.snapshot,
+        policy=pool_policies.SNAPSHOT,
+        response=pool_schemas.SNAPSHOT,
+        summary="Show what Nova needs to know to place instances",
+    ),
+    Route(
+        method="GET",
+        path="/v1/quotas",
+        handler=quotas.show_own,
+        policy=quota_policies.GET,
+        response=quota_schemas.SHOW,
+        summary="Show what one's own project may use, and uses",
+    ),
+    Route(
+        method="GET",
+        path="/v1/quotas/defaults",
+        handler=quotas.show_defaults,
+        policy=quota_policies.DEFAULTS,
+        response=quota_schemas.DEFAULTS,
+        summary="Show what projects may use without limits of their own",
+    ),
+    Route(
+        method="GET",
+        path="/v1/quotas/{project_id}",
+        handler=quotas.show,
+        policy=quota_policies.GET,
+        response=quota_schemas.SHOW,
+        summary="Show what a project may use, and uses",
+    ),
+    Route(
+        method="PUT",
+        path="/v1/quotas/{project_id}",
+        handler=quotas.update,
+        policy=quota_policies.UPDATE,
+        body=quota_schemas.UPDATE,
+        response=quota_schemas.SHOW,
+        summary="Limit what a project may use",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/quotas/{project_id}",
+        handler=quotas.delete,
+        policy=quota_policies.DELETE,
+        status=204,
+        summary="Let the defaults hold for a project",
+    ),
+    Route(
+        method="GET",
+        path="/v1/usage",
+        handler=usage.index,
+        policy=usage_policies.LIST,
+        query=usage_schemas.LIST_QUERY,
+        response=usage_schemas.LIST,
+        summary="List what projects have used",
     ),
     Route(
         method="GET",

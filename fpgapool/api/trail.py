@@ -43,6 +43,11 @@ class Trail:
         self._rules: list[str] = []
         self._projects: list[str] = []
 
+    @property
+    def is_noted(self) -> bool:
+        """Whether the request gets a line."""
+        return bool(self._rules)
+
     def note(
         self, caller: context.RequestContext, rule: str, owner: str | None
     ) -> None:

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from fpgapool.api import errors
 from fpgapool.core import codes
 
 _MAX_DETAIL_LENGTH = 500
+_MAX_ERRORS = 50
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
@@ -48,7 +50,11 @@ class Checker:
         :param where: for the message: what the document is.
         :raises ApiError: that names the place of the first error.
         """
-        error = exceptions.best_match(self._validator.iter_errors(document))
+        errors_found = self._validator.iter_errors(document)
+        # There may be as many as a body has members: a few say enough.
+        error = exceptions.best_match(
+            itertools.islice(errors_found, _MAX_ERRORS)
+        )
         if error is not None:
             place = error.json_path.replace("$", where, 1)
             raise _invalid(f"{place}: {error.message}")

@@ -32,6 +32,7 @@ import urllib.parse
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client import instance
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.core import codes
@@ -59,10 +60,31 @@ class PoolApi:
 
     :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
         knows where the API is and who asks.
+    :param on_unauthorized: called if the API does not know who asks.
     """
 
-    def __init__(self, adapter: typing.Any) -> None:
+    def __init__(
+        self,
+        adapter: typing.Any,
+        on_unauthorized: collections.abc.Callable[[], None] | None = None,
+    ) -> None:
         self._adapter = adapter
+        self._on_unauthorized = on_unauthorized
+
+    @classmethod
+    def of_instance(
+        cls,
+        credentials: instance.Credentials,
+        on_unauthorized: collections.abc.Callable[[], None] | None = None,
+    ) -> typing.Self:
+        """Use the token of an instance; the standard library is enough.
+
+        :param credentials: what Nova has told the instance.
+        :param on_unauthorized: called if the token is not valid any more.
+        :returns: the API.
+        """
+        adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
+        return cls(adapter, on_unauthorized)
 
     @classmethod
     def from_cloud(cls, name: str | None = None) -> typing.Self:
@@ -139,7 +161,12 @@ class PoolApi:
         :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
-        return ApiDoor(self._adapter, cancel, deadline_s)
+        try:
+            return ApiDoor(self._adapter, cancel, deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code == codes.UNAUTHORIZED and self._on_unauthorized:
+                self._on_unauthorized()
+            raise
 
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
@@ -438,34 +465,74 @@ class ApiDoor:
         deadline_s: float | None,
         body: _Document | None = None,
     ) -> _Document:
-        from keystoneauth1 import exceptions as auth_exceptions
-
         left_s = channel.remaining_s(deadline_s)
-        timeout_s = _REQUEST_S if left_s is None else left_s
+        ends_s = time.monotonic() + (_REQUEST_S if left_s is None else left_s)
+        while True:
+            left_s = max(ends_s - time.monotonic(), _LEAST_PAUSE_S)
+            response = self._send(method, path, body, left_s)
+            try:
+                return _document(response)
+            except errors.RequestRejected as exc:
+                if exc.code != codes.RATE_LIMITED:
+                    raise
+                pause_s = _retry_after_s(response)
+                if time.monotonic() + pause_s > ends_s:
+                    raise
+            time.sleep(pause_s)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: _Document | None,
+        timeout_s: float,
+    ) -> typing.Any:
+        """:returns: the response, also of a refusal."""
         try:
-            response = self._adapter.request(
+            return self._adapter.request(
                 path,
                 method,
                 json=body or None,
                 microversion=MICROVERSION,
-                timeout=max(timeout_s, _LEAST_PAUSE_S),
+                timeout=timeout_s,
                 raise_exc=False,
                 # Answers hold secrets.
                 log=False,
             )
-        except auth_exceptions.ConnectionError as exc:
-            raise doors.ConnectionLost(str(exc)) from exc
-        except auth_exceptions.Unauthorized as exc:
-            raise errors.RequestRejected(codes.UNAUTHORIZED, str(exc)) from exc
-        except auth_exceptions.ClientException as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
-        return _document(response)
+        except (doors.ConnectionLost, errors.FpgapoolError):
+            raise
+        except Exception as exc:
+            failure = _failure(exc)
+            if failure is None:
+                raise
+            raise failure from exc
 
 
 def _pause_s(session: _Document) -> float:
     """How long a client that may not wait there pauses by itself."""
     part_s = (session.get("expected_wait_s") or 0.0) / 4
     return max(_LEAST_PAUSE_S, min(part_s, _LONGEST_PAUSE_S))
+
+
+def _failure(exc: Exception) -> Exception | None:
+    """Return what an error of keystoneauth means; None: it is none."""
+    from keystoneauth1 import exceptions
+
+    match exc:
+        case exceptions.ConnectionError():
+            return doors.ConnectionLost(str(exc))
+        case exceptions.Unauthorized():
+            return errors.RequestRejected(codes.UNAUTHORIZED, str(exc))
+        case exceptions.ClientException():
+            return errors.FrontDoorUnavailable(str(exc))
+    return None
+
+
+def _retry_after_s(response: typing.Any) -> float:
+    """Return after how long a service that is asked too often may be asked."""
+    text = response.headers.get("Retry-After") or ""
+    seconds = float(text) if text.isdecimal() else 1.0
+    return max(_LEAST_PAUSE_S, min(seconds, _LONGEST_PAUSE_S))
 
 
 def _document(response: typing.Any) -> _Document:

@@ -23,6 +23,7 @@ import uuid
 from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import discovery
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
@@ -32,6 +33,8 @@ from fpgapool.client import software
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
+from fpgapool.core import codes
+from fpgapool.core import library
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
@@ -77,9 +80,9 @@ def acc_open(
         They go to the worker, never through the pool's services.
     :param timeout_s: time limit of this call.
     :param front_door: path of the front door's socket, or the pool's API
-        for programs that run on none of its hosts; default is the
-        environment variable ``FPGAPOOL_SOCKET``, else the first of the
-        conventional places.
+        for programs that run on none of its hosts; default is what
+        :func:`fpgapool.client.discovery.find` finds: the front door of this
+        host, or what the environment or, in an instance, Nova says.
     :param request_id: the caller's name of the request: asking twice with
         the same one never opens twice. Made up if it is None.
     :param wait_timeout_s: how long the request may stay in the queue; the
@@ -164,6 +167,8 @@ class _Opening:
         self._asked = False
         # What the pool calls the accelerator's software core, if it said so.
         self._core_name: str | None = None
+        # Whether it is a bitstream of a project's own.
+        self._is_own = False
 
     def run(
         self,
@@ -201,10 +206,10 @@ class _Opening:
             raise
 
     def _enter(self, front_door: str | apidoor.PoolApi | None) -> doors.Door:
-        if isinstance(front_door, apidoor.PoolApi):
-            return front_door.enter(self._token, self._deadline_s)
-        path = front_door or frontdoor.default_path()
-        return frontdoor.FrontDoor(path, self._token, self._deadline_s)
+        found = front_door or discovery.find()
+        if isinstance(found, apidoor.PoolApi):
+            return found.enter(self._token, self._deadline_s)
+        return frontdoor.FrontDoor(found, self._token, self._deadline_s)
 
     def _seek(
         self, door: doors.Door, verify: bool, with_cpu: bool
@@ -248,9 +253,18 @@ class _Opening:
         _, reply = door.request_all([hello, question], limit_s)
         profile = reply.get("profile") or {}
         self._core_name = profile.get("core")
+        self._is_own = library.owner_of(str(profile.get("name"))) is not None
         checks.params_schema(self._params, profile.get("params_schema") or {})
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
+        if self._is_own:
+            # Another accelerator of that name, or one without the parameters
+            # that its bitstream fixes, would compute something else.
+            raise errors.InvalidRequest(
+                codes.CORE_UNAVAILABLE,
+                "the CPU cannot stand in for the bitstream of a project; "
+                f"there is no slot: {cause}",
+            ) from cause
         flow = software.SoftwareFlow(
             self._members["accelerator"],
             self._params,

@@ -68,6 +68,8 @@ class SoftwareFlow:
         have the core.
     :param cancel: cancels the work.
     :raises errors.InvalidParams: if the parameters are wrong.
+    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if what its core
+        needs is not installed.
     """
 
     transport = TRANSPORT
@@ -275,7 +277,7 @@ def _load(
     from fpgapool.accelerators import base
 
     try:
-        profile = base.load_profile(accelerator)
+        profile = _load_profile(accelerator, cause)
         if core_name not in (None, profile.core):
             # The pool has another accelerator of the same name.
             raise cause
@@ -284,8 +286,31 @@ def _load(
         return core_class(params), profile
     except base.InvalidParams as exc:
         raise errors.InvalidParams(exc.message) from exc
-    except base.AcceleratorError:
+    except base.AcceleratorError as exc:
+        if isinstance(exc.__cause__, ModuleNotFoundError):
+            raise _not_installed(exc.__cause__, cause) from exc
         raise cause from None
+
+
+def _load_profile(
+    accelerator: str, cause: errors.FpgapoolError
+) -> base.Profile:
+    from fpgapool.accelerators import base
+
+    try:
+        return base.load_profile(accelerator)
+    except ModuleNotFoundError as exc:
+        raise _not_installed(exc, cause) from exc
+
+
+def _not_installed(
+    exc: ModuleNotFoundError, cause: errors.FpgapoolError
+) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        codes.CORE_UNAVAILABLE,
+        f"the CPU needs software cores, pip install 'fpgapool[emulator]' "
+        f"({exc}); there is no slot: {cause}",
+    )
 
 
 def _view(cause: errors.FpgapoolError) -> views.SessionView:

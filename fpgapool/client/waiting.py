@@ -30,6 +30,8 @@ _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
 # How long the front door of a session that runs may be away.
 _REOPEN_PATIENCE_S = 60.0
+# What a worker answers whose assignment has been taken back meanwhile.
+_OVER = codes.REOPENABLE | {codes.SUPERSEDED, codes.UNAUTHORIZED}
 
 StateCallback: typing.TypeAlias = collections.abc.Callable[
     [views.SessionView], object
@@ -301,7 +303,7 @@ class SlotSeeker:
                 self._params, self._deadline_s, *self._offsets_bytes
             )
         except connections.WorkerError as exc:
-            if exc.code == codes.UNAUTHORIZED or exc.code in codes.REOPENABLE:
+            if exc.code in _OVER:
                 # The assignment is over; the pool is about to tell of the
                 # next one.
                 return False

@@ -38,6 +38,7 @@ from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
+from fpgapool.drivers import loader
 
 _LOG_TAIL_LINES = 20
 
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         cluster = _cluster(arguments)
         _check_ready_fd(arguments.ready_fd)
         _check_port(arguments.api_port)
+        _check_driver(arguments.driver)
         with directories.opened(
             arguments.run_dir, arguments.state_dir
         ) as where:
@@ -120,6 +122,13 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument(
         "--strategy", metavar="NAME", help="how sessions are scheduled"
     )
+    cluster.add_argument(
+        "--driver",
+        default=wiring.EMULATOR,
+        metavar="NAME",
+        help="driver of the hosts with boards; default emulator. Another one"
+        " knows its boards and slots itself, by its section in --config-file",
+    )
     _add_process_options(parser.add_argument_group("the process"))
     return parser
 
@@ -173,6 +182,7 @@ def _cluster(arguments: argparse.Namespace) -> wiring.Cluster:
         boards=arguments.boards,
         slots=arguments.slots,
         rate_scale=None if arguments.unlimited else arguments.rate_scale,
+        driver=arguments.driver,
     )
 
 
@@ -192,6 +202,15 @@ def _check_port(port: int | None) -> None:
         raise exception.ConfigurationError(
             reason=f"--api-port {port}: there is no such port"
         )
+
+
+def _check_driver(name: str) -> None:
+    try:
+        loader.driver_path(name)
+    except drivers.DriverError as error:
+        raise exception.ConfigurationError(
+            reason=f"--driver {name}: {error.message}"
+        ) from error
 
 
 class _RestAPI(service.Service, typing.Protocol):
@@ -306,9 +325,8 @@ class _AllInOne:
 
     def _announce(self, lifeline: readiness.Lifeline | None) -> None:
         for name in self._cluster.host_names():
-            boards = self._cluster.boards_of(name)
             _say(
-                f"{name}: {boards} x {self._cluster.slots} slots, front door"
+                f"{name}: {self._describe_boards(name)}, front door"
                 f" {self._where.front_door(name)}"
             )
         if self._rest_api is not None:
@@ -326,6 +344,8 @@ class _AllInOne:
 
     def _describe(self) -> str:
         cluster = self._cluster
+        if cluster.driver != wiring.EMULATOR:
+            return f"{cluster.hosts} hosts, driver {cluster.driver}"
         scale = "unlimited rates"
         if cluster.rate_scale is not None:
             scale = f"rates scaled by {cluster.rate_scale:g}"
@@ -333,6 +353,12 @@ class _AllInOne:
             f"{cluster.hosts} hosts, {cluster.boards} boards,"
             f" {cluster.slot_count()} slots, {scale}"
         )
+
+    def _describe_boards(self, host_name: str) -> str:
+        boards = self._cluster.boards_of(host_name)
+        if boards and self._cluster.driver != wiring.EMULATOR:
+            return f"driver {self._cluster.driver}"
+        return f"{boards} x {self._cluster.slots} slots"
 
     def _usage(self) -> list[str]:
         program = pathlib.Path(sys.executable).with_name("fpgapool-run")

@@ -13,33 +13,55 @@
 """fpgapool-manage: the operator's tool for what the database holds.
 
 Exit codes: 0 done, 1 it could not be done or the check found something,
-2 the command line, the configuration or a file is wrong.
+2 the command line, the configuration or a file is wrong, 3 the audit found
+something that was not mended.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import math
 import os
 import pathlib
+import re
 import sys
 import time
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.bitstreams import signatures
+from fpgapool.bitstreams import stores
+from fpgapool.clients import placement
+from fpgapool.cmd import auditing
 from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.conductor import placing
+from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
+from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 PROGRAM = "fpgapool-manage"
 
+# Arguments that say what a command is about.
+_TARGETS = ("to_version", "older_than_days", "file", "builtin", "pool_name")
+
 _PURGE_BATCH_ROWS = 1000
+# More than any backup is old: a leader lives for minutes at least, mostly.
+_EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
+
+_FINDINGS = 3
+# With a long queue, a conductor needs some seconds for an answer.
+_AUDIT_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,10 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     # Migrations of large tables, and purges, may take their time.
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
+    command = conf.command
+    # Some commands are about more than the database.
+    command.conf = conf
     try:
-        if conf.command.run not in _CHANGING:
-            return conf.command.run(database, conf.command)
-        return _run_audited(database, conf.command)
+        if command.run not in _CHANGING:
+            return command.run(database, command)
+        return _run_audited(database, command)
     finally:
         database.close()
 
@@ -98,18 +123,22 @@ def _record(
 ) -> None:
     target = {
         name: value
-        for name in ("to_version", "older_than_days", "file", "builtin")
+        for name in _TARGETS
         if (value := getattr(args, name, None)) not in (None, False)
     }
     audit.record(
         action=f"{PROGRAM} {_CHANGING[args.run]}",
         outcome=outcome,
         code=code,
-        # Who became root to do so is of more interest than root.
-        user=os.environ.get("SUDO_USER") or f"uid {os.getuid()}",
+        user=_operator(),
         project=None,
         target=target,
     )
+
+
+def _operator() -> str:
+    # Who became root to do so is of more interest than root.
+    return os.environ.get("SUDO_USER") or f"uid {os.getuid()}"
 
 
 def _make_directory(conf: cfg.ConfigOpts) -> None:
@@ -135,9 +164,73 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     _add_command(
         database, "check", _check, "Compare the tables with this version."
     )
+    _add_command(
+        database,
+        "restored",
+        _restored,
+        "Say that the tables come from a backup, so that agents accept the"
+        " next conductor. Run it before conductors are started again.",
+    )
     _add_purge(database)
     library = _add_category(subparsers, "accelerator", "the library")
     _add_load(library)
+    _add_bitstream(subparsers)
+    _add_placement(subparsers)
+    _add_audit(subparsers)
+
+
+def _add_placement(subparsers: argparse._SubParsersAction) -> None:
+    commands = _add_category(subparsers, "placement", "resource providers")
+    parser = _add_command(
+        commands,
+        "clean",
+        _clean,
+        "Remove the resource providers and traits of the pool from"
+        " Placement. Run it when conductors are stopped or have no section"
+        " [placement] any more: they would make them again.",
+    )
+    parser.add_argument(
+        "--pool-name",
+        type=_pool_name,
+        metavar="NAME",
+        help="the pool; the default is [placement] pool_name",
+    )
+
+
+def _add_audit(subparsers: argparse._SubParsersAction) -> None:
+    parser = _add_command(
+        subparsers,
+        "audit",
+        _audit,
+        "Compare database, conductor, agents and the files of bitstreams."
+        " What is under way is no finding: it looks twice. Exits with 0 if"
+        " all agree, with 3 if they do not.",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="mend what can be mended without losing anything, say what was"
+        " done, and exit with 0 if nothing is left",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="how to print what was found",
+    )
+    parser.add_argument(
+        "--pause-s",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="between the two looks; the default is [conductor] lease_s",
+    )
+    parser.add_argument(
+        "--no-files",
+        action="store_true",
+        help="do not look for files, where the store cannot be reached",
+    )
 
 
 def _add_category(
@@ -176,7 +269,10 @@ def _add_sync(commands: argparse._SubParsersAction) -> None:
 
 def _add_purge(commands: argparse._SubParsersAction) -> None:
     parser = _add_command(
-        commands, "purge", _purge, "Delete sessions that have ended."
+        commands,
+        "purge",
+        _purge,
+        "Delete sessions that have ended, and forget deleted instances.",
     )
     parser.add_argument(
         "--older-than-days",
@@ -208,6 +304,40 @@ def _add_load(commands: argparse._SubParsersAction) -> None:
     )
 
 
+def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
+    commands = _add_category(subparsers, "bitstream", "files of the library")
+    sign = _add_command(
+        commands,
+        "sign",
+        _sign,
+        "Write the signature of a file, base64, to the standard output.",
+    )
+    sign.add_argument(
+        "--key",
+        type=pathlib.Path,
+        required=True,
+        help="the private key, PEM: RSA, an elliptic curve or Ed25519",
+    )
+    verify = _add_command(
+        commands,
+        "verify",
+        _verify,
+        "Find the trusted key that has signed a file.",
+    )
+    verify.add_argument(
+        "--signature", required=True, help="what sign has written"
+    )
+    for parser in (sign, verify):
+        parser.add_argument("file", type=pathlib.Path, metavar="FILE")
+    _add_command(
+        commands,
+        "sweep",
+        _sweep,
+        "Remove files that belong to no bitstream from the store. The API"
+        " does so by itself now and then.",
+    )
+
+
 def _days(text: str) -> float:
     days = float(text)
     if not (math.isfinite(days) and days >= 0):
@@ -215,7 +345,24 @@ def _days(text: str) -> float:
     return days
 
 
+def _pool_name(text: str) -> str:
+    if not re.fullmatch(placement_conf.POOL_NAME, text):
+        raise ValueError
+    return text
+
+
+_pool_name.__name__ = "name of a pool"
 _days.__name__ = "number of days"
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"
 
 
 def _sync(database: db_api.Database, args: argparse.Namespace) -> int:
@@ -251,16 +398,29 @@ def _check(database: db_api.Database, args: argparse.Namespace) -> int:
     return 0
 
 
+def _restored(database: db_api.Database, args: argparse.Namespace) -> int:
+    migration.require_newest(database.engine)
+    database.pass_epochs(_EPOCHS_SINCE_BACKUP)
+    print("Agents will accept the next conductor.")
+    return 0
+
+
 def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     finished_before = time.time() - args.older_than_days * _SECONDS_PER_DAY
-    total = deleted = database.purge_sessions(
-        finished_before, _PURGE_BATCH_ROWS
-    )
-    while deleted == _PURGE_BATCH_ROWS:
-        deleted = database.purge_sessions(finished_before, _PURGE_BATCH_ROWS)
-        total += deleted
+    total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
+    total = _purge_all(database.purge_instances, finished_before)
+    print(f"{total} deleted instances forgotten.")
     return 0
+
+
+def _purge_all(purge: Callable[[float, int], int], before: float) -> int:
+    """Delete rows, few at a time; :returns: how many."""
+    total = deleted = purge(before, _PURGE_BATCH_ROWS)
+    while deleted == _PURGE_BATCH_ROWS:
+        deleted = purge(before, _PURGE_BATCH_ROWS)
+        total += deleted
+    return total
 
 
 def _load(database: db_api.Database, args: argparse.Namespace) -> int:
@@ -270,6 +430,94 @@ def _load(database: db_api.Database, args: argparse.Namespace) -> int:
     else:
         _store(database, [accelerators.read_profile(args.file)])
     return 0
+
+
+def _sign(database: db_api.Database, args: argparse.Namespace) -> int:
+    with _readable():
+        key = args.key.read_bytes()
+        print(signatures.sign(key, signatures.checksum_of(args.file)))
+    return 0
+
+
+def _verify(database: db_api.Database, args: argparse.Namespace) -> int:
+    with _readable():
+        checksum = signatures.checksum_of(args.file)
+    keys = signatures.TrustedKeys(args.conf.bitstreams.trusted_keys_dir)
+    print(f"Signed with the key {keys.verify(args.signature, checksum)}.")
+    return 0
+
+
+def _sweep(database: db_api.Database, args: argparse.Namespace) -> int:
+    removed = stores.sweep(
+        stores.open_store(args.conf),
+        database.bitstreams,
+        args.conf.bitstreams.orphan_age_s,
+    )
+    print(f"{removed} files removed.")
+    return 0
+
+
+def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
+    migration.require_newest(database.engine)
+    conf = args.conf
+    _connect(conf)
+    try:
+        auditor = auditing.Auditor(
+            conductor_rpcapi.ConductorAPI(call_timeout_s=_AUDIT_S),
+            database,
+            None if args.no_files else stores.open_store(conf),
+            orphan_age_s=conf.bitstreams.orphan_age_s,
+            pause_s=args.pause_s or conf.conductor.lease_s,
+        )
+        lines = [auditing.Line(one) for one in auditor.find()]
+        if args.repair:
+            lines = auditor.repair(line.finding for line in lines)
+            _record_repair(lines)
+    finally:
+        rpc.cleanup()
+    if args.format == "json":
+        print(auditing.document(lines))
+    else:
+        for text in auditing.table(lines):
+            print(text)
+        if not lines:
+            print("All parts of the pool agree.")
+    return 0 if all(line.mended for line in lines) else _FINDINGS
+
+
+def _connect(conf: cfg.ConfigOpts) -> None:
+    """Set up RPC, which needs the global configuration."""
+    logging.register_options(cfg.CONF)
+    cfg.CONF.set_default("use_stderr", True)
+    sources = [f"--config-file={name}" for name in conf.config_file]
+    sources += [f"--config-dir={name}" for name in conf.config_dir]
+    config.init(PROGRAM, sources)
+    rpc.init()
+
+
+def _record_repair(lines: Sequence[auditing.Line]) -> None:
+    for line in lines:
+        audit.record(
+            action=f"{PROGRAM} audit --repair",
+            outcome=audit.DONE if line.mended else audit.FAILED,
+            user=_operator(),
+            project=None,
+            target={
+                "kind": line.finding.kind,
+                "subject": line.finding.subject,
+                "action": line.action,
+            },
+        )
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{error.filename}: {error.strerror}"
+        ) from error
 
 
 def _store(
@@ -286,8 +534,32 @@ def _store(
         print(f"Accelerator {record.name} loaded.")
 
 
+def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
+    client = placement.Placement.from_conf(args.conf)
+    if client is None:
+        raise exception.ConfigurationError(
+            reason="[placement] does not say how Placement is to be asked"
+        )
+    pool_name = args.pool_name or args.conf.placement.pool_name
+    gone, kept = placing.clean(client, pool_name)
+    print(f"{gone} resource providers removed.")
+    if kept:
+        print(
+            f"{kept} stay: instances have reserved slots of them, or Placement"
+            " refuses."
+        )
+    return 1 if kept else 0
+
+
 #: What needs a line in the audit log, and how it is called there.
-_CHANGING = {_sync: "db sync", _purge: "db purge", _load: "accelerator load"}
+_CHANGING = {
+    _sync: "db sync",
+    _restored: "db restored",
+    _purge: "db purge",
+    _load: "accelerator load",
+    _sweep: "bitstream sweep",
+    _clean: "placement clean",
+}
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     door.add_argument(
         "--socket",
         metavar="PATH",
-        help="front door; default $FPGAPOOL_SOCKET or the usual places",
+        help="front door; default: whatever way to the pool there is",
     )
     door.add_argument(
         "--os-cloud",
@@ -242,6 +242,7 @@ class _Display:
     def __enter__(self) -> typing.Self:
         if not self._quiet and sys.stderr.isatty():
             self._bar = _make_bar()
+        if self._bar is not None:
             self._task = self._bar.add_task("asking", total=None)
             self._bar.start()
         return self
@@ -274,10 +275,13 @@ class _Display:
 
 
 def _make_bar() -> typing.Any:
+    """Return a progress bar; None if what draws it is not installed."""
     # Imported here: scripts that run without a terminal need none of it.
-    import rich.console
-    import rich.progress
-
+    try:
+        import rich.console
+        import rich.progress
+    except ImportError:
+        return None
     return rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),

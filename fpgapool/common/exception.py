@@ -42,6 +42,8 @@ class FpgapoolException(Exception):
         self.kwargs = kwargs
         if code is not None:
             self.code = code
+            # What RPC makes the same exception of, in another process.
+            self.kwargs = {**kwargs, "code": code}
         if message is None:
             message = self.msg_fmt.format(**kwargs)
         super().__init__(message)
@@ -90,11 +92,101 @@ class NotLeader(FpgapoolException):
     msg_fmt = "This conductor does not lead: {reason}"
 
 
+class HostNotFound(FpgapoolException):
+    """There is no such host."""
+
+    code = codes.HOST_NOT_FOUND
+    msg_fmt = "Host {host_uuid} was not found."
+
+
+class DeviceNotFound(FpgapoolException):
+    """There is no such device."""
+
+    code = codes.DEVICE_NOT_FOUND
+    msg_fmt = "Device {device} of host {host_uuid} was not found."
+
+
+class FewerThanReserved(FpgapoolException):
+    """Instances have more slots reserved than shall be reservable."""
+
+    code = codes.FEWER_THAN_RESERVED
+    msg_fmt = (
+        "{reserved} slots of device {device} are reserved; first delete the"
+        " instances that have them."
+    )
+
+
 class SessionNotFound(FpgapoolException):
     """There is no such session."""
 
     code = codes.SESSION_NOT_FOUND
     msg_fmt = "Session {session_id} was not found."
+
+
+class KeystoneUnavailable(FpgapoolException):
+    """Keystone cannot be asked; repeating may help."""
+
+    code = codes.KEYSTONE_UNAVAILABLE
+    msg_fmt = "Keystone is not available: {reason}"
+
+
+class QuotasInKeystone(FpgapoolException):
+    """Limits are not set through this service."""
+
+    code = codes.QUOTAS_IN_KEYSTONE
+    msg_fmt = (
+        "Limits are kept by Keystone here; set them with 'openstack limit"
+        " set' and 'openstack registered limit set'"
+    )
+
+
+class BitstreamRefused(FpgapoolException):
+    """A bitstream cannot be changed so; the code says why."""
+
+    code = codes.BITSTREAM_REFUSED
+    msg_fmt = "The bitstream cannot be changed: {reason}"
+
+
+class InstanceNotFound(FpgapoolException):
+    """There is no such instance, or it is deleted."""
+
+    code = codes.INSTANCE_NOT_FOUND
+    msg_fmt = "Instance {instance_id} was not found."
+
+
+class NovaUnavailable(FpgapoolException):
+    """Nova cannot be reached, or does not answer as it should."""
+
+    code = codes.NOVA_UNAVAILABLE
+    msg_fmt = "Nova is not available: {reason}"
+
+
+class PlacementUnavailable(FpgapoolException):
+    """Placement cannot be reached, or does not answer as it should."""
+
+    code = codes.PLACEMENT_UNAVAILABLE
+    msg_fmt = "Placement is not available: {reason}"
+
+
+class PlacementRefused(PlacementUnavailable):
+    """Placement does not do one thing; others it may do."""
+
+    code = codes.PLACEMENT_REFUSED
+    msg_fmt = "Placement refuses: {reason}"
+
+
+class StoreUnavailable(FpgapoolException):
+    """The store of bitstreams cannot be used now; repeating may help."""
+
+    code = codes.STORE_UNAVAILABLE
+    msg_fmt = "The store of bitstreams is not available: {reason}"
+
+
+class StoreFailed(FpgapoolException):
+    """The store of bitstreams refuses, or has lost a file."""
+
+    code = codes.STORE_FAILED
+    msg_fmt = "The store of bitstreams has failed: {reason}"
 
 
 class InvalidRequest(FpgapoolException):

@@ -210,7 +210,7 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         return _Listener(self._bus, addresses, batch_size, batch_timeout)
 
     def send_notification(self, *args: object, **kwargs: object) -> None:
-        """Refuse: this project sends no notifications."""
+        """Refuse: the pool of one process has no bus for notifications."""
         raise NotImplementedError(f"{SCHEME} is for RPC")
 
     def listen_for_notifications(

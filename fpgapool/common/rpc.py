@@ -21,7 +21,9 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 from typing import ClassVar
 
@@ -32,6 +34,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.common import context
+from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ SEND_RETRIES = 2
 
 CALL_TIMEOUT_S = 10
 
+#: The method that takes several casts in one message.
+SEVERAL = "several"
+
 #: Gets method, seconds, and whether it was sent or answered.
 Watch = Callable[[str, float, bool], None]
 
@@ -57,7 +63,11 @@ _RABBIT_DEFAULTS = {
     "kombu_reconnect_delay": 0.5,
 }
 
+#: Topic -> option of the group [upgrade_levels].
+_PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
+
 _transport: messaging.Transport | None = None
+_pins: dict[str, str] = {}
 
 
 class ContextSerializer(messaging.Serializer):
@@ -94,14 +104,42 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
     :param url: None means the option ``transport_url``.
     :raises: oslo_messaging.MessagingException for an unusable URL.
     """
-    global _transport
+    global _transport, _pins
     if _transport is not None:
         return
+    _pins = _read_pins(conf)
     messaging.set_transport_defaults(EXCHANGE)
     _transport = messaging.get_rpc_transport(
         conf, url=url, allowed_remote_exmods=ALLOWED_EXMODS
     )
     _set_rabbit_defaults(conf)
+
+
+def _read_pins(conf: cfg.ConfigOpts) -> dict[str, str]:
+    if "upgrade_levels" not in conf:
+        return {}
+    return {
+        topic: conf.upgrade_levels[name]
+        for topic, name in _PINS.items()
+        if conf.upgrade_levels[name] is not None
+    }
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)
+
+
+def _pinned(target: messaging.Target) -> str:
+    """Return the version to speak: the target's, or an older one."""
+    own = target.version or "1.0"
+    pin = _pins.get(target.topic, own)
+    if _numbers(pin)[0] != _numbers(own)[0]:
+        raise exception.ConfigurationError(
+            reason=f"[upgrade_levels] {_PINS[target.topic]}: {pin} does not"
+            f" go with {own}, which this release speaks"
+        )
+    return min(pin, own, key=_numbers)
 
 
 def _set_rabbit_defaults(conf: cfg.ConfigOpts) -> None:
@@ -132,21 +170,29 @@ class Client:
     """Sends to one topic, on behalf of the service itself.
 
     :param target: topic and version of the other side.
+    :param since: the version that each method came with; 1.0 if it is not
+        named. What is newer than ``[upgrade_levels]`` allows is not sent.
     :param timeout_s: how long a call waits for its answer.
     :param watch: is told of everything that is sent, by any thread.
+    :raises: ConfigurationError if ``[upgrade_levels]`` names a version that
+        does not go with the target's.
     """
 
     def __init__(
         self,
         target: messaging.Target,
         *,
+        since: Mapping[str, str] = MappingProxyType({}),
         timeout_s: float = CALL_TIMEOUT_S,
         watch: Watch | None = None,
     ) -> None:
         self._watch = watch
+        self._since = since
+        transport = _require_transport()
+        self._version = _pinned(target)
         self._client = messaging.get_rpc_client(
-            _require_transport(),
-            target,
+            transport,
+            target(version=self._version),
             serializer=ContextSerializer(),
             timeout=timeout_s,
             retry=SEND_RETRIES,
@@ -173,11 +219,11 @@ class Client:
             by_server.setdefault(server, []).append([method, kwargs])
         failure: messaging.MessagingException | None = None
         for server, casts in by_server.items():
-            method, kwargs = casts[0]
-            if len(casts) > 1:
-                method, kwargs = "several", {"casts": casts}
+            if len(casts) > 1 and self._knows(SEVERAL):
+                casts = [[SEVERAL, {"casts": casts}]]
             try:
-                self.cast(method, server=server, **kwargs)
+                for method, kwargs in casts:
+                    self.cast(method, server=server, **kwargs)
             except messaging.MessagingException as error:
                 # Others can perhaps be reached.
                 failure = failure or error
@@ -193,6 +239,7 @@ class Client:
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached.
         """
+        self._require(method)
         if self._held.casts is not None:
             self._held.casts.append((server, method, kwargs))
             return
@@ -202,17 +249,35 @@ class Client:
             )
 
     def call(
-        self, method: str, *, server: str | None = None, **kwargs: Any
+        self,
+        method: str,
+        *,
+        server: str | None = None,
+        timeout_s: float | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Send and return the answer.
 
         :param server: one server of the topic; None means any.
+        :param timeout_s: how long to wait, if not as long as usual.
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached or no answer comes in time, and what the method raised.
         """
+        self._require(method)
+        prepared = self._prepared(server)
+        if timeout_s is not None:
+            prepared = prepared.prepare(timeout=timeout_s)
         with self._sending(method):
-            return self._prepared(server).call(
-                context.service_context(), method, **kwargs
+            return prepared.call(context.service_context(), method, **kwargs)
+
+    def _knows(self, method: str) -> bool:
+        since = self._since.get(method, "1.0")
+        return _numbers(since) <= _numbers(self._version)
+
+    def _require(self, method: str) -> None:
+        if not self._knows(method):
+            raise messaging.RPCVersionCapError(
+                version=self._since[method], version_cap=self._version
             )
 
     @contextlib.contextmanager

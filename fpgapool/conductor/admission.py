@@ -18,6 +18,8 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
+from typing import Self
 
 from fpgapool import objects
 from fpgapool.conductor import registry
@@ -42,29 +44,29 @@ class Limits:
     resend_interval_s: float = 2.0
     max_claimed_bytes: int = 2**50
     max_queued_sessions: int = 200_000
-    max_queued_per_project: int = 20_000
-    max_sessions_per_project: int = -1
-    max_queued_bytes_per_project: int = -1
+    default_quota: ProjectQuota = dataclasses.field(
+        default_factory=lambda: ProjectQuota()
+    )
     claim_slack: float = 0.1
     idle_timeout_s: float = 60.0
     max_hold_s: float = 86400.0
     min_progress_bytes_per_s: float = 1000.0
+    instances_are_local: bool = False
+    max_bitstreams_per_project: int | None = 200
 
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
         """Return what a session may send while others wait."""
         return math.floor(claimed_bytes * (1 + self.claim_slack))
 
-    def quotas(self) -> Quotas:
-        """Return the same quota for every project."""
-        return Quotas(
-            ProjectQuota(
-                sessions=_unless_negative(self.max_sessions_per_project),
-                queued=self.max_queued_per_project,
-                queued_bytes=_unless_negative(
-                    self.max_queued_bytes_per_project
-                ),
-            )
-        )
+
+#: What a limit of :class:`ProjectQuota` is that is none.
+UNLIMITED = -1
+
+#: Where a limit comes from: the configuration, the project's own row, or
+#: Keystone.
+FROM_DEFAULT = "default"
+FROM_PROJECT = "project"
+FROM_KEYSTONE = "keystone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,11 +76,53 @@ class ProjectQuota:
     :ivar sessions: with a slot. Further ones wait.
     :ivar queued: requests that wait. Further ones are refused.
     :ivar queued_bytes: that those claim.
+    :ivar bitstream_bytes: that its bitstreams have. Further ones are refused.
+    :ivar sources: where limits come from that are not FROM_DEFAULT.
     """
 
     sessions: int | None = None
     queued: int | None = None
     queued_bytes: int | None = None
+    bitstream_bytes: int | None = None
+    sources: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+
+    def replaced(self, limits: Mapping[str, int], source: str) -> Self:
+        """Return this quota with other limits.
+
+        :param limits: of some of RESOURCES; below 0 is any number.
+        :param source: where these come from.
+        """
+        changes: dict[str, Any] = {
+            resource: _unless_negative(limit)
+            for resource, limit in limits.items()
+        }
+        sources = {**self.sources, **dict.fromkeys(limits, source)}
+        return dataclasses.replace(self, **changes, sources=sources)
+
+    def limit(self, resource: str) -> int:
+        """Return a limit as operators write it.
+
+        :param resource: one of RESOURCES.
+        """
+        found: int | None = getattr(self, resource)
+        return UNLIMITED if found is None else found
+
+    def source(self, resource: str) -> str:
+        """Return where a limit comes from.
+
+        :param resource: one of RESOURCES.
+        """
+        return self.sources.get(resource, FROM_DEFAULT)
+
+
+#: What can be limited, by the names that operators use, also in Keystone.
+RESOURCES = tuple(
+    field.name
+    for field in dataclasses.fields(ProjectQuota)
+    if field.name != "sources"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,6 +137,28 @@ class Quotas:
     of_projects: Mapping[str, ProjectQuota] = dataclasses.field(
         default_factory=dict
     )
+
+    @classmethod
+    def layered(
+        cls,
+        default: ProjectQuota,
+        limits: Mapping[str, Mapping[str, int]],
+        source: str,
+    ) -> Self:
+        """Return a default with limits of projects over it.
+
+        :param default: of what projects have no limits of their own for.
+        :param limits: by project and resource; below 0 is any number.
+        :param source: where these come from.
+        """
+        return cls(
+            default,
+            {
+                project_id: default.replaced(own, source)
+                for project_id, own in limits.items()
+                if own
+            },
+        )
 
     def of(self, project_id: str) -> ProjectQuota:
         """Return what a project may use."""

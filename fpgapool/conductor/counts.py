@@ -39,6 +39,14 @@ class Counts:
     :ivar commit_rows: that were written.
     :ivar commit_failures: transactions that were put off.
     :ivar dropped: messages to agents, by the thread that should send them.
+    :ivar notifications_sent: handed to the bus.
+    :ivar notifications_failed: that the bus did not take.
+    :ivar notifications_dropped: because too many waited.
+    :ivar placement_syncs: comparisons with what Placement has.
+    :ivar placement_failures: of them, and of looks at allocations.
+    :ivar placement_conflicts: changes that others came before.
+    :ivar placement_requests: to Placement.
+    :ivar reconciled: what was not as it should be, and was mended, by kind.
     :ivar rpc: what was sent to agents.
     """
 
@@ -59,6 +67,16 @@ class Counts:
     commit_rows: int = 0
     commit_failures: int = 0
     dropped: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    notifications_sent: int = 0
+    notifications_failed: int = 0
+    notifications_dropped: int = 0
+    placement_syncs: int = 0
+    placement_failures: int = 0
+    placement_conflicts: int = 0
+    placement_requests: int = 0
+    reconciled: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
     rpc: tallies.Timings = dataclasses.field(default_factory=tallies.Timings)

@@ -76,10 +76,14 @@ class AskReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """Resolve a query that an RPC handler waits for."""
+    """Resolve a query that an RPC handler waits for.
+
+    :ivar failed: whether the value is an error that it is to raise.
+    """
 
     future: concurrent.futures.Future[Any]
     value: Any
+    failed: bool = False
 
 
 # Nobody acts on these: most are outdated within milliseconds, and who has

@@ -33,6 +33,39 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
+# A stand-by looks at least that often, so that with long leases, too, it
+# leads soon after the lease has run out.
+_LOOK_INTERVAL_S = 0.5
+
+
+class _Silence:
+    """For how long a lease has been seen unchanged.
+
+    Only time in which it was looked at counts: while the database was away,
+    or this process stood still, the leader could perhaps not renew it either.
+    """
+
+    def __init__(self) -> None:
+        self._lease: db_api.Lease | None = None
+        self._seen_at_s: float | None = None
+        self._total_s = 0.0
+
+    def note(
+        self, lease: db_api.Lease | None, now_s: float, longest_s: float
+    ) -> float:
+        """Return for how long the lease has not changed.
+
+        :param lease: as it is now.
+        :param now_s: by a clock that nobody sets.
+        :param longest_s: what a look counts at most.
+        """
+        if self._seen_at_s is None or lease != self._lease:
+            self._total_s = 0.0
+        else:
+            self._total_s += min(now_s - self._seen_at_s, longest_s)
+        self._lease, self._seen_at_s = lease, now_s
+        return self._total_s
+
 
 class Election:
     """One conductor's part in the election.
@@ -55,24 +88,26 @@ class Election:
         :param stopping: ends the wait.
         :returns: the epoch; None if ``stopping`` was set.
         """
-        seen: db_api.Lease | None = None
-        seen_at_s = time.monotonic()
+        silence = _Silence()
         failing = False
+        interval_s = min(self._lease_s / 6, _LOOK_INTERVAL_S)
         while not stopping.is_set():
             try:
                 lease = self._database.read_lease()
-                if lease != seen:
-                    seen, seen_at_s = lease, time.monotonic()
-                if self._may_take(lease, time.monotonic() - seen_at_s):
+                silent_s = silence.note(
+                    lease, time.monotonic(), self._lease_s / 3
+                )
+                if self._may_take(lease, silent_s):
                     return self._database.take_lease(self._name, lease).epoch
                 failing = False
             except exception.NotLeader:
                 LOG.info("Another conductor was elected, standing by")
             except exception.DatabaseError as error:
+                silence = _Silence()
                 if not failing:
                     LOG.error("No election is possible: %s", error)
                 failing = True
-            stopping.wait(self._lease_s / 6)
+            stopping.wait(interval_s)
         return None
 
     def _may_take(self, lease: db_api.Lease | None, silent_s: float) -> bool:

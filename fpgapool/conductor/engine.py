@@ -20,6 +20,7 @@ rows and messages.  It does no I/O and has no thread: the pump calls it.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 import uuid
 from collections.abc import Iterable
@@ -32,16 +33,22 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import tallies
+from fpgapool.conductor import administration
 from fpgapool.conductor import admission
+from fpgapool.conductor import bitstreams
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
+from fpgapool.conductor import instances
 from fpgapool.conductor import orders
 from fpgapool.conductor import pace
+from fpgapool.conductor import quotas as conductor_quotas
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
+from fpgapool.conductor import reservations
 from fpgapool.conductor import sessions
 from fpgapool.conductor import summary
+from fpgapool.conductor import traffic
 from fpgapool.conductor import usage
 from fpgapool.core import codes
 from fpgapool.core import events
@@ -49,19 +56,26 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
+from fpgapool.objects import instance as instance_objects
 from fpgapool.objects import states
 
 LOG = logging.getLogger(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
+# Who has a slot has to leave it, and may have another one.
+_ROOM_IS_MADE = frozenset({codes.DRAINED, codes.RESERVED})
+# After so many slots of which its client was never told, none of the next ones
+# would be of use.
+_MAX_UNTOLD_ENDS = 3
 _UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
 _BUS_IS_ILL = 0.5
 
-# Rates over less time than this are mostly noise.
-_LEAST_RATE_TIME_S = 1.0
+# Slots that a session is given in vain because of its bitstream.
+_MAX_BITSTREAM_FAILURES = 3
 
 # Refusals that are repeated if the request comes again.
 _MAX_REFUSALS = 10_000
@@ -81,8 +95,8 @@ class Engine:
     :param settings: limits.
     :param snapshot: what the database holds.
     :param strategy_name: what the core decides by.
-    :param quotas: what projects may use, until others come; None: what the
-        limits say.
+    :param quotas: what projects may use, until others come; None: they are
+        kept here, over those that the settings say.
     :param thresholds_bytes: between priority queues, if there are any.
     :param counts: to count what happens in.
     """
@@ -102,9 +116,19 @@ class Engine:
         self._counts = counts or conductor_counts.Counts()
         self._strategy_name = strategy_name
         self.settings = settings
-        self._quotas = quotas or settings.quotas()
+        self._quota_book = conductor_quotas.Book(
+            settings.default_quota, snapshot.quotas, snapshot.max_ids.quota
+        )
+        self.keeps_quotas = quotas is None
+        self._quotas = quotas or self._quota_book.quotas()
         self._ledger = usage.Ledger(snapshot.usage, snapshot.max_ids.usage)
         self.registry = registry.Registry()
+        self.catalogue = bitstreams.Catalogue(
+            (), snapshot.bitstreams, snapshot.max_ids.bitstream
+        )
+        self.instances = instances.Directory(
+            snapshot.instances, snapshot.max_ids.instance
+        )
         self.profiles: dict[str, objects.AcceleratorProfile] = {}
         self.holds: dict[int, reconcile.Hold] = {}
         self.wake_at: float | None = None
@@ -120,8 +144,7 @@ class Engine:
         self._pace = pace.Pace()
         self._events: list[events.Event] = []
         self._dirty: dict[int, sessions.Session] = {}
-        # By slot: generation, input bytes, when they were reported.
-        self._progress: dict[int, tuple[int, int, float]] = {}
+        self._traffic = traffic.Traffic()
         self._refusals: dict[tuple[str, str, float], tuple[str, str]] = {}
         self._lost_since: dict[str, float] = {}
         self._bus_is_ill = False
@@ -149,14 +172,23 @@ class Engine:
         self._load_accelerators(snapshot.accelerators)
         self._events.append(self._quotas.session_limits())
         self.registry.restore(
-            snapshot.hosts, snapshot.devices, snapshot.slots, now
+            snapshot.hosts,
+            snapshot.devices,
+            snapshot.slots,
+            now,
+            (one.host_id or 0 for one in snapshot.live_sessions),
         )
+        self._events += administration.reminders(
+            self.registry.devices.values()
+        )
+        reservations.restore(self.registry, snapshot.reservations)
+        self._events += reservations.reminders(self.registry)
         for slot in self.registry.slots.values():
             if slot.faulty:
                 self._events.append(
                     events.SlotFaulty(slot.id, slot.fault_reason)
                 )
-        self._load_sessions(snapshot)
+        self._load_sessions(snapshot, now)
         self._step(now)
         for host_uuid in self.registry.hosts:
             self._at_once.append(effects.AskReport(host_uuid))
@@ -192,9 +224,40 @@ class Engine:
                     self._renew_secret(session_id, now)
                 case inputs.Library(records):
                     self._load_accelerators(records)
+                case inputs.ChangeBitstream():
+                    self._change_bitstream(item, now)
                 case inputs.NewQuotas(quotas):
-                    self._quotas = quotas
-                    self._events.append(quotas.session_limits())
+                    self._take_quotas(quotas)
+                case inputs.SetQuota(project_id, changes):
+                    rows = self._quota_book.set(project_id, changes)
+                    if rows:
+                        self._rows += rows
+                        self._take_quotas(self._quota_book.quotas())
+                case inputs.Administer():
+                    queries.append(self._administer(item, now))
+                case inputs.AdmitInstance(entry):
+                    self.instances.admit(entry, now)
+                case inputs.ReplaceToken(instance_id, lost, nonce, hash_):
+                    self.instances.replace_token(
+                        instance_id, lost, nonce, hash_
+                    )
+                case inputs.RevokeInstance(instance_id):
+                    self.instances.revoke(instance_id)
+                case inputs.InstanceDeleted(instance_id):
+                    self._delete_instance(instance_id, now)
+                case inputs.InstanceChanged(instance_id, uuid_, limit):
+                    self.instances.note(instance_id, uuid_, limit)
+                case inputs.Reservations(by_device):
+                    self._reserve(by_device)
+                case inputs.SetReservable():
+                    queries.append(self._set_reservable(item))
+                case inputs.ComputesSeen(host_uuids):
+                    for host_uuid in sorted(host_uuids):
+                        self._rows += self.registry.note_compute(
+                            host_uuid, db_api.ComputeState.KNOWN
+                        )
+                case inputs.ComputeDeleted(host_uuid):
+                    self._delete_compute(host_uuid)
                 case inputs.Query():
                     queries.append(item)
         if self.wake_at is not None and now >= self.wake_at:
@@ -203,8 +266,16 @@ class Engine:
         self._step(now)
         for query in queries:
             answers = self._after_commit if query.durable else self._at_once
-            answers.append(effects.Answer(query.future, query.ask(self)))
+            answers.append(self._answer(query))
         return self._take_effects()
+
+    def _answer(self, query: inputs.Query) -> effects.Answer:
+        """Answer a question; one that fails must not cost the leader."""
+        try:
+            return effects.Answer(query.future, query.ask(self))
+        except Exception as error:
+            LOG.exception("A question to the engine has failed")
+            return effects.Answer(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:
         """Look for what did not happen: silent hosts, stuck preparations."""
@@ -218,9 +289,17 @@ class Engine:
         self._ticked_at = now
         self._find_silent_hosts(now)
         for hold in list(self.holds.values()):
-            self._check_hold(hold, now)
+            if self.holds.get(hold.slot.id) is hold:
+                self._check_hold(hold, now)
         self._step(now)
+        # The core does not wait for what a host took with it.
+        for entry in administration.draining(self.registry):
+            self._finish_drain(entry)
         return self._take_effects()
+
+    def _take_quotas(self, quotas: admission.Quotas) -> None:
+        self._quotas = quotas
+        self._events.append(quotas.session_limits())
 
     # -- questions (on the pump's thread) ----------------------------------
 
@@ -270,11 +349,50 @@ class Engine:
             return admission.Rejected(*refusal)
         return self.find(request.project_id, request.request_id)
 
+    @property
+    def default_quota(self) -> admission.ProjectQuota:
+        """What projects may use that have no limits of their own."""
+        return self._quotas.default
+
+    def quota(self, project_id: str) -> admission.ProjectQuota:
+        """Return what a project may use."""
+        return self._quotas.of(project_id)
+
+    def in_use(self, project_id: str) -> dict[str, int]:
+        """Return how much of each resource a project uses now."""
+        book = self._book
+        return {
+            "sessions": sum(
+                hold.session.project_id == project_id
+                for hold in self.holds.values()
+            ),
+            "queued": book.queued[project_id],
+            "queued_bytes": book.queued_bytes[project_id],
+            "bitstream_bytes": sum(
+                one.size_bytes
+                for one in self.catalogue.bitstreams
+                if one.project_id == project_id
+            ),
+        }
+
+    def reservable_slots(self, device_id: str) -> int:
+        """Return how many slots of a device instances can reserve.
+
+        :param device_id: what the API and Placement call it.
+        :returns: 0 also if there is no such device.
+        """
+        device = self.registry.find_device(device_id)
+        return device.reservable_slots if device else 0
+
     def summary(self) -> dict[str, Any]:
         """Return the pool at a glance, without anything of a tenant's."""
         return {
             "strategy": self._strategy_name,
-            "hosts": summary.hosts(self.registry, self.holds),
+            "hosts": summary.hosts(
+                self.registry,
+                self.holds,
+                self.state.view.reservations.pending,
+            ),
             "waiting": self.state.waiting_count,
             "sessions": self._book.count_by_state(
                 hold.session for hold in self.holds.values() if hold.wanted
@@ -302,6 +420,25 @@ class Engine:
             hosts={
                 host.name: host.up for host in self.registry.hosts.values()
             },
+            devices=summary.devices_by_state(self.registry),
+            reservations=summary.reservations_by_state(
+                self.registry, self.state.view.reservations.pending
+            ),
+        )
+
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """Return what placement needs to know of the pool.
+
+        :param now: wall clock.
+        """
+        book = self._book
+        return summary.snapshot(
+            self.registry,
+            self.holds,
+            self.profiles,
+            self._traffic,
+            summary.Queued(book.queued_by_host, book.queued_by_accelerator),
+            now,
         )
 
     def _full_view(self, session: sessions.Session) -> objects.SessionView:
@@ -316,12 +453,78 @@ class Engine:
             ),
         )
 
+    # -- audits ------------------------------------------------------------
+
+    @property
+    def live_sessions(self) -> Iterator[sessions.Session]:
+        """All that wait for or have a slot."""
+        return (one for one in self._book.by_id.values() if one.live)
+
+    def ask_reports(self, host_uuid: str | None = None) -> set[str]:
+        """Have the agents of hosts that are up report at once.
+
+        :param host_uuid: of the only one; None for all.
+        :returns: the UUIDs of these hosts.
+        """
+        up = {
+            host.uuid
+            for host in self.registry.hosts.values()
+            if host.up and host_uuid in (None, host.uuid)
+        }
+        self._at_once += map(effects.AskReport, up)
+        return up
+
+    def record_again(
+        self, session_id: str | None, slot_id: int | None
+    ) -> None:
+        """Write anew how a session and a slot stand.
+
+        :param session_id: None for no session.
+        :param slot_id: of its row; None for no slot.
+        """
+        session = self._book.by_id.get(session_id or "")
+        if session is not None:
+            self._touch(session)
+            slot_id = session.slot_id if slot_id is None else slot_id
+        if slot_id is None:
+            return
+        hold = self.holds.get(slot_id)
+        if hold is not None:
+            self._save_hold(hold)
+            self._touch(hold.session)
+        else:
+            self._assignments[slot_id] = None
+
+    def adopt(self, record: db_api.SessionRecord) -> None:
+        """Take over a session that only the database knows.
+
+        Whatever slot it had belongs to somebody else, or to nobody.
+        """
+        if record.session_id in self._book.by_id or (
+            record.state not in states.LIVE
+        ):
+            return
+        host = self.registry.hosts_by_id.get(record.host_id or 0)
+        session = sessions.Session.from_record(
+            record, host.uuid if host else None
+        )
+        self._book.add(session)
+        now = self.state.view.now
+        self._restore_slotless(session, now)
+        self._step(now)
+
     # -- loading -----------------------------------------------------------
 
     def _load_accelerators(
         self, records: Iterable[db_api.AcceleratorRecord]
     ) -> None:
-        self.profiles = {record.name: _profile(record) for record in records}
+        self.catalogue.set_accelerators(records)
+        self._take_library()
+
+    def _take_library(self) -> None:
+        """What sessions can ask for has changed."""
+        self.profiles = self.catalogue.library.profiles
+        self._note_outdated()
         self._events.append(
             events.AcceleratorsChanged(
                 tuple(
@@ -337,7 +540,7 @@ class Engine:
             )
         )
 
-    def _load_sessions(self, snapshot: db_api.Snapshot) -> None:
+    def _load_sessions(self, snapshot: db_api.Snapshot, now: float) -> None:
         held = {
             (row.job_id, row.generation): row for row in snapshot.assignments
         }
@@ -350,12 +553,38 @@ class Engine:
             if record.state == states.QUEUED:
                 self._restore_queued(session)
             else:
-                row = held.pop((record.id, record.generation))
-                self._restore_assignment(session, row)
+                row = held.pop((record.id, record.generation), None)
+                if row is None:
+                    self._restore_slotless(session, now)
+                else:
+                    self._restore_assignment(session, row)
         # What is left belongs to sessions that have ended or moved: their
         # slots, if still busy, show up as strays in the first report.
         for orphan in held.values():
-            self._assignments[orphan.slot_id] = None
+            self._counts.reconciled["slot_without_session"] += 1
+            # The slot may have gone to somebody else meanwhile.
+            if orphan.slot_id not in self.holds:
+                self._assignments[orphan.slot_id] = None
+
+    def _restore_slotless(self, session: sessions.Session, now: float) -> None:
+        """No row says which slot a session has: that is lost."""
+        LOG.error(
+            "Session %s is %s, but no slot is recorded for it",
+            session.session_id,
+            session.state,
+        )
+        self._counts.reconciled["session_without_slot"] += 1
+        if session.state in _UNCONNECTED:
+            self._restore_queued(session)
+            self._touch(session)
+        else:
+            self._end(
+                session,
+                states.FAILED,
+                codes.WORKER_LOST,
+                "which slot it had is not recorded",
+                now,
+            )
 
     def _restore_assignment(
         self, session: sessions.Session, row: db_api.AssignmentRecord
@@ -373,6 +602,7 @@ class Engine:
             generation=row.generation,
             phase=phase,
             assigned_at=row.assigned_at,
+            bitstream=self.catalogue.reference(row.bitstream_id),
         )
         self._events.append(
             events.AssignmentRestored(
@@ -381,6 +611,7 @@ class Engine:
                 generation=row.generation,
                 phase=phase,
                 host_id=slot.host.id,
+                device_id=slot.device.id,
             )
         )
 
@@ -389,6 +620,50 @@ class Engine:
         session.leave_slot()
         self._book.note_queued(session)
         self._events.append(events.JobSubmitted(session.job()))
+
+    # -- bitstreams --------------------------------------------------------
+
+    def _change_bitstream(
+        self, item: inputs.ChangeBitstream, now: float
+    ) -> None:
+        if self.database_failing:
+            self._at_once.append(
+                effects.Answer(item.future, _not_recordable())
+            )
+            return
+        before = self.catalogue.library
+        try:
+            row = self.catalogue.apply(
+                item.change, self._surroundings(item.change, now)
+            )
+        except admission.Rejected as error:
+            # What it is refused for may not be recorded yet, and whoever is
+            # told will look there.
+            self._after_commit.append(effects.Answer(item.future, error))
+            return
+        if row is not None:
+            self._rows.append(row)
+        if self.catalogue.library is not before:
+            self._take_library()
+        self._after_commit.append(effects.Answer(item.future, None))
+
+    def _surroundings(
+        self, change: bitstream.BitstreamChange, now: float
+    ) -> bitstreams.Surroundings:
+        project_id = self.catalogue.project_of(change)
+        return bitstreams.Surroundings(
+            now=now,
+            limits=bitstreams.Limits(
+                count=self.settings.max_bitstreams_per_project,
+                total_bytes=self._quotas.of(project_id).bitstream_bytes,
+            ),
+            capacities=self.registry.capacities(),
+            running={
+                hold.bitstream_id
+                for hold in self.holds.values()
+                if hold.bitstream_id is not None
+            },
+        )
 
     # -- clients -----------------------------------------------------------
 
@@ -429,15 +704,21 @@ class Engine:
             self._publish(session, request.host_uuid)
 
     def _admit(self, request: objects.OpenRequest, now: float) -> None:
+        known, accelerator = self._resolve(request)
+        if accelerator != request.accelerator:
+            request = dataclasses.replace(request, accelerator=accelerator)
         admission.check(
             request,
             self.settings,
             self.registry,
-            self.profiles,
+            known,
             self._quotas.of(request.project_id),
             self._queue_for(request.project_id),
         )
-        host = self.registry.hosts.get(request.host_uuid or "")
+        self.instances.check(
+            request, self._book.count_of_instance(request.user_id)
+        )
+        host = self.registry.hosts.get(self._origin(request) or "")
         limits = self.settings
         job_id = self._next_job_id()
         session = sessions.Session(
@@ -448,7 +729,7 @@ class Engine:
             project_id=request.project_id,
             user_id=request.user_id,
             host_id=host.id if host else None,
-            host_uuid=request.host_uuid,
+            host_uuid=host.uuid if host else None,
             accelerator=request.accelerator,
             claimed_bytes=request.claimed_bytes,
             priority=request.priority,
@@ -472,6 +753,97 @@ class Engine:
         new = effects.Admission(job_id, session.session_id, request)
         self._admissions.append(new)
         self._unrecorded.append(new)
+
+    def _resolve(
+        self, request: objects.OpenRequest
+    ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
+        """Find the accelerator that a project means.
+
+        :returns: profiles, and the key of its own among them. If there is
+            none, of what the project may use, and the name that is unknown.
+        """
+        library = self.catalogue.library
+        key = library.resolve(request.accelerator, request.project_id)
+        if key is None:
+            return library.visible(request.project_id), request.accelerator
+        return self.profiles, key
+
+    def _origin(self, request: objects.OpenRequest) -> str | None:
+        """Return on which host a request's data are.
+
+        An instance is on a host of the pool, but its data reach a board there
+        without the network only if the operator says so.
+        """
+        if self.settings.instances_are_local:
+            own = self.instances.host_uuid(request.user_id)
+            return own or request.host_uuid
+        return request.host_uuid
+
+    def _delete_instance(self, instance_id: str, now: float) -> None:
+        """Nobody is left to use what an instance has."""
+        if not self.instances.delete(instance_id, now):
+            return
+        user_id = instance_objects.user_of(instance_id)
+        own = self._book.of_instance(user_id)
+        LOG.info("Instance %s is gone: %d sessions", instance_id, len(own))
+        for session in own:
+            self._events.append(
+                events.JobCancelled(session.job_id, codes.INSTANCE_DELETED)
+            )
+            self._end(
+                session,
+                states.CANCELLED,
+                codes.INSTANCE_DELETED,
+                "the instance was deleted",
+                now,
+            )
+        self._step(now)
+
+    def _delete_compute(self, host_uuid: str) -> None:
+        """Nova has no such compute node any more.
+
+        A host that still has anything is for the operator to decide about.
+        """
+        host = self.registry.hosts.get(host_uuid)
+        if host is None:
+            return
+        if host.up or host.devices:
+            LOG.warning(
+                "Nova has no compute node %s any more, but host %s %s",
+                host_uuid,
+                host.name,
+                "is up" if host.up else "has boards here",
+            )
+        self._rows += self.registry.note_compute(
+            host_uuid, db_api.ComputeState.DELETED
+        )
+        self._forget_if_left(host)
+
+    def _forget_if_left(self, host: registry.HostEntry) -> None:
+        """Forget a host that Nova has deleted, if nothing is left of it.
+
+        Of one that has not been silent for long, an agent may still run.
+        """
+        if (
+            host.compute is not db_api.ComputeState.DELETED
+            or host.devices
+            or host.uuid not in self._lost_since
+        ):
+            return
+        LOG.info("Host %s (%s) is forgotten", host.name, host.uuid)
+        del self._lost_since[host.uuid]
+        self._rows.append(self.registry.forget(host))
+
+    def _may_revive(self, session: sessions.Session) -> bool:
+        """Whether its instance, if it has one, may have one more session."""
+        instance_id = instance_objects.id_of(session.user_id)
+        if instance_id is None:
+            return True
+        known = self.instances.live.get(instance_id)
+        if known is None:
+            return False
+        used = self._book.count_of_instance(session.user_id)
+        return known.max_sessions is None or used < known.max_sessions
 
     def _queue_for(self, project_id: str) -> admission.Queue:
         book = self._book
@@ -596,7 +968,7 @@ class Engine:
             self._publish_everywhere(session)
         elif session.state in _CONNECTED:
             self._abandon_slot(session, now)
-        elif session.reason in codes.REOPENABLE:
+        elif session.reason in codes.REOPENABLE and self._may_revive(session):
             self._book.revive(session)
             self._resubmit(session, now)
         else:
@@ -693,6 +1065,8 @@ class Engine:
         host.note_report(report.agent_boot_id, report.sequence, now)
         if changed or not host.up:
             self._host_up(host, rows)
+        for slot, line in _lines(host, report):
+            self._note_unrecorded_end(slot, line, now)
         # First what each slot can take, then what has become of the
         # assignments: the second may schedule onto what the first says.
         findings = [
@@ -702,9 +1076,33 @@ class Engine:
             if hold is None or not hold.outdates(report)
         ]
         for hold, finding, line in findings:
-            if hold is not None:
+            # What is done about one may take the slot from another.
+            if hold is not None and self.holds.get(hold.slot.id) is hold:
+                hold.note_energy(report.agent_boot_id, line)
                 self._act(hold, finding, line, now)
             self._note_late_end(line.last_result, now)
+
+    def _note_unrecorded_end(
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        now: float,
+    ) -> None:
+        """A former leader gave a slot on, and died before it recorded that.
+
+        Its new holder is unknown, and the one before has not vanished.
+        """
+        hold, result = self.holds.get(slot.id), report.previous_result
+        if (
+            hold is not None
+            and result is not None
+            and result.generation == hold.generation
+            and result.state != states.PREPARE_FAILED
+        ):
+            self._counts.reconciled["end_not_recorded"] += 1
+            self._finished(
+                hold, dataclasses.replace(report, last_result=result), now
+            )
 
     def _note_late_end(
         self, result: objects.SessionResult | None, now: float
@@ -743,6 +1141,8 @@ class Engine:
             self._lost_since.pop(host.uuid, None)
             rows = [*rows, registry.host_row(host)]
         self._rows += rows
+        # Some of its devices may be new.
+        self._events += administration.reminders(host.devices.values())
         self._events.append(events.HostUp(host.spec()))
 
     def _look_at(
@@ -796,23 +1196,23 @@ class Engine:
     def _note_progress(
         self, hold: reconcile.Hold, report: objects.SlotReport, now: float
     ) -> None:
-        """Tell the core how fast a holder is, if its strategy asks.
-
-        The first report of a holder says nothing yet.
-        """
-        if not self.state.wants_rates:
-            return
-        slot_id, generation = hold.slot.id, hold.generation
-        known, bytes_before, before = self._progress.get(slot_id, (0, 0, 0.0))
-        if known == generation:
-            seconds = now - before
-            if seconds < _LEAST_RATE_TIME_S:
-                return
-            rate = max(report.input_bytes - bytes_before, 0) / seconds
+        """Note how fast a holder is; tell the core if its strategy asks."""
+        reading = self._traffic.note(
+            hold.slot.id,
+            hold.generation,
+            report.input_bytes,
+            report.output_bytes,
+            now,
+        )
+        if reading is not None and self.state.wants_rates:
             self._events.append(
-                events.Progress(slot_id, generation, report.input_bytes, rate)
+                events.Progress(
+                    hold.slot.id,
+                    hold.generation,
+                    reading.input_bytes,
+                    reading.input_bytes_per_s,
+                )
             )
-        self._progress[slot_id] = (generation, report.input_bytes, now)
 
     def _check_claim(self, hold: reconcile.Hold) -> None:
         session = hold.session
@@ -861,7 +1261,30 @@ class Engine:
             hold.session.session_id,
             reason,
         )
+        if reason in codes.BITSTREAM_FAULTS and hold.wanted:
+            hold.session.bitstream_failures += 1
+            if hold.session.bitstream_failures >= _MAX_BITSTREAM_FAILURES:
+                self._give_up_bitstream(hold, reason, now)
+                return
         self._fail_preparation(hold, reason, now)
+
+    def _give_up_bitstream(
+        self, hold: reconcile.Hold, reason: str, now: float
+    ) -> None:
+        """End a session whose bitstream gets into no slot.
+
+        The slots are well, so that nothing else would end its tries.
+        """
+        self._free(hold, now)
+        self._end(
+            hold.session,
+            states.FAILED,
+            reason,
+            f"no slot could be programmed with its bitstream, in"
+            f" {_MAX_BITSTREAM_FAILURES} tries",
+            now,
+        )
+        self._step(now)
 
     def _fail_preparation(
         self, hold: reconcile.Hold, reason: str, now: float
@@ -876,6 +1299,7 @@ class Engine:
     ) -> None:
         result = report.last_result
         session = hold.session
+        untold = hold.phase is model.Phase.PREPARING
         self._free(hold, now, result)
         if result is None or hold.abandoned:
             return
@@ -887,6 +1311,18 @@ class Engine:
         elif result.code == codes.YIELDED:
             self._step(now)
             session.claimed_bytes = self._new_claim_bytes(result)
+            self._resubmit(session, now)
+        elif result.code in _ROOM_IS_MADE:
+            self._make_room(session, result, now)
+        elif (
+            result.code == codes.CONNECT_TIMEOUT
+            and untold
+            and session.untold_ends < _MAX_UNTOLD_ENDS
+        ):
+            # That the slot was ready did not get here, so its client could
+            # not know.
+            session.untold_ends += 1
+            self._step(now)
             self._resubmit(session, now)
         elif result.code == codes.CLAIM_EXCEEDED:
             self._end(
@@ -900,12 +1336,35 @@ class Engine:
         else:
             self._end(session, result.state, result.code, result.message, now)
 
+    def _make_room(
+        self,
+        session: sessions.Session,
+        result: objects.SessionResult,
+        now: float,
+    ) -> None:
+        """Go on elsewhere, if nothing is lost by it."""
+        profile = self.profiles.get(session.accelerator)
+        has_begun = result.started_at is not None or result.input_bytes > 0
+        if not has_begun or (profile is not None and profile.stateless):
+            self._step(now)
+            self._resubmit(session, now)
+            return
+        self._end(
+            session,
+            states.FAILED,
+            result.code,
+            "the slot is taken back; ended at input offset"
+            f" {result.input_bytes}",
+            now,
+        )
+
     def _new_claim_bytes(self, result: objects.SessionResult) -> int:
         """Twice what it has used: a lie costs a place further back."""
         return min(2 * result.input_bytes, self.settings.max_claimed_bytes)
 
     def _vanished(self, hold: reconcile.Hold, now: float) -> None:
         """The worker and what it knew are gone."""
+        self._counts.reconciled["vanished"] += 1
         if hold.wanted and hold.phase in (
             model.Phase.PREPARING,
             model.Phase.READY,
@@ -934,6 +1393,7 @@ class Engine:
         if now - slot.stray_told_at < self.settings.resend_interval_s:
             return
         slot.stray_told_at = now
+        self._counts.reconciled["stray"] += 1
         LOG.warning(
             "Slot %s works for session %s, generation %s, which should not"
             " have it: released",
@@ -949,6 +1409,28 @@ class Engine:
         if slot.programmed != report.programmed:
             slot.programmed = report.programmed
             self._rows.append(registry.slot_row(slot))
+        slot.bitstream_id = report.bitstream_id
+        slot.outdated = self._is_outdated(slot)
+
+    def _is_outdated(self, slot: registry.SlotEntry) -> bool:
+        """Whether a slot would be programmed again for what it has."""
+        if slot.programmed is None:
+            return False
+        chosen = self.catalogue.library.choose(slot.programmed, slot.shape)
+        wanted = chosen.bitstream_id if chosen else None
+        return slot.bitstream_id != wanted
+
+    def _note_outdated(self) -> None:
+        """See which slots have to be programmed again, and tell the core."""
+        changed: dict[str, registry.HostEntry] = {}
+        for slot in self.registry.slots.values():
+            outdated = self._is_outdated(slot)
+            if outdated != slot.outdated:
+                slot.outdated = outdated
+                changed[slot.host.uuid] = slot.host
+        self._events += [
+            events.HostUp(host.spec()) for host in changed.values() if host.up
+        ]
 
     def _note_usable(
         self,
@@ -1027,6 +1509,7 @@ class Engine:
         self._rows.append(registry.host_row(host))
         self._events.append(events.HostLost(host.id))
         self._step(now)
+        self._forget_if_left(host)
 
     def _check_hold(self, hold: reconcile.Hold, now: float) -> None:
         limits = self.settings
@@ -1093,6 +1576,10 @@ class Engine:
                     self._revoke(self.holds[slot_id], codes.YIELDED, now)
                 case instructions.TakeOut():
                     self._take_out(instruction)
+                case instructions.Drained(device_id):
+                    self._drained(self.registry.devices[device_id])
+                case instructions.Reserve(slot_id, instance_id):
+                    self._note_reserved(slot_id, instance_id)
                 case instructions.WakeAt(time_s):
                     self.wake_at = time_s
 
@@ -1115,6 +1602,9 @@ class Engine:
             phase=model.Phase.PREPARING,
             assigned_at=now,
             told_at=now,
+            bitstream=self.catalogue.library.choose(
+                session.accelerator, slot.shape
+            ),
         )
         self.holds[slot.id] = hold
         self._enter(hold, model.Phase.PREPARING)
@@ -1131,6 +1621,11 @@ class Engine:
         self, job_id: int, code: str, message: str, now: float
     ) -> None:
         session = self._book.by_job[job_id]
+        if session.state != states.QUEUED:
+            # It was to wait again, and what it wants is there no more.
+            hold = self.holds[_slot_id(session)]
+            self._at_once.append(orders.release(hold, code))
+            self._forget_hold(hold.slot.id)
         timed_out = code == codes.WAIT_TIMEOUT
         state = states.EXPIRED if timed_out else states.REJECTED
         self._end(session, state, code, message, now)
@@ -1138,6 +1633,10 @@ class Engine:
     def _requeue(self, job_id: int, reason: str) -> None:
         session = self._book.by_job[job_id]
         LOG.info("Session %s waits again: %s", session.session_id, reason)
+        if reason in _ROOM_IS_MADE:
+            # Else its agent knows, or is silent.
+            hold = self.holds[_slot_id(session)]
+            self._at_once.append(orders.release(hold, reason))
         self._forget_hold(_slot_id(session))
         session.leave_slot()
         session.state = states.QUEUED
@@ -1165,6 +1664,108 @@ class Engine:
             slot.fault_reason = order.reason
             self._rows.append(registry.slot_row(slot))
 
+    # -- what the operator says --------------------------------------------
+
+    def _administer(self, item: inputs.Administer, now: float) -> inputs.Query:
+        """:returns: the question whether there is what was meant."""
+        host = self.registry.hosts.get(item.host_uuid)
+        entry: administration.Administered | None = host
+        if host is not None and item.device is not None:
+            entry = host.devices.get(item.device)
+        found = entry is not None
+        if entry is not None:
+            deadline_at = None
+            if item.drain_within_s is not None:
+                deadline_at = now + item.drain_within_s
+            self._set_admin(
+                entry,
+                registry.Administration(
+                    state=item.state,
+                    reason=item.reason,
+                    deadline_at=deadline_at,
+                ),
+                now,
+            )
+        return inputs.Query(lambda _: found, item.future)
+
+    def _set_admin(
+        self,
+        entry: administration.Administered,
+        wish: registry.Administration,
+        now: float,
+    ) -> None:
+        entry.admin = wish
+        self._note_admin(entry)
+        devices = administration.devices_of(entry)
+        self._events += map(administration.word, devices)
+        if wish.state is model.AdminState.ENABLED:
+            for device in devices:
+                self._events += administration.repair(device)
+                self._rows += map(registry.slot_row, device.slots.values())
+        self._step(now)
+        self._finish_drain(entry)
+
+    def _drained(self, device: registry.DeviceEntry) -> None:
+        self._finish_drain(device)
+        self._finish_drain(device.host)
+
+    def _finish_drain(self, entry: administration.Administered) -> None:
+        """What was to be drained is disabled when nobody is left."""
+        if (
+            entry.admin.state is model.AdminState.DRAINING
+            and administration.is_empty(entry, self.holds.values())
+        ):
+            entry.admin = registry.Administration(
+                state=model.AdminState.DISABLED, reason=entry.admin.reason
+            )
+            self._note_admin(entry)
+            self._events += map(
+                administration.word, administration.devices_of(entry)
+            )
+
+    def _note_admin(self, entry: administration.Administered) -> None:
+        LOG.info(
+            "%s is %s: %s",
+            administration.name(entry),
+            entry.admin.state.value,
+            entry.admin.reason or "no reason given",
+        )
+        self._rows.append(administration.row(entry))
+
+    # -- reservations ------------------------------------------------------
+
+    def _reserve(self, by_device: Mapping[str, Mapping[str, int]]) -> None:
+        rows = reservations.take(self.registry, by_device)
+        if rows:
+            self._rows += rows
+            self._events.append(reservations.news(self.registry))
+
+    def _set_reservable(self, item: inputs.SetReservable) -> inputs.Query:
+        """:returns: the question why it cannot be so, if that is the case."""
+        host = self.registry.hosts.get(item.host_uuid)
+        device = host.devices.get(item.device) if host else None
+        refusal = reservations.refusal(item, device)
+        if device is not None and refusal is None:
+            LOG.info(
+                "Device %s %s: %d slots are reservable",
+                device.host.name,
+                device.name,
+                item.slots,
+            )
+            device.reservable_slots = item.slots
+            self._rows.append(registry.device_row(device))
+            self._events.append(
+                events.ReservableSlotsChanged(device.id, item.slots)
+            )
+        return inputs.Query(lambda _: refusal, item.future)
+
+    def _note_reserved(self, slot_id: int, instance_id: str | None) -> None:
+        slot = self.registry.slots[slot_id]
+        if slot.reserved_for != instance_id:
+            LOG.info("Slot %s is reserved for %s", slot, instance_id)
+            slot.reserved_for = instance_id
+            self._rows.append(registry.slot_row(slot))
+
     # -- small steps -------------------------------------------------------
 
     def _tell_again(self, hold: reconcile.Hold, now: float) -> None:
@@ -1172,6 +1773,8 @@ class Engine:
         if now - hold.told_at < self.settings.resend_interval_s:
             return
         hold.told_at = now
+        kind = "not_released" if hold.revoked else "not_started"
+        self._counts.reconciled[kind] += 1
         self._at_once.append(
             orders.release(hold, hold.revoked)
             if hold.revoked
@@ -1207,6 +1810,7 @@ class Engine:
             slot_s=ended_at - hold.assigned_at,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
+            energy_j=hold.energy.total_j,
         )
         self._counts.service_s.observe(ended_at - hold.assigned_at)
         self._forget_hold(hold.slot.id)
@@ -1222,6 +1826,7 @@ class Engine:
 
     def _forget_hold(self, slot_id: int) -> None:
         del self.holds[slot_id]
+        self._traffic.forget(slot_id)
         self._assignments[slot_id] = None
 
     def _save_hold(self, hold: reconcile.Hold) -> None:
@@ -1234,6 +1839,7 @@ class Engine:
             phase=hold.phase.value,
             local=bool(session.local),
             assigned_at=hold.assigned_at,
+            bitstream_id=hold.bitstream_id,
         )
 
     def _end(
@@ -1275,6 +1881,7 @@ class Engine:
             self._publish_everywhere(session)
         self._dirty.clear()
         self._rows += self._ledger.take()
+        self._rows += self.instances.take()
         taken = effects.Effects(
             changes=self._changes(),
             at_once=self._at_once,
@@ -1319,14 +1926,6 @@ def _not_recordable() -> admission.Rejected:
 def _limited(wanted: float | None, limit: float) -> float:
     """A request can lower a limit, never raise it."""
     return limit if wanted is None else min(wanted, limit)
-
-
-def _profile(
-    record: db_api.AcceleratorRecord,
-) -> objects.AcceleratorProfile:
-    members = dict(record.profile)
-    members["shapes"] = tuple(members.get("shapes", ()))
-    return objects.AcceleratorProfile(**members)
 
 
 def _slot_id(session: sessions.Session) -> int:

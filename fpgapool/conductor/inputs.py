@@ -17,12 +17,15 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor import admission
 from fpgapool.conductor import effects
+from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,10 +99,135 @@ class Library:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ChangeBitstream:
+    """Somebody changes the library.
+
+    :param future: gets None when the change is durable, or at once an
+        :class:`fpgapool.conductor.admission.Rejected` that says why not.
+    """
+
+    change: bitstream.BitstreamChange
+    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NewQuotas:
     """What projects may use from now on."""
 
     quotas: admission.Quotas
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetQuota:
+    """An administrator limits what a project may use.
+
+    :param limits: by resource; None is back to the default.
+    """
+
+    project_id: str
+    limits: Mapping[str, int | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Administer:
+    """The operator says what is to become of a device or host.
+
+    :param device: its name; None: the whole host.
+    :param drain_within_s: how long who is there may stay; None: for ever.
+    :param future: hears, when that is durable, whether there is such a one.
+    """
+
+    host_uuid: str
+    device: str | None
+    state: model.AdminState
+    reason: str
+    drain_within_s: float | None
+    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdmitInstance:
+    """An instance gets a token, or its flavor says something else."""
+
+    entry: objects.InstanceEntry
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplaceToken:
+    """The token that an instance has can be made no more."""
+
+    instance_id: str
+    lost_hash: str
+    nonce: str
+    hash_: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RevokeInstance:
+    """Somebody takes an instance's token away."""
+
+    instance_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstanceDeleted:
+    """Nova has no such instance any more."""
+
+    instance_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstanceChanged:
+    """An instance is on another host, or has another flavor.
+
+    :param host_uuid: None: it is on none, or on one that cannot be told.
+    :param max_sessions: how many it may have at a time; None: any number.
+    """
+
+    instance_id: str
+    host_uuid: str | None
+    max_sessions: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComputesSeen:
+    """Nova has compute nodes of which that was not known."""
+
+    host_uuids: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reservations:
+    """Which instances have slots reserved: all that there are.
+
+    :param by_device: how many of which device, by the identifiers of device
+        and instance. What was said before is forgotten.
+    """
+
+    by_device: Mapping[str, Mapping[str, int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetReservable:
+    """The operator says how many slots of a device instances can reserve.
+
+    :param device: its name.
+    :param future: hears, when that is durable, None or an
+        :class:`fpgapool.common.exception.FpgapoolException` that says why
+        it is not so.
+    """
+
+    host_uuid: str
+    device: str
+    slots: int
+    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComputeDeleted:
+    """Nova has no such compute node any more."""
+
+    host_uuid: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,6 +253,18 @@ Input = (
     | Prepared
     | RenewSecret
     | Library
+    | ChangeBitstream
     | NewQuotas
+    | SetQuota
+    | Administer
+    | AdmitInstance
+    | ReplaceToken
+    | RevokeInstance
+    | InstanceDeleted
+    | InstanceChanged
+    | ComputesSeen
+    | Reservations
+    | SetReservable
+    | ComputeDeleted
     | Query
 )

@@ -25,9 +25,21 @@ from fpgapool.objects import base
 _MAX_NAME_LENGTH = 255
 
 # Texts for people; the database cuts them by itself.
-_FREE_TEXTS = frozenset({"message", "description", "secret"})
+_FREE_TEXTS = frozenset(
+    {"message", "description", "secret", "reason", "signature"}
+)
 
 _MAX_INTEGER = 2**63 - 1
+
+
+def writable(text: str) -> str:
+    """Return a text for people as every database takes it.
+
+    What tells of an error may quote what a tenant has sent.
+
+    :param text: may hold surrogates and the character 0.
+    """
+    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def check(payload: base.Payload) -> None:

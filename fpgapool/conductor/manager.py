@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,24 +27,39 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.conductor import administration
 from fpgapool.conductor import admission
+from fpgapool.conductor import audit
 from fpgapool.conductor import inputs
+from fpgapool.conductor import instances
 from fpgapool.conductor import limits
 from fpgapool.conductor import pump
+from fpgapool.conductor import quotas
+from fpgapool.conductor import reservations
 from fpgapool.conductor import sessions
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
+from fpgapool.objects import bitstream
+from fpgapool.objects import finding as findings
+from fpgapool.objects import instance as instance_objects
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# Shorter than the callers' own limit, so that they get the reason.
 _T = TypeVar("_T", bound=base.Payload)
 
-_ANSWER_S = 5.0
+# Shorter than callers wait, so that they get the reason: for one of several
+# tries, and for what is asked only once.
+_ANSWER_S = 3.0
+_CHANGE_S = 5.0
 
 _MAX_IDS = 1000
+
+# An agent that is asked for a report sends it at once.
+_REPORTS_S = 2.0
+
+_PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 
 
 class ConductorManager(rpc.Endpoint):
@@ -78,6 +95,9 @@ class ConductorManager(rpc.Endpoint):
         self._pump = pumping
         self._database = database
         self._epoch = epoch
+        # The last report of each host, for audits.
+        self._reports: dict[str, objects.AgentReport] = {}
+        self._reported = threading.Condition()
 
     # -- casts -------------------------------------------------------------
 
@@ -88,6 +108,9 @@ class ConductorManager(rpc.Endpoint):
             parsed.leader_epoch, self._epoch
         ):
             self._pump.put(inputs.Report(parsed))
+            with self._reported:
+                self._reports[parsed.host_uuid] = parsed
+                self._reported.notify_all()
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
         """Take the news that a slot is ready for its client."""
@@ -172,7 +195,9 @@ class ConductorManager(rpc.Endpoint):
             record = self._database.find_session(
                 request.project_id, request.request_id
             )
-            if record is not None:
+            if record is not None and instance_objects.may_share(
+                record.user_id, request.user_id
+            ):
                 return sessions.Session.from_record(record, None).view()
             outcome = admission.Rejected(
                 codes.REQUEST_EXPIRED, "the request came too late"
@@ -226,6 +251,50 @@ class ConductorManager(rpc.Endpoint):
         ]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
+    def admit_instance(
+        self, ctxt: Any, entry: Any, lost_hash: Any = ""
+    ) -> dict[str, Any]:
+        """Take in an instance, and return what is known of it then."""
+        try:
+            parsed = objects.InstanceEntry.from_primitive(entry)
+            limits.check(parsed)
+            instances.check_entry(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        known = self._database.get_instance(parsed.instance_id)
+        if known is not None and known.deleted_at is not None:
+            # A second row of the same name would hold up all others.
+            raise exception.InstanceNotFound(instance_id=known.instance_id)
+        self._pump.put(inputs.AdmitInstance(parsed))
+        if lost_hash:
+            self._pump.put(
+                inputs.ReplaceToken(
+                    parsed.instance_id,
+                    str(lost_hash),
+                    parsed.token_nonce,
+                    parsed.token_hash,
+                )
+            )
+        return self._instance(parsed.instance_id).to_primitive()
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
+        """Take an instance's token away for good."""
+        if not isinstance(instance_id, str):
+            raise exception.InvalidRequest(reason="instance_id is no text")
+        self._pump.put(inputs.RevokeInstance(instance_id))
+        self._instance(instance_id)
+
+    def _instance(self, instance_id: str) -> objects.InstanceEntry:
+        """Return what is known of an instance, when that is durable."""
+        found = self._ask(
+            lambda engine: engine.instances.live.get(instance_id)
+        )
+        if found is None:
+            raise exception.InstanceNotFound(instance_id=instance_id[:80])
+        return instances.entry_of(found)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
     def find_session(
         self, ctxt: Any, project_id: Any, request_id: Any
     ) -> dict[str, Any] | None:
@@ -240,18 +309,182 @@ class ConductorManager(rpc.Endpoint):
         return [profile.to_primitive() for profile in profiles]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
+    def change_bitstream(self, ctxt: Any, change: Any) -> None:
+        """Change the library; answers when that is durable."""
+        try:
+            parsed = bitstream.change_from_primitive(change)
+            limits.check(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        try:
+            self._pump.change_bitstream(parsed, _CHANGE_S)
+        except admission.Rejected as error:
+            raise exception.BitstreamRefused(
+                str(error), code=error.code
+            ) from error
+        except TimeoutError:
+            raise exception.DatabaseUnavailable(
+                reason="no durable answer at the moment"
+            ) from None
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
         """Return the pool at a glance."""
         summary: dict[str, Any] = self._ask(lambda engine: engine.summary())
         return summary
 
-    def _ask(self, question: Callable[[Any], Any]) -> Any:
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def pool_snapshot(self, ctxt: Any) -> dict[str, Any]:
+        """Return what placement needs to know of the pool."""
+        now = time.time()
+        found: dict[str, Any] = self._ask(
+            lambda engine: engine.snapshot(now), durable=False
+        )
+        return found
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def administer(
+        self,
+        ctxt: Any,
+        host_uuid: Any,
+        device: Any,
+        state: Any,
+        reason: Any,
+        drain_within_s: Any,
+    ) -> None:
+        """Enable, drain or disable; answers when that is durable."""
+        wish = administration.checked(
+            host_uuid, device, state, reason, drain_within_s
+        )
+        self._pump.put(wish)
         try:
-            return self._pump.ask(question, _ANSWER_S)
+            found = wish.future.result(_CHANGE_S)
         except TimeoutError:
-            raise exception.DatabaseUnavailable(
-                reason="no durable answer at the moment"
-            ) from None
+            raise _not_durable() from None
+        if found:
+            return
+        if device is None:
+            raise exception.HostNotFound(host_uuid=host_uuid)
+        raise exception.DeviceNotFound(device=device, host_uuid=host_uuid)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def set_reservable_slots(
+        self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
+    ) -> None:
+        """Let instances reserve slots; answers when that is durable."""
+        wish = reservations.checked(host_uuid, device, slots)
+        self._pump.put(wish)
+        try:
+            refusal = wish.future.result(_CHANGE_S)
+        except TimeoutError:
+            raise _not_durable() from None
+        if refusal is not None:
+            raise refusal
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def get_quota(
+        self, ctxt: Any, project_id: Any = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return what a project may use and uses, or what any other may."""
+        if project_id is None:
+            default = self._ask(lambda engine: engine.default_quota)
+            return quotas.document(default)
+        _check_project(project_id)
+        quota, used = self._ask(
+            lambda engine: (
+                engine.quota(project_id),
+                engine.in_use(project_id),
+            )
+        )
+        return quotas.document(quota, used)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def set_quota(
+        self, ctxt: Any, project_id: Any, limits: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Limit what a project may use, and return what that is then."""
+        _check_project(project_id)
+        try:
+            checked = quotas.check_limits(limits)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        if not self._ask(lambda engine: engine.keeps_quotas):
+            raise exception.QuotasInKeystone()
+        self._pump.put(inputs.SetQuota(project_id, checked))
+        # Answered when the rows that it has caused are on the disk.
+        return self.get_quota(ctxt, project_id)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def audit(self, ctxt: Any) -> list[dict[str, Any]]:
+        """Return what database, this leader and the agents disagree about."""
+        reports = self._fresh_reports()
+        memory: audit.Memory = self._ask(
+            lambda engine: audit.remember(engine, self._epoch, reports)
+        )
+        holdings = self._database.holdings(time.time() - audit.GONE_S)
+        found = audit.against_database(holdings, memory)
+        return [one.to_primitive() for one in found]
+
+    def _fresh_reports(self) -> dict[str, objects.AgentReport]:
+        """Ask all agents, and return what those say that answer in time."""
+        with self._reported:
+            self._reports.clear()
+        asked = self._ask(lambda engine: engine.ask_reports(), durable=False)
+        with self._reported:
+            self._reported.wait_for(
+                lambda: asked <= self._reports.keys(), _REPORTS_S
+            )
+            return dict(self._reports)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def repair(self, ctxt: Any, finding: Any) -> bool:
+        """Mend what an audit has found, if that is safe."""
+        try:
+            wanted = findings.Finding.from_primitive(finding)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        if wanted.kind == findings.SESSION_UNKNOWN:
+            record = self._database.get_session(wanted.session_id or "")
+            if record is None:
+                return False
+            self._ask(lambda engine: engine.adopt(record))
+        elif wanted.kind in findings.RECORDABLE:
+            self._ask(
+                lambda engine: engine.record_again(
+                    wanted.session_id, wanted.slot_id
+                )
+            )
+        elif wanted.kind in findings.RECONCILABLE:
+            # What agents report is compared, and mended, as always.
+            self._ask(
+                lambda engine: engine.ask_reports(wanted.host_uuid),
+                durable=False,
+            )
+        else:
+            return False
+        return True
+
+    def _ask(self, question: Callable[[Any], Any], **options: bool) -> Any:
+        try:
+            return self._pump.ask(question, _ANSWER_S, **options)
+        except TimeoutError:
+            raise _not_durable() from None
+
+
+def _not_durable() -> exception.DatabaseUnavailable:
+    return exception.DatabaseUnavailable(
+        reason="no durable answer at the moment"
+    )
+
+
+def _check_project(project_id: Any) -> None:
+    if not isinstance(project_id, str) or not _PROJECT_ID.fullmatch(
+        project_id
+    ):
+        raise exception.InvalidRequest(
+            reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
+            " _.:@-"
+        )
 
 
 def _parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:

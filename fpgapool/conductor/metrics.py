@@ -66,13 +66,26 @@ SESSIONS = _gauge(
 )
 SLOTS = _gauge(
     "fpgapool_conductor_slots",
-    help="Slots by state; host_down if their host is silent.",
+    help="Slots by state; host_down if their host is silent, disabled if an"
+    " operator lets nobody have them.",
     labels=("state",),
 )
 HOST_UP = _gauge(
     "fpgapool_conductor_host_up",
     help="1 if a host's agent reports, 0 if it is silent.",
     labels=("host",),
+)
+DEVICES = _gauge(
+    "fpgapool_conductor_devices",
+    help="Devices by what operators say of them and their hosts: enabled,"
+    " draining or disabled.",
+    labels=("admin_state",),
+)
+RESERVATIONS = _gauge(
+    "fpgapool_conductor_reservations",
+    help="Slots that instances have reserved: ready, or pending while the"
+    " reservation has no slot that works and that nobody else has.",
+    labels=("state",),
 )
 WAIT = _histogram(
     "fpgapool_conductor_wait_seconds",
@@ -134,6 +147,45 @@ DROPPED = _counter(
     " the thread that sends them.",
     labels=("sender",),
 )
+NOTIFICATIONS = _counter(
+    "fpgapool_conductor_notifications_total",
+    help="Notifications handed to the message bus.",
+)
+NOTIFICATION_FAILURES = _counter(
+    "fpgapool_conductor_notification_failures_total",
+    help="Notifications that the message bus did not take.",
+)
+NOTIFICATIONS_DROPPED = _counter(
+    "fpgapool_conductor_notifications_dropped_total",
+    help="Notifications dropped because too many waited for the message bus.",
+)
+PLACEMENT_SYNCS = _counter(
+    "fpgapool_conductor_placement_syncs_total",
+    help="Comparisons of what Placement has with what the pool has.",
+)
+PLACEMENT_FAILURES = _counter(
+    "fpgapool_conductor_placement_failures_total",
+    help="Comparisons, and questions who has reserved slots, that failed"
+    " because Placement or Nova was away.",
+)
+PLACEMENT_CONFLICTS = _counter(
+    "fpgapool_conductor_placement_conflicts_total",
+    help="Changes in Placement that were tried again because others had come"
+    " before them.",
+)
+PLACEMENT_REQUESTS = _counter(
+    "fpgapool_conductor_placement_requests_total",
+    help="Requests to Placement.",
+)
+RECONCILED = _counter(
+    "fpgapool_conductor_reconcile_total",
+    help="What was found not to be as it should, and mended: slots that work"
+    " for nobody known (stray), orders whose effect did not show"
+    " (not_started, not_released), workers that are gone (vanished), and, when"
+    " a conductor took over, end_not_recorded, slot_without_session and"
+    " session_without_slot.",
+    labels=("kind",),
+)
 RPC = _histogram(
     "fpgapool_conductor_rpc_seconds",
     help="Time to hand a message for agents to the broker.",
@@ -155,6 +207,8 @@ DEFINITIONS = (
     SESSIONS,
     SLOTS,
     HOST_UP,
+    DEVICES,
+    RESERVATIONS,
     WAIT,
     SERVICE,
     OPENED,
@@ -169,6 +223,14 @@ DEFINITIONS = (
     COMMITS_BACKLOG,
     DATABASE_FAILING,
     DROPPED,
+    NOTIFICATIONS,
+    NOTIFICATION_FAILURES,
+    NOTIFICATIONS_DROPPED,
+    PLACEMENT_SYNCS,
+    PLACEMENT_FAILURES,
+    PLACEMENT_CONFLICTS,
+    PLACEMENT_REQUESTS,
+    RECONCILED,
     RPC,
     RPC_FAILURES,
 )
@@ -237,6 +299,15 @@ def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
     page.put(COMMIT_FAILURES.name, counts.commit_failures)
     for sender in ("news", "orders"):
         page.put(DROPPED.name, counts.dropped[sender], sender)
+    page.put(NOTIFICATIONS.name, counts.notifications_sent)
+    page.put(NOTIFICATION_FAILURES.name, counts.notifications_failed)
+    page.put(NOTIFICATIONS_DROPPED.name, counts.notifications_dropped)
+    page.put(PLACEMENT_SYNCS.name, counts.placement_syncs)
+    page.put(PLACEMENT_FAILURES.name, counts.placement_failures)
+    page.put(PLACEMENT_CONFLICTS.name, counts.placement_conflicts)
+    page.put(PLACEMENT_REQUESTS.name, counts.placement_requests)
+    for kind, count in list(counts.reconciled.items()):
+        page.put(RECONCILED.name, count, kind)
     page.put_timings(RPC.name, RPC_FAILURES.name, counts.rpc)
 
 
@@ -252,3 +323,7 @@ def _put_figures(figures: summary.Figures, page: metrics.Page) -> None:
         page.put(SLOTS.name, figures.slots.get(state, 0), state)
     for host, up in figures.hosts.items():
         page.put(HOST_UP.name, up, host)
+    for state, count in figures.devices.items():
+        page.put(DEVICES.name, count, state)
+    for state, count in figures.reservations.items():
+        page.put(RESERVATIONS.name, count, state)

@@ -36,7 +36,12 @@ def assign(
             generation=hold.generation,
             project_id=session.project_id,
             accelerator=session.accelerator,
-            bitstream=f"builtin:{session.accelerator}",
+            bitstream=(
+                f"bitstream:{hold.bitstream_id}"
+                if hold.bitstream
+                else f"builtin:{session.accelerator}"
+            ),
+            bitstream_ref=hold.bitstream,
             connect_timeout_s=session.connect_timeout_s,
             resume_grace_s=session.resume_grace_s,
             claimed_bytes=session.claimed_bytes,

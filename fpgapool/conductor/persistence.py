@@ -18,6 +18,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -35,6 +36,9 @@ LOG = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 2.0
+
+
+Notify = Callable[[db_api.Changes, Collection[int]], None]
 
 
 class GroupCommitter:
@@ -59,6 +63,8 @@ class GroupCommitter:
         because its name belongs to another one.
     :param on_deposed: called once if another conductor has taken the lease.
     :param on_failure: called if the thread ends by an error of its own.
+    :param notify: called with rows that are durable, and with the ids of
+        sessions that were not recorded; None if nobody wants to know.
     :param counts: to count transactions in.
     """
 
@@ -71,8 +77,10 @@ class GroupCommitter:
         on_unrecorded: Callable[[inputs.Unrecorded], None],
         on_deposed: Callable[[], None],
         on_failure: Callable[[str], None],
+        notify: Notify | None = None,
         counts: conductor_counts.Counts | None = None,
     ) -> None:
+        self._notify = notify
         self._counts = counts or conductor_counts.Counts()
         self._database = database
         self._epoch = epoch
@@ -225,6 +233,9 @@ class GroupCommitter:
         ]
         if messages:
             self._deliver(messages)
+        if self._notify is not None:
+            for batch in batches:
+                self._notify(batch.changes, self._withdrawn)
         for batch in batches:
             for row_id in batch.withdrawn:
                 self._withdrawn.pop(row_id, None)

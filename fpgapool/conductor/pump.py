@@ -28,6 +28,7 @@ from fpgapool.conductor import inputs
 from fpgapool.conductor import persistence
 from fpgapool.conductor import sender
 from fpgapool.conductor import threads
+from fpgapool.objects import bitstream
 
 _TICK_S = 0.5
 
@@ -104,6 +105,24 @@ class Pump:
             return future.result(timeout_s)
         finally:
             future.cancel()
+
+    def change_bitstream(
+        self, change: bitstream.BitstreamChange, timeout_s: float
+    ) -> None:
+        """Change the library, and wait until that is durable.
+
+        :raises Rejected: if it cannot be.
+        :raises TimeoutError: if it is not durable in time; it may still
+            become so.
+        """
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.put(inputs.ChangeBitstream(change, future))
+        try:
+            refusal = future.result(timeout_s)
+        finally:
+            future.cancel()
+        if refusal is not None:
+            raise refusal
 
     def _run(self) -> None:
         next_tick_s = time.monotonic() + _TICK_S

@@ -30,6 +30,25 @@ from fpgapool.objects import states
 
 
 @dataclasses.dataclass(slots=True)
+class Energy:
+    """What a slot has drawn for one holder, over restarts of its agent.
+
+    :ivar total_j: None as long as its agent measures nothing.
+    """
+
+    total_j: float | None = None
+    _boot_id: str = ""
+    _before_j: float = 0.0
+
+    def note(self, boot_id: str, energy_j: float) -> None:
+        """An agent has said what it has measured since it was started."""
+        if boot_id != self._boot_id:
+            self._boot_id = boot_id
+            self._before_j = self.total_j or 0.0
+        self.total_j = self._before_j + max(energy_j, 0.0)
+
+
+@dataclasses.dataclass(slots=True)
 class Hold:
     """A slot that is given to a session, until the agent shows its end.
 
@@ -40,6 +59,8 @@ class Hold:
         still be on its way.
     :ivar heard: boot id and sequence of the agent's last report before it
         said itself that the slot is ready.
+    :ivar bitstream: what the slot is programmed with; None for the driver's
+        own.
     """
 
     session: sessions.Session
@@ -52,11 +73,26 @@ class Hold:
     abandoned: bool = False
     prepared: bool = False
     heard: tuple[str, int] = ("", 0)
+    energy: Energy = dataclasses.field(default_factory=Energy)
+    bitstream: objects.BitstreamRef | None = None
+
+    def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
+        """Take what the slot has drawn, if it is told for this holder."""
+        generation = line.generation
+        if generation is None and line.last_result is not None:
+            generation = line.last_result.generation
+        if line.energy_j is not None and generation == self.generation:
+            self.energy.note(boot_id, line.energy_j)
 
     def outdates(self, report: objects.AgentReport) -> bool:
         """Whether a report is older than what is known of the slot."""
         boot_id, sequence = self.heard
         return report.agent_boot_id == boot_id and report.sequence <= sequence
+
+    @property
+    def bitstream_id(self) -> str | None:
+        """Of what the slot is programmed with."""
+        return self.bitstream.bitstream_id if self.bitstream else None
 
     @property
     def wanted(self) -> bool:

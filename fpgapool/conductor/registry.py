@@ -14,17 +14,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from fpgapool import objects
+from fpgapool.conductor import limits
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
 
 # An agent that restarts often must not make this set grow for ever; reports
 # older than this many restarts no longer travel.
 _MAX_OLD_BOOTS = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    """What the operator says of a device or host.
+
+    :param deadline_at: when what still runs there is taken back, by the wall
+        clock; None: never.
+    """
+
+    state: model.AdminState = model.AdminState.ENABLED
+    reason: str = ""
+    deadline_at: float | None = None
+
+    @classmethod
+    def of_row(
+        cls, row: db_api.HostRecord | db_api.DeviceRecord
+    ) -> Administration:
+        """Return what a row says."""
+        return cls(
+            state=model.AdminState(row.admin_state),
+            reason=row.admin_reason,
+            deadline_at=row.drain_deadline_at,
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,9 +66,16 @@ class SlotEntry:
     device: DeviceEntry
     programmed: str | None = None
     programming_time_s: float = 0.0
+    #: Not in the database: the next report says it again.
+    bitstream_id: str | None = None
+    resources: Mapping[str, int] | None = None
+    #: The library has something newer for what is programmed.
+    outdated: bool = False
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
+    #: The instance that alone may have it.
+    reserved_for: str | None = None
     #: When its agent was last told to release a holder that is not known.
     stray_told_at: float = -math.inf
 
@@ -47,6 +83,11 @@ class SlotEntry:
     def host(self) -> HostEntry:
         """The host that the slot is in."""
         return self.device.host
+
+    @property
+    def programmed_now(self) -> str | None:
+        """Which accelerator it can run without being programmed again."""
+        return None if self.outdated else self.programmed
 
     def __str__(self) -> str:
         return f"{self.host.name} {self.device.name} {self.number}"
@@ -62,9 +103,25 @@ class DeviceEntry:
     model: str = ""
     dma_bytes_per_s: float = 0.0
     healthy: bool = True
-    enabled: bool = True
     fault_reason: str = ""
+    admin: Administration = Administration()
+    #: How many of its slots instances can reserve, and how many they have.
+    reservable_slots: int = 0
+    reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
+
+    @property
+    def uuid(self) -> str:
+        """What the API and Placement call it.
+
+        :raises ValueError: if its host's name for it is not a UUID.
+        """
+        return identity.device_id(self.host.uuid, self.name)
+
+    @property
+    def reserved_slots(self) -> int:
+        """How many of its slots are reserved."""
+        return sum(self.reservations.values())
 
 
 @dataclasses.dataclass(slots=True)
@@ -83,6 +140,8 @@ class HostEntry:
     sequence: int = -1
     #: Why its network card is not capped though it should, if so.
     link_message: str | None = None
+    admin: Administration = Administration()
+    compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
@@ -130,7 +189,6 @@ def _device_spec(
         name=device.name,
         dma_bytes_per_s=device.dma_bytes_per_s,
         healthy=device.healthy,
-        enabled=device.enabled,
         slots=tuple(
             model.SlotSpec(
                 id=device.slots[number].id,
@@ -138,7 +196,7 @@ def _device_spec(
                 host_id=host.id,
                 number=first_number + position,
                 shape=device.slots[number].shape,
-                programmed=device.slots[number].programmed,
+                programmed=device.slots[number].programmed_now,
                 programming_time_s=device.slots[number].programming_time_s,
             )
             for position, number in enumerate(sorted(device.slots))
@@ -152,6 +210,8 @@ class Registry:
     def __init__(self) -> None:
         self.hosts: dict[str, HostEntry] = {}
         self.hosts_by_id: dict[int, HostEntry] = {}
+        self.devices: dict[int, DeviceEntry] = {}
+        self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
@@ -161,8 +221,15 @@ class Registry:
         devices: list[db_api.DeviceRecord],
         slots: list[db_api.SlotRecord],
         now: float,
+        used_host_ids: Iterable[int] = (),
     ) -> None:
-        """Rebuild from rows; every host is down until its agent reports."""
+        """Rebuild from rows; every host is down until its agent reports.
+
+        :param used_host_ids: of hosts that sessions come from; they may have
+            been forgotten, and are given to no other one.
+        """
+        for used in used_host_ids:
+            self._note_id("host", used)
         for host in sorted(hosts, key=lambda row: row.id):
             self._add_host(
                 HostEntry(
@@ -171,35 +238,36 @@ class Registry:
                     name=host.name,
                     nic_bytes_per_s=host.nic_bytes_per_s,
                     heard_at=now,
+                    admin=Administration.of_row(host),
+                    compute=db_api.ComputeState(host.compute_state),
                 )
             )
-        devices_by_id = {}
         for row in sorted(devices, key=lambda row: row.id):
-            owner = self.hosts_by_id[row.host_id]
-            device = DeviceEntry(
-                id=row.id,
-                name=row.name,
-                host=owner,
-                model=row.model,
-                dma_bytes_per_s=row.dma_bytes_per_s,
-                healthy=row.healthy,
-                enabled=row.enabled,
-                fault_reason=row.fault_reason,
+            self._add_device(
+                DeviceEntry(
+                    id=row.id,
+                    name=row.name,
+                    host=self.hosts_by_id[row.host_id],
+                    model=row.model,
+                    dma_bytes_per_s=row.dma_bytes_per_s,
+                    healthy=row.healthy,
+                    fault_reason=row.fault_reason,
+                    admin=Administration.of_row(row),
+                    reservable_slots=row.reservable_slots,
+                )
             )
-            owner.devices[row.name] = device
-            devices_by_id[row.id] = device
-            self._note_id("device", row.id)
         for slot in sorted(slots, key=lambda row: row.id):
             self._add_slot(
                 SlotEntry(
                     id=slot.id,
                     number=slot.number,
                     shape=slot.shape,
-                    device=devices_by_id[slot.device_id],
+                    device=self.devices[slot.device_id],
                     programmed=slot.programmed,
                     programming_time_s=slot.programming_time_s,
                     faulty=slot.faulty,
                     fault_reason=slot.fault_reason,
+                    reserved_for=slot.reserved_for,
                 )
             )
 
@@ -241,16 +309,19 @@ class Registry:
         rows: list[db_api.Record] = []
         device = host.devices.get(report.name)
         if device is None:
-            device = DeviceEntry(
-                id=self._next_id("device"), name=report.name, host=host
+            device = self._add_device(
+                DeviceEntry(
+                    id=self._next_id("device"), name=report.name, host=host
+                )
             )
-            host.devices[report.name] = device
         if _assign(
             device,
             model=report.model,
             dma_bytes_per_s=report.dma_bytes_per_s,
             healthy=report.healthy,
-            fault_reason="" if report.healthy else report.message,
+            fault_reason=(
+                "" if report.healthy else limits.writable(report.message)
+            ),
         ):
             rows.append(device_row(device))
         for slot_report in report.slots:
@@ -264,6 +335,7 @@ class Registry:
                         device=device,
                     )
                 )
+            slot.resources = slot_report.resources
             if _assign(
                 slot,
                 shape=slot_report.shape,
@@ -272,11 +344,65 @@ class Registry:
                 rows.append(slot_row(slot))
         return rows
 
+    def capacities(self) -> dict[str, dict[str, int]]:
+        """Return how much slots have of what bitstreams take, by shape.
+
+        If slots of one shape differ, it is what all of them have. One that
+        does not say how much it has, has any number.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for slot in self.slots.values():
+            capacity = found.setdefault(slot.shape, {})
+            for name, count in (slot.resources or {}).items():
+                capacity[name] = min(count, capacity.get(name, count))
+        return found
+
     def _add_host(self, host: HostEntry) -> HostEntry:
         self.hosts[host.uuid] = host
         self.hosts_by_id[host.id] = host
         self._note_id("host", host.id)
         return host
+
+    @property
+    def computes(self) -> dict[str, db_api.ComputeState]:
+        """What Nova has of each host, by UUID."""
+        return {uuid: host.compute for uuid, host in self.hosts.items()}
+
+    def note_compute(
+        self, host_uuid: str, state: db_api.ComputeState
+    ) -> list[db_api.Record]:
+        """Note what Nova has of a host.
+
+        :returns: the row to write, if the host is known and that is news.
+        """
+        host = self.hosts.get(host_uuid)
+        if host is None or not _assign(host, compute=state):
+            return []
+        return [host_row(host)]
+
+    def forget(self, host: HostEntry) -> db_api.HostRecord:
+        """Remove a host that has no devices.
+
+        :returns: the row that says so.
+        """
+        if host.devices:
+            raise ValueError(f"host {host.name} has devices")
+        del self.hosts[host.uuid]
+        del self.hosts_by_id[host.id]
+        return dataclasses.replace(host_row(host), admin_state=db_api.DELETED)
+
+    def _add_device(self, device: DeviceEntry) -> DeviceEntry:
+        device.host.devices[device.name] = device
+        self.devices[device.id] = device
+        # A host that is called otherwise is unknown to Nova and the API.
+        with contextlib.suppress(ValueError):
+            self._devices_by_uuid[device.uuid] = device
+        self._note_id("device", device.id)
+        return device
+
+    def find_device(self, device_uuid: str) -> DeviceEntry | None:
+        """Return the device that the API and Placement call so."""
+        return self._devices_by_uuid.get(device_uuid)
 
     def _add_slot(self, slot: SlotEntry) -> SlotEntry:
         slot.device.slots[slot.number] = slot
@@ -326,6 +452,10 @@ def host_row(host: HostEntry) -> db_api.HostRecord:
         nic_bytes_per_s=host.nic_bytes_per_s,
         up=host.up,
         last_report_at=host.heard_at or None,
+        admin_state=host.admin.state.value,
+        admin_reason=host.admin.reason,
+        drain_deadline_at=host.admin.deadline_at,
+        compute_state=host.compute.value,
     )
 
 
@@ -338,8 +468,11 @@ def device_row(device: DeviceEntry) -> db_api.DeviceRecord:
         model=device.model,
         dma_bytes_per_s=device.dma_bytes_per_s,
         healthy=device.healthy,
-        enabled=device.enabled,
         fault_reason=device.fault_reason,
+        admin_state=device.admin.state.value,
+        admin_reason=device.admin.reason,
+        drain_deadline_at=device.admin.deadline_at,
+        reservable_slots=device.reservable_slots,
     )
 
 
@@ -354,4 +487,5 @@ def slot_row(slot: SlotEntry) -> db_api.SlotRecord:
         programming_time_s=slot.programming_time_s,
         faulty=slot.faulty,
         fault_reason=slot.fault_reason,
+        reserved_for=slot.reserved_for,
     )

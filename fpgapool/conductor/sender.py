@@ -146,7 +146,10 @@ class Sender:
 def _answer(message: effects.Answer) -> None:
     # A caller that has given up has cancelled its future.
     if message.future.set_running_or_notify_cancel():
-        message.future.set_result(message.value)
+        if message.failed:
+            message.future.set_exception(message.value)
+        else:
+            message.future.set_result(message.value)
 
 
 def _views_by_host(

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from fpgapool.clients import keystone
+from fpgapool.clients import nova
+from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.common import rpc
@@ -31,12 +35,19 @@ from fpgapool.conductor import election
 from fpgapool.conductor import engine
 from fpgapool.conductor import heap
 from fpgapool.conductor import inputs
+from fpgapool.conductor import journal
 from fpgapool.conductor import manager
+from fpgapool.conductor import notifications
 from fpgapool.conductor import persistence
+from fpgapool.conductor import placement
+from fpgapool.conductor import placing
 from fpgapool.conductor import pump
 from fpgapool.conductor import scheduling
 from fpgapool.conductor import sender
 from fpgapool.conductor import threads
+from fpgapool.conductor import unified
+from fpgapool.conductor import watch
+from fpgapool.conf import quota as quota_conf
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
@@ -50,6 +61,9 @@ LOG = logging.getLogger(__name__)
 _GENERATION_BITS = 32
 
 _RETRY_S = 2.0
+
+_WATCH_PATIENCE_S = 10.0
+_PLACING_PATIENCE_S = 10.0
 
 
 class Conductor:
@@ -76,9 +90,14 @@ class Conductor:
         self._term: _Term | None = None
         # Wrong options are better reported before the first election.
         scheduling.load_strategy(conf)
+        if conf.quota.driver == quota_conf.UNIFIED:
+            keystone.prepare()
+        nova.Nova.from_conf(conf)
+        placement_client.Placement.from_conf(conf)
         self._election = election.Election(
             database, conf.conductor.name, conf.conductor.lease_s
         )
+        self._publisher = notifications.make(conf, self.counts)
         self._stopping = threading.Event()
         self._deposed = threading.Event()
         self._leading = threading.Event()
@@ -86,6 +105,8 @@ class Conductor:
 
     def start(self) -> None:
         """Stand for election."""
+        if self._publisher is not None:
+            self._publisher.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,6 +114,8 @@ class Conductor:
         self._stopping.set()
         self._deposed.set()
         self._thread.join()
+        if self._publisher is not None:
+            self._publisher.stop()
 
     def wait_until_leading(self, timeout_s: float) -> bool:
         """:returns: whether this conductor leads within ``timeout_s``."""
@@ -146,6 +169,7 @@ class Conductor:
                 self._deposed,
                 self._fail,
                 self.counts,
+                self._publisher,
             )
             term.start()
         LOG.info(
@@ -178,6 +202,7 @@ class _Term:
         deposed: threading.Event,
         on_failure: Callable[[str], None],
         counts: conductor_counts.Counts,
+        publisher: notifications.Publisher | None,
     ) -> None:
         migration.require_newest(database.engine)
         self.epoch = epoch
@@ -197,9 +222,12 @@ class _Term:
             on_unrecorded=self._take_back,
             on_deposed=deposed.set,
             on_failure=on_failure,
+            notify=_notify(publisher, snapshot),
             counts=counts,
         )
         strategy = scheduling.load_strategy(conf)
+        settings = _settings(conf)
+        is_unified = conf.quota.driver == quota_conf.UNIFIED
         brain = engine.Engine(
             core_state.PoolState(
                 strategy,
@@ -207,9 +235,10 @@ class _Term:
                 slot_fault_limit=conf.conductor.slot_fault_limit,
                 device_fault_limit=conf.conductor.device_fault_limit,
             ),
-            _settings(conf),
+            settings,
             snapshot,
             conf.conductor.strategy,
+            admission.Quotas(settings.default_quota) if is_unified else None,
             thresholds_bytes=scheduling.thresholds_bytes(strategy),
             counts=counts,
         )
@@ -225,7 +254,20 @@ class _Term:
             on_failure=on_failure,
             counts=counts,
         )
+        self._limits = (
+            unified.Follower(
+                keystone.LimitsReader(),
+                settings.default_quota,
+                lambda quotas: self._pump.put(inputs.NewQuotas(quotas)),
+                conf.quota.refresh_interval_s,
+                on_failure,
+            )
+            if is_unified
+            else None
+        )
         endpoint = manager.ConductorManager(self._pump, database, epoch)
+        self._watch = _watch(conf, self._pump, on_failure)
+        self._placing = _placing(conf, self._pump, on_failure, counts)
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
@@ -240,6 +282,15 @@ class _Term:
         self._server.start()
         self._orders.start()
         self._news.start()
+        if self._watch is not None:
+            self._watch.start()
+        if self._placing is not None:
+            self._placing.start()
+        else:
+            # Nobody would ever say that those of the database have ended.
+            self._pump.put(inputs.Reservations({}))
+        if self._limits is not None:
+            self._limits.start()
 
     def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
         self._pump.put(unrecorded)
@@ -280,6 +331,12 @@ class _Term:
             self._pump.put(inputs.Library(tuple(library)))
 
     def stop(self) -> None:
+        if self._placing is not None:
+            self._placing.stop()
+        if self._watch is not None:
+            self._watch.stop()
+        if self._limits is not None:
+            self._limits.stop()
         self._server.stop()
         self._server.wait()
         self._pump.stop()
@@ -288,8 +345,92 @@ class _Term:
         self._news.stop()
 
 
+def _watch(
+    conf: cfg.ConfigOpts,
+    pumping: pump.Pump,
+    on_failure: Callable[[str], None],
+) -> watch.InstanceWatch | None:
+    """Return what looks after instances, if Nova is to be asked."""
+    client = nova.Nova.from_conf(conf)
+    if client is None:
+        return None
+
+    def known() -> watch.Known:
+        found: watch.Known = pumping.ask(
+            lambda engine: dict(engine.instances.live),
+            _WATCH_PATIENCE_S,
+            durable=False,
+        )
+        return found
+
+    def hosts() -> watch.Hosts:
+        found: watch.Hosts = pumping.ask(
+            lambda engine: engine.registry.computes,
+            _WATCH_PATIENCE_S,
+            durable=False,
+        )
+        return found
+
+    return watch.InstanceWatch(
+        client,
+        known=known,
+        hosts=hosts,
+        put=pumping.put,
+        on_failure=on_failure,
+        poll_interval_s=conf.nova.poll_interval_s,
+        compute_interval_s=conf.nova.compute_interval_s,
+    )
+
+
+def _placing(
+    conf: cfg.ConfigOpts,
+    pumping: pump.Pump,
+    on_failure: Callable[[str], None],
+    counts: conductor_counts.Counts,
+) -> placing.Placing | None:
+    """Return what tells Placement of devices, if it is to be told."""
+    client = placement_client.Placement.from_conf(conf)
+    if client is None:
+        return None
+
+    def wanted(is_early: bool) -> placement.Wanted:
+        found: placement.Wanted = pumping.ask(
+            lambda engine: placement.wanted(
+                engine.registry,
+                engine.profiles,
+                engine.reservable_slots,
+                is_early=is_early,
+            ),
+            _PLACING_PATIENCE_S,
+            durable=False,
+        )
+        return found
+
+    return placing.Placing(
+        client,
+        nova.Nova.from_conf(conf),
+        pool_name=conf.placement.pool_name,
+        wanted=wanted,
+        put=pumping.put,
+        on_failure=on_failure,
+        sync_interval_s=conf.placement.sync_interval_s,
+        allocation_interval_s=conf.placement.allocation_interval_s,
+        hearing_s=conf.conductor.report_timeout_s,
+        counts=counts,
+    )
+
+
+def _notify(
+    publisher: notifications.Publisher | None, snapshot: db_api.Snapshot
+) -> persistence.Notify | None:
+    if publisher is None:
+        return None
+    return functools.partial(publisher.note, journal.Journal(snapshot))
+
+
 def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
     options = conf.conductor
+    max_bitstreams = conf.bitstreams.max_per_project
     return admission.Limits(
         report_timeout_s=options.report_timeout_s,
         lost_session_timeout_s=options.lost_session_timeout_s,
@@ -300,11 +441,18 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
         resend_interval_s=options.resend_interval_s,
         max_claimed_bytes=options.max_claimed_bytes,
         max_queued_sessions=options.max_queued_sessions,
-        max_queued_per_project=options.max_queued_per_project,
-        max_sessions_per_project=options.max_sessions_per_project,
-        max_queued_bytes_per_project=options.max_queued_bytes_per_project,
+        default_quota=_default_quota(conf),
         claim_slack=options.claim_slack,
         idle_timeout_s=options.idle_timeout_s,
         max_hold_s=options.max_hold_s,
         min_progress_bytes_per_s=options.min_progress_bytes_per_s,
+        max_bitstreams_per_project=(
+            None if max_bitstreams < 0 else max_bitstreams
+        ),
+        instances_are_local=conf.nova.instances_are_local,
     )
+
+
+def _default_quota(conf: cfg.ConfigOpts) -> admission.ProjectQuota:
+    limits = {name: conf.quota[name] for name in admission.RESOURCES}
+    return admission.ProjectQuota().replaced(limits, admission.FROM_DEFAULT)

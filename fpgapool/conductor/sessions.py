@@ -24,8 +24,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor import limits
+from fpgapool.core import library
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.objects import instance
 from fpgapool.objects import states
 
 # Ended sessions that are still answered from memory.
@@ -96,6 +99,10 @@ class Session:
     front_doors: frozenset[str] = frozenset()
     #: Whether it is among the sessions that its project has used.
     counted: bool = False
+    #: Slots that it was given in vain because of its bitstream.
+    bitstream_failures: int = 0
+    #: Slots that it lost before its client could be told of them.
+    untold_ends: int = 0
 
     @property
     def live(self) -> bool:
@@ -119,14 +126,16 @@ class Session:
             project=self.project_id,
             skips=self.skips,
             wait_timeout_s=self.wait_timeout_s,
+            instance_id=instance.id_of(self.user_id),
         )
 
     def same_request(self, request: objects.OpenRequest) -> bool:
         """Whether a repeated request asks for what the first one did."""
         return (
-            request.accelerator == self.accelerator
+            self.accelerator in _keys(request)
             and request.claimed_bytes == self.claimed_bytes
             and request.priority == self.priority
+            and instance.may_share(request.user_id, self.user_id)
         )
 
     def leave_slot(self) -> None:
@@ -147,7 +156,7 @@ class Session:
         """Enter a terminal state."""
         self.state = state
         self.reason = code
-        self.message = message
+        self.message = limits.writable(message)
         self.finished_at = now
         self.forget_secret()
 
@@ -187,6 +196,7 @@ class Session:
             certificate_sha256=self.certificate_sha256 if ready else None,
             input_bytes=self.input_bytes,
             output_bytes=self.output_bytes,
+            user_id=self.user_id,
             queue_position=queue_position,
             pending_reasons=pending_reasons,
             expected_wait_s=expected_wait_s,
@@ -201,13 +211,21 @@ class Session:
         cls, record: db_api.SessionRecord, host_uuid: str | None
     ) -> Session:
         """Rebuild a session from its row."""
+        # An instance asks the API, wherever it is.
+        door = None if instance.is_user(record.user_id) else host_uuid
         return cls(
             row_id=record.id,
             job_id=record.id,
             host_uuid=host_uuid,
-            front_doors=front_doors(host_uuid),
+            front_doors=front_doors(door),
             **_shared(record),
         )
+
+
+def _keys(request: objects.OpenRequest) -> tuple[str, str]:
+    """Return what a request's accelerator may have been in the library."""
+    own = library.key_of(request.accelerator, request.project_id)
+    return request.accelerator, own
 
 
 class Book:
@@ -220,6 +238,9 @@ class Book:
     :ivar queued_bytes: what they claim.
     :ivar queued_by_size: how many wait that claim as much as fits between
         two thresholds, the smallest first.
+    :ivar queued_by_host: how many wait that come from each host, by its id;
+        None: from outside of the pool.
+    :ivar queued_by_accelerator: how many wait for each accelerator.
 
     :param thresholds_bytes: between priority queues.
     """
@@ -232,25 +253,57 @@ class Book:
         self.by_request: dict[tuple[str, str], Session] = {}
         self.queued = collections.Counter[str]()
         self.queued_bytes = collections.Counter[str]()
+        self.queued_by_host = collections.Counter[int | None]()
+        self.queued_by_accelerator = collections.Counter[str]()
         self._ended: dict[int, Session] = {}
+        # Those that are alive, by user and row; only of instances.
+        self._of_instance: dict[str, dict[int, Session]] = {}
 
     def add(self, session: Session) -> None:
         """Take in a session."""
         self.by_job[session.job_id] = session
         self.by_id[session.session_id] = session
         self.by_request[session.request_key] = session
+        self._note_alive(session)
+
+    def of_instance(self, user_id: str) -> list[Session]:
+        """Return an instance's sessions that wait for or have a slot.
+
+        :param user_id: by which it acts; others have none here.
+        """
+        return list(self._of_instance.get(user_id, {}).values())
+
+    def count_of_instance(self, user_id: str) -> int:
+        """Return how many sessions :meth:`of_instance` would return."""
+        return len(self._of_instance.get(user_id, ()))
+
+    def _note_alive(self, session: Session) -> None:
+        if instance.is_user(session.user_id):
+            own = self._of_instance.setdefault(session.user_id, {})
+            own[session.row_id] = session
+
+    def _note_dead(self, session: Session) -> None:
+        own = self._of_instance.get(session.user_id)
+        if own is not None:
+            own.pop(session.row_id, None)
+            if not own:
+                del self._of_instance[session.user_id]
 
     def note_queued(self, session: Session) -> None:
         """Count a session that begins to wait."""
-        self.queued[session.project_id] += 1
-        self.queued_bytes[session.project_id] += session.claimed_bytes
-        self.queued_by_size[self._size_class(session)] += 1
+        self._count(session, 1)
 
     def note_unqueued(self, session: Session) -> None:
         """Count a session that waits no more."""
-        self.queued[session.project_id] -= 1
-        self.queued_bytes[session.project_id] -= session.claimed_bytes
-        self.queued_by_size[self._size_class(session)] -= 1
+        self._count(session, -1)
+
+    def _count(self, session: Session, change: int) -> None:
+        project_id, size_bytes = session.project_id, session.claimed_bytes
+        self.queued[project_id] += change
+        self.queued_bytes[project_id] += change * size_bytes
+        self.queued_by_size[self._size_class(session)] += change
+        self.queued_by_host[session.host_id] += change
+        self.queued_by_accelerator[session.accelerator] += change
 
     def _size_class(self, session: Session) -> int:
         return bisect.bisect_left(
@@ -266,12 +319,14 @@ class Book:
     def note_end(self, session: Session) -> None:
         """Keep a session for a while, and forget the oldest instead."""
         self._ended[session.row_id] = session
+        self._note_dead(session)
         while len(self._ended) > _REMEMBERED:
             self.forget(self._ended[next(iter(self._ended))])
 
     def forget(self, session: Session) -> None:
         """Keep a session no longer."""
         self._ended.pop(session.row_id, None)
+        self._note_dead(session)
         del self.by_job[session.job_id]
         del self.by_id[session.session_id]
         del self.by_request[session.request_key]
@@ -279,6 +334,7 @@ class Book:
     def revive(self, session: Session) -> None:
         """Count an ended session among the living again."""
         del self._ended[session.row_id]
+        self._note_alive(session)
 
     def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
         """Return how many sessions are in each state.

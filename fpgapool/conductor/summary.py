@@ -17,13 +17,19 @@ from __future__ import annotations
 import collections
 import dataclasses
 import heapq
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 from typing import TypeAlias
 
+from fpgapool import objects
+from fpgapool.conductor import administration
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
+from fpgapool.conductor import traffic
 from fpgapool.core import model
 
 Holds: TypeAlias = Mapping[int, reconcile.Hold]
@@ -33,14 +39,19 @@ OTHER = "other"
 
 _IDLE = "idle"
 _FAULTY = "faulty"
+_DISABLED = "disabled"
 _HOST_DOWN = "host_down"
 
 SLOT_STATES = (
     _IDLE,
     *(phase.value.lower() for phase in model.Phase),
     _FAULTY,
+    _DISABLED,
     _HOST_DOWN,
 )
+
+# Less of a network card is no news.
+_LOAD_DIGITS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +64,8 @@ class Figures:
     :ivar sessions: live ones, by state.
     :ivar slots: by state; ``host_down`` where it cannot be known.
     :ivar hosts: whether each is up, by name.
+    :ivar devices: by what operators say of them and their hosts.
+    :ivar reservations: of slots, ``ready`` and ``pending``.
     """
 
     queued_by_project: Mapping[str, int]
@@ -61,17 +74,37 @@ class Figures:
     sessions: Mapping[str, int]
     slots: Mapping[str, int]
     hosts: Mapping[str, bool]
+    devices: Mapping[str, int]
+    reservations: Mapping[str, int]
 
 
-def hosts(pool: registry.Registry, holds: Holds) -> list[dict[str, Any]]:
-    """Return hosts, devices and slots; nothing that is a tenant's."""
+class Queued(NamedTuple):
+    """How many sessions wait.
+
+    :ivar by_host: that come from each, by its id.
+    :ivar by_accelerator: for each.
+    """
+
+    by_host: Mapping[int | None, int]
+    by_accelerator: Mapping[str, int]
+
+
+def hosts(
+    pool: registry.Registry, holds: Holds, pending: Callable[[int], int]
+) -> list[dict[str, Any]]:
+    """Return hosts, devices and slots; nothing that is a tenant's.
+
+    :param pending: how many of a device's reservations have no slot yet.
+    """
     return [
-        _host(host, holds)
+        _host(host, holds, pending)
         for host in sorted(pool.hosts.values(), key=lambda host: host.id)
     ]
 
 
-def _host(host: registry.HostEntry, holds: Holds) -> dict[str, Any]:
+def _host(
+    host: registry.HostEntry, holds: Holds, pending: Callable[[int], int]
+) -> dict[str, Any]:
     return {
         "uuid": host.uuid,
         "name": host.name,
@@ -82,6 +115,9 @@ def _host(host: registry.HostEntry, holds: Holds) -> dict[str, Any]:
             {
                 "name": device.name,
                 "healthy": device.healthy,
+                "reservable_slots": device.reservable_slots,
+                "reserved_slots": device.reserved_slots,
+                "pending_reservations": pending(device.id),
                 "slots": [
                     _slot(device.slots[number], holds)
                     for number in sorted(device.slots)
@@ -106,7 +142,10 @@ def _slot(slot: registry.SlotEntry, holds: Holds) -> dict[str, Any]:
 def _slot_state(slot: registry.SlotEntry, hold: reconcile.Hold | None) -> str:
     if hold is not None:
         return hold.phase.value.lower()
-    return _FAULTY if slot.faulty or not slot.usable else _IDLE
+    if slot.faulty or not slot.usable:
+        return _FAULTY
+    enabled = administration.state(slot.device) is model.AdminState.ENABLED
+    return _IDLE if enabled else _DISABLED
 
 
 def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:
@@ -115,6 +154,121 @@ def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:
         _slot_state(slot, holds.get(slot.id)) if slot.host.up else _HOST_DOWN
         for slot in pool.slots.values()
     )
+
+
+def devices_by_state(pool: registry.Registry) -> dict[str, int]:
+    """Return how many devices operators say what of."""
+    counts = collections.Counter(
+        administration.state(device) for device in pool.devices.values()
+    )
+    return {state.value: counts[state] for state in model.AdminState}
+
+
+def reservations_by_state(
+    pool: registry.Registry, pending: Callable[[int], int]
+) -> dict[str, int]:
+    """Return how many reservations can use their slots, and how many not.
+
+    :param pending: as that of :func:`hosts`.
+    """
+    waiting = sum(map(pending, pool.devices))
+    total = sum(device.reserved_slots for device in pool.devices.values())
+    return {"ready": total - waiting, "pending": waiting}
+
+
+def snapshot(
+    pool: registry.Registry,
+    holds: Holds,
+    library: Mapping[str, objects.AcceleratorProfile],
+    readings: traffic.Traffic,
+    queued: Queued,
+    now: float,
+) -> dict[str, Any]:
+    """Return what decides where instances should be placed.
+
+    Slots are told by their shapes, since there may be many hosts and many
+    accelerators: who knows which shapes an accelerator has can count.
+
+    :param library: the accelerators, by name.
+    :param now: wall clock.
+    """
+    used = _nic_use(holds.values(), readings)
+    return {
+        "generated_at": now,
+        "hosts": {
+            host.uuid: {
+                "name": host.name,
+                "up": host.up,
+                "nic_bytes_per_s": host.nic_bytes_per_s,
+                "nic_load": _nic_load(host, used),
+                "queued": queued.by_host.get(host.id, 0),
+                "slots": sum(len(d.slots) for d in host.devices.values()),
+                "shapes": _shapes(host, holds),
+            }
+            for host in pool.hosts.values()
+        },
+        "queued": {
+            name: count
+            for name, count in queued.by_accelerator.items()
+            if count
+        },
+        "accelerators": {
+            profile.name: sorted(profile.shapes)
+            for profile in library.values()
+        },
+    }
+
+
+def _shapes(host: registry.HostEntry, holds: Holds) -> dict[str, list[int]]:
+    """:returns: how many slots can be used and how many are free, by shape."""
+    counts: dict[str, list[int]] = {}
+    if not host.up:
+        return counts
+    for device in host.devices.values():
+        if (
+            not device.healthy
+            or administration.state(device) is not model.AdminState.ENABLED
+        ):
+            continue
+        for slot in device.slots.values():
+            if slot.usable and not slot.faulty:
+                count = counts.setdefault(slot.shape, [0, 0])
+                count[0] += 1
+                count[1] += slot.id not in holds and not slot.reserved_for
+    return counts
+
+
+def _nic_use(
+    holds: Iterable[reconcile.Hold], readings: traffic.Traffic
+) -> dict[int, tuple[float, float]]:
+    """:returns: bytes/s that leave and enter hosts, by their ids."""
+    used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for hold in holds:
+        reading = readings.of(hold.slot.id)
+        origin, target = hold.session.host_id, hold.slot.host.id
+        if (
+            reading is None
+            or reading.generation != hold.generation
+            or hold.abandoned
+            or origin == target
+        ):
+            continue
+        sent, returned = reading.input_bytes_per_s, reading.output_bytes_per_s
+        used[target][0] += returned
+        used[target][1] += sent
+        if origin is not None:
+            used[origin][0] += sent
+            used[origin][1] += returned
+    return {id_: (out, into) for id_, (out, into) in used.items()}
+
+
+def _nic_load(
+    host: registry.HostEntry, used: Mapping[int, tuple[float, float]]
+) -> float:
+    if host.id not in used or host.nic_bytes_per_s <= 0:
+        return 0.0
+    load = max(used[host.id]) / host.nic_bytes_per_s
+    return round(min(load, 1.0), _LOAD_DIGITS)
 
 
 def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:

@@ -51,8 +51,12 @@ class Ledger:
         slot_s: float = 0.0,
         input_bytes: int = 0,
         output_bytes: int = 0,
+        energy_j: float | None = None,
     ) -> None:
-        """Add to what a project has used of an accelerator today (UTC)."""
+        """Add to what a project has used of an accelerator today (UTC).
+
+        :param energy_j: None if it was not measured.
+        """
         self._begin_day(now)
         key = (project_id, accelerator)
         old = self._rows.get(key) or self._new(project_id, accelerator)
@@ -62,6 +66,7 @@ class Ledger:
             slot_s=old.slot_s + slot_s,
             input_bytes=old.input_bytes + input_bytes,
             output_bytes=old.output_bytes + output_bytes,
+            energy_j=_sum(old.energy_j, energy_j),
         )
         self._changed[new.id] = new
 
@@ -86,3 +91,7 @@ class Ledger:
             accelerator=accelerator,
             day=self._day,
         )
+
+
+def _sum(known: float | None, added: float | None) -> float | None:
+    return known if added is None else (known or 0.0) + added

@@ -20,22 +20,38 @@ from oslo_config import cfg
 
 from fpgapool.conf import agent
 from fpgapool.conf import api
+from fpgapool.conf import bitstream_cache
+from fpgapool.conf import bitstreams
 from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
 from fpgapool.conf import emulator
 from fpgapool.conf import metrics
+from fpgapool.conf import notifications
+from fpgapool.conf import nova
+from fpgapool.conf import placement
+from fpgapool.conf import quota
 from fpgapool.conf import scheduler
+from fpgapool.conf import upgrade_levels
+from fpgapool.conf import vendordata
 
 GROUPS = (
     default,
     conductor,
+    quota,
     scheduler,
     agent,
     api,
+    bitstreams,
+    bitstream_cache,
     metrics,
+    notifications,
+    nova,
+    placement,
+    vendordata,
     emulator,
     database,
+    upgrade_levels,
 )
 
 

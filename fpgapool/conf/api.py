@@ -98,6 +98,20 @@ Seconds that a request waits for the conductor, before it is answered with
 ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
+    cfg.FloatOpt(
+        "read_timeout_s",
+        default=2,
+        min=0.1,
+        max=300,
+        help="""
+Seconds that a request which changes nothing waits for the conductor, before it
+is answered from the database, with the header ``OpenStack-fpgapool-Source:
+database``. It is no longer than ``conductor_timeout_s``.
+
+Until the lease in the database shows that a conductor leads, those that follow
+do not wait at all.
+""",
+    ),
     cfg.IntOpt(
         "retry_after_s",
         default=2,
@@ -105,6 +119,20 @@ Seconds that a request waits for the conductor, before it is answered with
         max=3600,
         help="""
 Seconds after which clients are told to ask again, by ``Retry-After``.
+""",
+    ),
+    cfg.FloatOpt(
+        "inventory_cache_s",
+        default=1,
+        min=0,
+        max=60,
+        help="""
+Seconds for which each process remembers hosts, devices and slots, and the
+pool's snapshot. So many requests cost one question to the database or to the
+conductor, and their answers are that old at most.
+
+A change by a request is seen at once by those that follow to the same
+process. 0 means that each request asks.
 """,
     ),
 ]

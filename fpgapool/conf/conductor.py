@@ -234,42 +234,6 @@ with ``QUEUE_FULL``. A waiting session takes about 2 kB of the conductor's
 memory.
 """,
     ),
-    cfg.IntOpt(
-        "max_queued_per_project",
-        default=20000,
-        min=1,
-        max=10000000,
-        help="""
-Largest number of sessions of one project that may wait. Further requests of
-that project are refused with ``QUOTA_EXCEEDED``.
-
-A good value is far above what a project needs in a busy hour and far below
-``max_queued_sessions``, so that no project can fill the queue alone.
-""",
-    ),
-    cfg.IntOpt(
-        "max_queued_bytes_per_project",
-        default=-1,
-        min=-1,
-        max=2**63 - 1,
-        help="""
-Largest number of bytes that the waiting sessions of one project may claim
-together. Further requests of that project, and any that claims more by
-itself, are refused with ``QUOTA_EXCEEDED``. -1, the default, means any number.
-""",
-    ),
-    cfg.IntOpt(
-        "max_sessions_per_project",
-        default=-1,
-        min=-1,
-        max=10000000,
-        help="""
-Largest number of slots that one project may have at a time. Further sessions
-of that project wait, with ``PROJECT_SESSION_LIMIT`` as the reason, until it
-gives one back; sessions of other projects pass them. -1, the default, means
-any number.
-""",
-    ),
     cfg.BoolOpt(
         "fair_share",
         default=False,

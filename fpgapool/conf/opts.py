@@ -17,6 +17,10 @@ import copy
 from oslo_config import cfg
 
 from fpgapool.conf import GROUPS
+from fpgapool.conf import bitstream_cache
+from fpgapool.conf import glance
+from fpgapool.conf import nova
+from fpgapool.conf import placement
 
 #: Of the process that may change links; oslo.privsep registers its options
 #: there when it is needed.
@@ -39,3 +43,11 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
             # What the process gets unless it is configured.
             option.default = ["CAP_NET_ADMIN"]
     return [*list_own_opts(), (PRIVSEP_GROUP, privsep_opts)]
+
+
+def list_client_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return keystoneauth's options of the groups that name services."""
+    return [
+        (group.GROUP, group.list_auth_opts())
+        for group in (nova, placement, bitstream_cache, glance)
+    ]

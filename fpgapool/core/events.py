@@ -15,8 +15,8 @@
 Events about an assignment carry its generation; one that is not the slot's
 current generation is stale and changes nothing.
 
-Reserved names, not used yet: ``DrainRequested``, ``GoalChanged``,
-``QueueDepth``, ``TaskStats``, ``CacheReport``, ``PowerReport``.
+Reserved names, not used yet: ``GoalChanged``, ``QueueDepth``, ``TaskStats``,
+``CacheReport``, ``PowerReport``.
 """
 
 import typing
@@ -73,6 +73,64 @@ class DeviceRestored(_Event):
     """A board may be used again; its count of failures starts anew."""
 
     device_id: model.DeviceId
+
+
+@values.value
+class DeviceEnabled(_Event):
+    """A board may be used, as all may until something else is said."""
+
+    device_id: model.DeviceId
+
+
+@values.value
+class DeviceDisabled(_Event):
+    """No slot of a board is given to anybody until :class:`DeviceEnabled`.
+
+    Who has one keeps it. As the next one, it outlives news of the host.
+    """
+
+    device_id: model.DeviceId
+
+
+@values.value
+class DrainRequested(_Event):
+    """As :class:`DeviceDisabled`; and word is wanted when nobody is left.
+
+    :param deadline_s: when who is left loses the slot: a job that has not
+        begun goes back to its place; None: never.
+    """
+
+    device_id: model.DeviceId
+    deadline_s: float | None = None
+
+
+@values.value
+class ReservableSlotsChanged(_Event):
+    """How many slots of a board instances can reserve, from now on.
+
+    As many as are not reserved yet are given to no job that could not be
+    moved out of the way later.
+    """
+
+    device_id: model.DeviceId
+    count: int
+
+
+@values.value
+class ReservationsChanged(_Event):
+    """Which instances have slots reserved: all that there are.
+
+    A reserved slot is for jobs of its instance alone.
+
+    :param by_device: of each device, instances and how many slots each has.
+    :param former_slots: those that had been reserved before a restart, and
+        for whom.
+    """
+
+    by_device: tuple[
+        tuple[model.DeviceId, tuple[tuple[str, int], ...]], ...
+    ] = ()
+    former_slots: tuple[tuple[model.SlotId, str], ...] = ()
 
 
 @values.value
@@ -140,6 +198,8 @@ class AssignmentRestored(_Event):
 
     :param host_id: the slot's host, so that its :class:`HostLost` can be
         understood before the host was ever up; None: not known.
+    :param device_id: the slot's device, so that a drain is not done before
+        that; None: not known.
     """
 
     job: model.Job
@@ -147,6 +207,7 @@ class AssignmentRestored(_Event):
     generation: int
     phase: model.Phase
     host_id: model.HostId | None = None
+    device_id: model.DeviceId | None = None
 
 
 @values.value
@@ -223,6 +284,11 @@ Event: typing.TypeAlias = (
     | HostLost
     | DeviceFailed
     | DeviceRestored
+    | DeviceEnabled
+    | DeviceDisabled
+    | DrainRequested
+    | ReservableSlotsChanged
+    | ReservationsChanged
     | SlotFaulty
     | SlotRestored
     | SessionLimitsChanged

@@ -65,7 +65,7 @@ class Requeue:
 
 @values.value
 class Revoke:
-    """Take the slot from its cancelled holder.
+    """Take the slot from its holder, which was cancelled or must leave.
 
     The slot stays taken until its release is reported or its host is lost.
     """
@@ -102,6 +102,21 @@ class TakeOut:
 
 
 @values.value
+class Drained:
+    """Nobody has a slot of a device any more that was to be drained."""
+
+    device_id: model.DeviceId
+
+
+@values.value
+class Reserve:
+    """A slot is reserved for an instance from now on; None: for nobody."""
+
+    slot_id: model.SlotId
+    instance_id: str | None
+
+
+@values.value
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 
@@ -112,5 +127,14 @@ class WakeAt:
 
 
 Instruction: typing.TypeAlias = (
-    Program | Grant | Reject | Requeue | Revoke | Yield | TakeOut | WakeAt
+    Program
+    | Grant
+    | Reject
+    | Requeue
+    | Revoke
+    | Yield
+    | TakeOut
+    | Drained
+    | Reserve
+    | WakeAt
 )

@@ -19,6 +19,7 @@ compared. Slow; for tests.
 import collections
 import math
 import typing
+from collections import abc
 
 from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
@@ -43,6 +44,7 @@ def check(view: pool_view.PoolView) -> None:
     for host in view.slots.hosts.values():
         _check_host(view, host)
     _check_table(view.slots)
+    _check_reservations(view)
     _check_jobs(view)
     for group in view.jobs.all_groups():
         _check_group(view, group)
@@ -107,11 +109,20 @@ def _check_slot(table: slots.SlotTable, slot: slots.Slot) -> None:
     up = (
         slot.host.up
         and device.healthy
-        and device.enabled
         and device_id not in table.failed_devices
+        and device_id not in table.barred_devices
         and slot.id not in table.faulty_slots
     )
-    _equal("slot up", slot.up, up)
+    _equal("slot usable", slot.is_usable, up)
+    _equal("slot up", slot.up, up and slot.reserved_for is None)
+    _equal("reserved for", slot.reserved_for, table.reserved.get(slot.id))
+    shape = slot.spec.shape
+    _equal(
+        "shape", slot.shape, slots.kept_shape(shape) if slot.kept else shape
+    )
+    waits = slot.is_usable and slot.id not in table.assignments
+    own = table.reserved_idle.get(slot.reserved_for or "", {})
+    _equal("idle for its own", slot.id in own, waits and not slot.up)
 
 
 def _check_table(table: slots.SlotTable) -> None:
@@ -119,6 +130,10 @@ def _check_table(table: slots.SlotTable) -> None:
     _equal("known slots", set(table.slots), {slot.id for slot in known})
     up = collections.Counter(slot.shape for slot in known if slot.up)
     _equal("up by shape", +table.up_by_shape, up)
+    barred = collections.Counter(
+        slot.shape for slot in known if _is_only_barred(table, slot)
+    )
+    _equal("barred by shape", +table.barred_by_shape, barred)
     idle = collections.Counter(
         slot.shape for slot in known if table.is_idle(slot.id)
     )
@@ -137,6 +152,143 @@ def _check_table(table: slots.SlotTable) -> None:
             has_idle = any(slot.shape == shape for slot in host.idle)
             expected = has_idle and host.is_open == is_open
             _equal(f"host {host.id} in {bucket}", listed, expected)
+
+
+def _is_only_barred(table: slots.SlotTable, slot: slots.Slot) -> bool:
+    """Whether a slot would be up but for an operator."""
+    device_id = slot.spec.device_id
+    return (
+        slot.host.up
+        and slot.reserved_for is None
+        and device_id in table.barred_devices
+        and any(
+            d.id == device_id and d.healthy for d in slot.host.spec.devices
+        )
+        and device_id not in table.failed_devices
+        and slot.id not in table.faulty_slots
+    )
+
+
+def _check_reservations(view: pool_view.PoolView) -> None:
+    book, table = view.reservations, view.slots
+    _equal("settled", book.is_settled, True)
+    flat = {
+        slot_id: instance_id
+        for bound in book.bound.values()
+        for slot_id, instance_id in bound.items()
+    }
+    _equal("reserved once", table.reserved, flat)
+    _equal("reserved slots", sum(map(len, book.bound.values())), len(flat))
+    _equal("known since", set(book.since), set(flat))
+    for host in table.hosts.values():
+        for device in host.spec.devices:
+            _check_device(view, device)
+    for slot_id, since in book.since.items():
+        hold = table.assignments.get(slot_id)
+        if hold is not None and hold.generation >= since:
+            owner = view.record(hold.job_id).job.instance_id
+            _equal("given to its own", owner, flat[slot_id])
+    for instance_id, queues in view.jobs.of_instances.items():
+        for name, queue in queues.items():
+            _check_queue(view, instance_id, name, queue)
+    waiting_keys = sorted(
+        record.key
+        for record in view.jobs.records.values()
+        if record.group is not None and record.job.instance_id is not None
+    )
+    _equal(
+        "jobs of instances",
+        sorted(
+            key
+            for queues in view.jobs.of_instances.values()
+            for queue in queues.values()
+            for key in queue
+        ),
+        waiting_keys,
+    )
+
+
+def _check_device(view: pool_view.PoolView, device: model.DeviceSpec) -> None:
+    """Reservations have what there is, and nothing is kept beyond them."""
+    book, table = view.reservations, view.slots
+    own = [table.slots[slot.id] for slot in device.slots]
+    bound = book.bound.get(device.id, {})
+    wanted = book.wanted.get(device.id, {})
+    if not bound.keys() <= {slot.id for slot in own}:
+        raise InvariantError(f"device {device.id} has reserved others' slots")
+    for instance_id, count in collections.Counter(bound.values()).items():
+        if count > wanted.get(instance_id, 0):
+            raise InvariantError(f"{instance_id} has {count} slots reserved")
+    is_short = len(bound) < sum(wanted.values())
+    if is_short and device.id not in book.short:
+        raise InvariantError(f"device {device.id} is not known to be short")
+    if is_short and any(
+        slot.id not in bound
+        and slot.works
+        and slot.id not in table.assignments
+        for slot in own
+    ):
+        raise InvariantError(f"a slot of device {device.id} is not reserved")
+    kept = [slot for slot in own if slot.kept]
+    left = book.reservable.get(device.id, 0) - sum(wanted.values())
+    free = [
+        slot
+        for slot in own
+        if slot.id not in bound and slot.id not in table.faulty_slots
+    ]
+    _equal("kept slots", len(kept), min(max(left, 0), len(free)))
+    if any(slot.id in bound for slot in kept):
+        raise InvariantError(f"device {device.id} keeps a reserved slot")
+
+
+def _check_queue(
+    view: pool_view.PoolView,
+    instance_id: str,
+    accelerator: str,
+    queue: ordered.KeyQueue,
+) -> None:
+    """No job waits for a slot that it could have at once."""
+    keys = list(queue)
+    _equal("queue of an instance", bool(keys), True)
+    idle = view.slots.reserved_idle.get(instance_id, {})
+    for key in keys:
+        record = view.record(key[-1])
+        job = record.job
+        _equal("instance", job.instance_id, instance_id)
+        _equal("accelerator", job.accelerator, accelerator)
+        if view.is_held(job.project):
+            continue
+        for slot in idle.values():
+            avoiding = record.group.avoiding if record.group else ()
+            if slot.id not in avoiding and view.accelerators[accelerator].fits(
+                slot.spec.shape
+            ):
+                raise InvariantError(f"job {job.id} waits for slot {slot.id}")
+
+
+def check_drains(
+    table: slots.SlotTable,
+    drains: abc.Mapping[model.DeviceId, float],
+    next_s: float,
+    now: float,
+) -> None:
+    """Check the devices that are to be drained.
+
+    :param drains: their deadlines.
+    :param next_s: the next one.
+    :param now: the time of the last step.
+    :raises InvariantError: if anything is wrong.
+    """
+    later = [due_s for due_s in drains.values() if due_s > now]
+    _equal("next deadline", next_s, min(later, default=math.inf))
+    for device_id, due_s in drains.items():
+        _equal("barred", device_id in table.barred_devices, True)
+        held = table.held_on(device_id)
+        _equal("somebody is left", bool(held), True)
+        for slot_id in held:
+            hold = table.assignments[slot_id]
+            if due_s <= now and hold.slot is not None and hold.slot.host.up:
+                _equal("called back", hold.revoked, True)
 
 
 def _check_jobs(view: pool_view.PoolView) -> None:
@@ -180,13 +332,14 @@ def _check_place(
 ) -> None:
     _equal("group", record.group, group)
     accelerator = view.accelerators[record.job.accelerator]
-    _equal("shapes", group.shapes, accelerator.shapes)
+    _equal("shapes", group.shapes, view.shapes_for(accelerator))
     _equal("avoided", group.avoided, record.avoided)
     host_id = record.job.host_id
     slot_table = view.slots.slots
     others_up = any(
         slot.up
-        and accelerator.fits(slot.shape)
+        and group.fits_shape(slot.shape)
+        and accelerator.fits(slot.spec.shape)
         and slot.id not in record.avoided
         for slot in slot_table.values()
     )
@@ -194,7 +347,8 @@ def _check_place(
     has_home = any(
         slot.up
         and slot.host.id == host_id
-        and accelerator.fits(slot.shape)
+        and group.fits_shape(slot.shape)
+        and accelerator.fits(slot.spec.shape)
         and slot.id not in avoided
         for slot in slot_table.values()
     )

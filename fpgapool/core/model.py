@@ -77,7 +77,6 @@ class DeviceSpec:
 
     :param dma_bytes_per_s: total rate that its slots share.
     :param healthy: what the board's driver says.
-    :param enabled: what the operator says.
     """
 
     id: DeviceId
@@ -86,7 +85,6 @@ class DeviceSpec:
     dma_bytes_per_s: float
     slots: tuple[SlotSpec, ...]
     healthy: bool = True
-    enabled: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,6 +144,8 @@ class Job:
     :param skips: how often slots of other hosts passed it over.
     :param wait_timeout_s: after waiting so long since its arrival it is
         rejected; None: never.
+    :param instance_id: whose it is; None: of no instance that could have
+        slots reserved.
     """
 
     id: JobId
@@ -157,10 +157,22 @@ class Job:
     project: str = ""
     skips: int = 0
     wait_timeout_s: float | None = None
+    instance_id: str | None = None
 
     def has_valid_size(self) -> bool:
         """Whether the claim is a positive, finite number of bytes."""
         return 0 < self.claimed_bytes < math.inf
+
+
+class AdminState(enum.Enum):
+    """What an operator says of a device or host.
+
+    ``DRAINING`` becomes ``DISABLED`` when the last session has gone.
+    """
+
+    ENABLED = "enabled"
+    DRAINING = "draining"
+    DISABLED = "disabled"
 
 
 class Phase(enum.Enum):

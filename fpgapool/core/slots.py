@@ -38,12 +38,31 @@ _Bucket = OpenBucket | ProgrammedBucket
 
 _NUMBER = operator.attrgetter("number")
 
+# Ends the shapes of slots that are kept for reservations. No shape that a host
+# reports has this character.
+_KEPT = "\0"
+
+
+def kept_shape(shape: str) -> str:
+    """The shape that slots have while they are kept for reservations."""
+    return shape + _KEPT
+
+
+def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
+    """The shapes of slots that an accelerator fits, kept ones included."""
+    return accelerator.shapes | frozenset(map(kept_shape, accelerator.shapes))
+
 
 class Slot:
     """A slot of a host that is known.
 
-    :ivar up: whether it can be used: its host is up, its device healthy and
-        enabled, and neither it nor its device was taken out.
+    :ivar shape: what jobs see: another one while it is kept.
+    :ivar works: whether its host is up, its device healthy, and neither it
+        nor its device was taken out.
+    :ivar is_usable: whether it works and its device is not barred.
+    :ivar up: whether it is usable and reserved for nobody.
+    :ivar reserved_for: the instance whose jobs alone may have it.
+    :ivar kept: whether only jobs may have it that can be moved.
     :ivar programmed: the accelerator that it holds, as far as known.
     :ivar position: its place in ``index`` order.
     """
@@ -51,12 +70,16 @@ class Slot:
     __slots__ = (
         "host",
         "id",
+        "is_usable",
+        "kept",
         "number",
         "position",
         "programmed",
+        "reserved_for",
         "shape",
         "spec",
         "up",
+        "works",
     )
 
     def __init__(self, host: "Host", spec: model.SlotSpec) -> None:
@@ -67,7 +90,15 @@ class Slot:
         self.shape = spec.shape
         self.position: ordered.Key = (host.id, spec.number, spec.id)
         self.programmed = spec.programmed
-        self.up = False
+        self.works = self.is_usable = self.up = False
+        self.reserved_for: str | None = None
+        self.kept = False
+
+    def mark(self, reserved_for: str | None, kept: bool) -> None:
+        """Say whom it is reserved for, and whether it is kept."""
+        self.reserved_for = reserved_for
+        self.kept = kept
+        self.shape = kept_shape(self.spec.shape) if kept else self.spec.shape
 
     def program_tag(self) -> str:
         """What it can hold without being programmed, for the indexes."""
@@ -144,6 +175,7 @@ class Host:
     :ivar by_busy: whether a host with fewer busy slots comes before it.
     :ivar idle: its idle slots, lowest number first.
     :ivar up_shapes: how many of its slots are up, by shape.
+    :ivar barred_shapes: how many would be, but for an operator.
     :ivar busy_count: its slots that are taken.
     :ivar remote_count: its slots that jobs of elsewhere have.
     :ivar remote_limit: how many of those it may have; None: any number.
@@ -151,6 +183,7 @@ class Host:
     """
 
     __slots__ = (
+        "barred_shapes",
         "busy_count",
         "by_busy",
         "entries",
@@ -173,6 +206,7 @@ class Host:
         self.slots: list[Slot] = []
         self.idle: list[Slot] = []
         self.up_shapes: collections.Counter[str] = collections.Counter()
+        self.barred_shapes: collections.Counter[str] = collections.Counter()
         self.busy_count = 0
         self.remote_count = 0
         self.remote_limit: int | None = None
@@ -200,6 +234,13 @@ class SlotTable:
     :ivar assignments: who has which slot; slots may be unknown.
     :ivar idle_hosts: the hosts that have idle slots.
     :ivar idle_total: how many slots are idle.
+    :ivar barred_devices: those whose slots an operator wants given to
+        nobody, known or not.
+    :ivar reserved: the instances that slots are reserved for; they are not
+        up, and idle for nobody else.
+    :ivar kept: the slots that are kept for further reservations.
+    :ivar reserved_idle: the reserved slots that can be used and that nobody
+        has, by instance.
     """
 
     def __init__(self, strategy: strategy_api.Strategy) -> None:
@@ -214,11 +255,17 @@ class SlotTable:
         self.idle_total = 0
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
+        self.barred_devices: set[model.DeviceId] = set()
         self.idle_by_shape: collections.Counter[str] = collections.Counter()
         self.up_by_shape: collections.Counter[str] = collections.Counter()
+        self.barred_by_shape: collections.Counter[str] = collections.Counter()
         self._known_by_shape: collections.Counter[str] = collections.Counter()
-        # Hosts of held slots that are not in the topology.
+        self.reserved: dict[model.SlotId, str] = {}
+        self.kept: set[model.SlotId] = set()
+        self.reserved_idle: dict[str, dict[model.SlotId, Slot]] = {}
+        # Hosts and devices of held slots that are not in the topology.
         self._host_hints: dict[model.SlotId, model.HostId] = {}
+        self._device_hints: dict[model.SlotId, model.DeviceId] = {}
         self._device_hosts: dict[model.DeviceId, model.HostId] = {}
         # Brought up to date only when somebody looks: most slots that
         # become idle are taken again at once.
@@ -283,12 +330,15 @@ class SlotTable:
             if hold is not None:
                 hold.slot = None
                 self._host_hints[gone.id] = host.id
+                self._device_hints[gone.id] = gone.spec.device_id
         host.remote_limit = self._remote_limit(len(host.slots))
 
     def _adopt(self, slot: Slot, old: Slot | None) -> None:
         self.slots[slot.id] = slot
+        if self.reserved or self.kept:
+            slot.mark(self.reserved.get(slot.id), slot.id in self.kept)
         self._known_by_shape[slot.shape] += 1
-        self._host_hints.pop(slot.id, None)
+        self._forget_hints(slot.id)
         hold = self.assignments.get(slot.id)
         if hold is None:
             return
@@ -316,6 +366,61 @@ class SlotTable:
         self._clear(host)
         self._fill(host)
 
+    def set_reserved(
+        self,
+        device_id: model.DeviceId,
+        old: abc.Iterable[model.SlotId],
+        reserved: abc.Mapping[model.SlotId, str],
+        kept: abc.Set[model.SlotId],
+    ) -> model.HostId | None:
+        """Say which slots of a device, that is known, are reserved or kept.
+
+        :param old: those that were reserved before, there or not.
+        :returns: its host, if anything is not as it was.
+        """
+        for slot_id in old:
+            self.reserved.pop(slot_id, None)
+        self.reserved.update(reserved)
+        slots = self.slots_of(device_id)
+        for slot in slots:
+            self.kept.discard(slot.id)
+        self.kept |= kept
+        changed = [
+            slot
+            for slot in slots
+            if slot.reserved_for != reserved.get(slot.id)
+            or slot.kept != (slot.id in kept)
+        ]
+        if not changed:
+            return None
+        host = changed[0].host
+        self._clear(host)
+        for slot in changed:
+            self._known_by_shape[slot.shape] -= 1
+            slot.mark(reserved.get(slot.id), slot.id in kept)
+            self._known_by_shape[slot.shape] += 1
+        self._fill(host)
+        return host.id
+
+    def slots_of(self, device_id: model.DeviceId) -> list[Slot]:
+        """The slots of a device, if that is known."""
+        host_id = self._device_hosts.get(device_id)
+        if host_id is None:
+            return []
+        return [
+            slot
+            for slot in self.hosts[host_id].slots
+            if slot.spec.device_id == device_id
+        ]
+
+    def known_shapes(self) -> model.Shapes:
+        """The shapes that slots have, up or not, kept or not."""
+        return frozenset(
+            shape.removesuffix(_KEPT)
+            for shape, count in self._known_by_shape.items()
+            if count
+        )
+
     def host_of_device(self, device_id: model.DeviceId) -> model.HostId | None:
         """The host of a device that is known."""
         return self._device_hosts.get(device_id)
@@ -332,6 +437,24 @@ class SlotTable:
         )
         return sorted(held)
 
+    def held_on(self, device_id: model.DeviceId) -> list[model.SlotId]:
+        """The device's slots that are taken, also if it was never there."""
+        held = [
+            slot.id
+            for slot in self.slots_of(device_id)
+            if slot.id in self.assignments
+        ]
+        held.extend(
+            slot_id
+            for slot_id, hint in self._device_hints.items()
+            if hint == device_id
+        )
+        return sorted(held)
+
+    def _forget_hints(self, slot_id: model.SlotId) -> None:
+        self._host_hints.pop(slot_id, None)
+        self._device_hints.pop(slot_id, None)
+
     def is_known(self, shapes: model.Shapes) -> bool:
         """Whether the pool has a slot of one of these shapes, up or not."""
         return self._count(self._known_by_shape, shapes) > 0
@@ -339,6 +462,10 @@ class SlotTable:
     def up_count(self, shapes: model.Shapes) -> int:
         """How many slots of these shapes are up."""
         return self._count(self.up_by_shape, shapes)
+
+    def barred_count(self, shapes: model.Shapes) -> int:
+        """How many slots of these shapes would be up but for an operator."""
+        return self._count(self.barred_by_shape, shapes)
 
     def idle_count(self, shapes: model.Shapes) -> int:
         """How many slots of these shapes are idle."""
@@ -356,10 +483,15 @@ class SlotTable:
         """Take a host out of all counts and indexes."""
         for slot in host.idle:
             self._count_idle(slot, -1)
+        if self.reserved_idle:
+            for slot in host.slots:
+                self._forget_reserved_idle(slot)
         self.up_by_shape.subtract(host.up_shapes)
+        self.barred_by_shape.subtract(host.barred_shapes)
         host.idle = []
         self.idle_hosts.pop(host.id, None)
         host.up_shapes = collections.Counter()
+        host.barred_shapes = collections.Counter()
         host.busy_count = host.remote_count = 0
         self._changed(host)
 
@@ -368,38 +500,53 @@ class SlotTable:
         usable = {
             device.id
             for device in host.spec.devices
-            if device.healthy
-            and device.enabled
-            and device.id not in self.failed_devices
+            if device.healthy and device.id not in self.failed_devices
         }
         for slot in host.slots:
-            slot.up = (
+            works = (
                 host.up
                 and slot.spec.device_id in usable
                 and slot.id not in self.faulty_slots
             )
+            barred = slot.spec.device_id in self.barred_devices
+            is_free = slot.reserved_for is None
+            slot.works = works
+            slot.is_usable = works and not barred
+            slot.up = slot.is_usable and is_free
             host.up_shapes[slot.shape] += slot.up
+            host.barred_shapes[slot.shape] += works and barred and is_free
             assignment = self.assignments.get(slot.id)
             if assignment is not None:
                 host.busy_count += 1
                 host.remote_count += not assignment.local
             elif slot.up:
                 self._set_idle(slot)
+            elif slot.is_usable:
+                self._note_reserved_idle(slot)
         self.up_by_shape.update(host.up_shapes)
+        self.barred_by_shape.update(host.barred_shapes)
         self._changed(host)
 
     # -- assignments -----------------------------------------------------
 
-    def hold(self, hold: Hold, host_hint: model.HostId | None = None) -> None:
+    def hold(
+        self,
+        hold: Hold,
+        host_hint: model.HostId | None = None,
+        device_hint: model.DeviceId | None = None,
+    ) -> None:
         """Give a slot that nobody has to a holder.
 
         :param host_hint: its host, if the slot is not known.
+        :param device_hint: its device, if so.
         """
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
         if slot is None:
             if host_hint is not None:
                 self._host_hints[hold.slot_id] = host_hint
+            if device_hint is not None:
+                self._device_hints[hold.slot_id] = device_hint
             return
         host = slot.host
         host.busy_count += 1
@@ -410,6 +557,8 @@ class SlotTable:
             if not host.idle:
                 del self.idle_hosts[host.id]
             self._count_idle(slot, -1)
+        elif slot.is_usable:
+            self._forget_reserved_idle(slot)
         if host.is_listed:
             self._changed(host)
 
@@ -418,7 +567,7 @@ class SlotTable:
         del self.assignments[hold.slot_id]
         slot = hold.slot
         if slot is None:
-            self._host_hints.pop(hold.slot_id, None)
+            self._forget_hints(hold.slot_id)
             return
         host = slot.host
         host.busy_count -= 1
@@ -426,6 +575,8 @@ class SlotTable:
             host.remote_count -= 1
         if slot.up:
             self._set_idle(slot)
+        elif slot.is_usable:
+            self._note_reserved_idle(slot)
         if host.is_listed:
             self._changed(host)
 
@@ -470,6 +621,19 @@ class SlotTable:
             idle.append(slot)
             self.idle_hosts[host.id] = host
         self._count_idle(slot, 1)
+
+    def _note_reserved_idle(self, slot: Slot) -> None:
+        if slot.reserved_for is not None:
+            own = self.reserved_idle.setdefault(slot.reserved_for, {})
+            own[slot.id] = slot
+
+    def _forget_reserved_idle(self, slot: Slot) -> None:
+        instance_id = slot.reserved_for or ""
+        own = self.reserved_idle.get(instance_id, {})
+        if slot.id in own:
+            del own[slot.id]
+            if not own:
+                del self.reserved_idle[instance_id]
 
     def _count_idle(self, slot: Slot, change: int) -> None:
         self.idle_total += change

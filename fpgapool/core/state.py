@@ -75,10 +75,15 @@ class PoolState:
         self._view = pool_view.PoolView(strategy, first_generation)
         self._slots = self._view.slots
         self._jobs = self._view.jobs
+        self._reservations = self._view.reservations
         self._slot_failures: dict[model.SlotId, int] = {}
         self._device_failures: dict[model.DeviceId, int] = {}
         self._taken_out: set[model.SlotId] = set()
         self._overdrawn: set[model.SlotId] = set()
+        # Devices that are to be drained, and their deadlines.
+        self._drains: dict[model.DeviceId, float] = {}
+        # The next of these deadlines.
+        self._drain_s = math.inf
         self._last_s = -math.inf
         self._pass_due = False
         # When a wake-up was asked for that has not come yet.
@@ -151,15 +156,24 @@ class PoolState:
     def _reasons(
         self, job_id: model.JobId, group: queues.JobGroup
     ) -> tuple[str, ...]:
+        job = self._jobs.records[job_id].job
+        accelerator = self._view.accelerators[job.accelerator]
+        withholds = self._reservations.withholds
         if not any(host.up for host in self._slots.hosts.values()):
             return (codes.NO_HOST_UP,)
-        if not self._slots.is_known(group.shapes):
+        if not any(map(accelerator.fits, self._slots.known_shapes())):
             return (codes.NO_COMPATIBLE_SLOT,)
         if not self._slots.up_count(group.shapes):
+            if withholds(job, idle=False):
+                return (codes.SLOTS_RESERVED,)
+            if self._slots.barred_count(slots.shown_shapes(accelerator)):
+                return (codes.NO_ENABLED_SLOT,)
             return (codes.NO_HEALTHY_SLOT,)
         if self._view.is_held(group.lane.project):
             return (codes.PROJECT_SESSION_LIMIT,)
         if not self._view.has_idle(group):
+            if withholds(job, idle=True):
+                return (codes.SLOTS_RESERVED,)
             return (codes.NO_IDLE_SLOT,)
         return self._strategy.reasons(self._view, job_id)
 
@@ -169,6 +183,9 @@ class PoolState:
         :raises InvariantError: if something does not.
         """
         invariants.check(self._view)
+        invariants.check_drains(
+            self._slots, self._drains, self._drain_s, self._last_s
+        )
 
     # -- stepping --------------------------------------------------------
 
@@ -190,11 +207,16 @@ class PoolState:
             raise ValueError(f"time went back from {self._last_s} to {now}")
         self._last_s = self._view.now = now
         self._output = []
+        self._reservations.withheld.clear()
         jobs = self._jobs
         if len(batch) > 1:
             batch = sorted(batch, key=_BATCH_ORDER)
         for event in batch:
             self._HANDLERS[type(event)](self, event)
+        if self._drains:
+            self._drain(now)
+        if not self._reservations.is_settled:
+            self._settle_reservations()
         if jobs.quiet_until_s <= now:
             self._reject_overdue()
             released = jobs.release_due(now)
@@ -208,27 +230,33 @@ class PoolState:
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s
             or self._look_s < self._wake_s
+            or self._drain_s < self._wake_s
         ):
             self._set_wake()
         return self._output
 
     def _run_pass(self) -> None:
         view = self._view
+        if self._reservations.stirred:
+            self._program(self._reservations.serve())
         if self._jobs.count:
-            for choice in self._strategy.assign(view, view.now):
-                hold = self._slots.assignments[choice.slot_id]
-                self._output.append(
-                    instructions.Program(
-                        hold.slot_id,
-                        hold.job_id,
-                        hold.accelerator,
-                        hold.generation,
-                    )
-                )
+            self._program(self._strategy.assign(view, view.now))
         self._pass_due = False
         self._look_s = self._next_look_s()
         self._jobs.forget_arrivals()
         view.touched.clear()
+
+    def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
+        for choice in choices:
+            hold = self._slots.assignments[choice.slot_id]
+            self._output.append(
+                instructions.Program(
+                    hold.slot_id,
+                    hold.job_id,
+                    hold.accelerator,
+                    hold.generation,
+                )
+            )
 
     def _next_look_s(self) -> float:
         after_s = self._strategy.look_again_s
@@ -259,6 +287,8 @@ class PoolState:
     def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
         """Whether a job could have a slot if its holder gave it back."""
         holder = self._jobs.records[hold.job_id].job.project
+        if slot.reserved_for is not None:
+            return slot.is_usable and self._reservations.is_wanted(slot)
         return slot.up and any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
@@ -282,7 +312,7 @@ class PoolState:
         if self._wake_s <= self._last_s:
             self._wake_s = math.inf
         due_s = self._jobs.next_due_s(with_patience=self._wakeups)
-        due_s = min(due_s, self._look_s)
+        due_s = min(due_s, self._look_s, self._drain_s)
         if due_s < self._wake_s:
             self._wake_s = due_s
             self._output.append(instructions.WakeAt(due_s))
@@ -319,6 +349,8 @@ class PoolState:
                 f"there is no accelerator {job.accelerator!r}",
             )
             return False
+        if job.instance_id is not None:
+            self._reservations.stirred.add(job.instance_id)
         self._pass_due = True
         return True
 
@@ -410,10 +442,12 @@ class PoolState:
                 slot=slot,
             ),
             event.host_id,
+            event.device_id,
         )
         self._view.next_generation = max(
             self._view.next_generation, event.generation + 1
         )
+        self._reservations.note_restored(self._slots.assignments[slot_id])
         if self._view.accounts is not None:
             self._view.accounts.give(
                 job.project, job.claimed_bytes, in_round=False
@@ -484,6 +518,10 @@ class PoolState:
             if hold.phase is _PREPARING:
                 slot.programmed = None
             self._view.touched.add(slot.host.id)
+            if slot.reserved_for is not None:
+                self._reservations.stirred.add(slot.reserved_for)
+            if self._reservations.short:
+                self._reservations.touch_short(slot.spec.device_id)
         self._slots.release(hold)
         self._view.drop_flow(hold.slot_id)
         if self._view.accounts is not None:
@@ -506,7 +544,8 @@ class PoolState:
             # Its failure may well come from being revoked.
             del self._jobs.records[hold.job_id]
             return
-        self._count_failure(event.slot_id, event.reason)
+        if event.reason not in codes.BITSTREAM_FAULTS:
+            self._count_failure(event.slot_id, event.reason)
         record = self._jobs.records[hold.job_id]
         record.avoided |= {event.slot_id}
         self._requeue(hold, event.reason)
@@ -583,6 +622,103 @@ class PoolState:
             self._slots.failed_devices.remove(event.device_id)
             self._refresh_host(self._slots.host_of_device(event.device_id))
 
+    # -- what operators say ----------------------------------------------
+
+    def _on_device_enabled(self, event: events.DeviceEnabled) -> None:
+        self._drains.pop(event.device_id, None)
+        self._set_next_drain()
+        if event.device_id in self._slots.barred_devices:
+            self._slots.barred_devices.remove(event.device_id)
+            self._refresh_host(self._slots.host_of_device(event.device_id))
+
+    def _on_device_disabled(self, event: events.DeviceDisabled) -> None:
+        self._drains.pop(event.device_id, None)
+        self._set_next_drain()
+        self._bar(event.device_id)
+
+    def _on_drain_requested(self, event: events.DrainRequested) -> None:
+        deadline_s = event.deadline_s
+        self._drains[event.device_id] = (
+            math.inf if deadline_s is None else deadline_s
+        )
+        self._bar(event.device_id)
+
+    def _bar(self, device_id: model.DeviceId) -> None:
+        if device_id not in self._slots.barred_devices:
+            self._slots.barred_devices.add(device_id)
+            self._refresh_host(self._slots.host_of_device(device_id))
+
+    def _drain(self, now: float) -> None:
+        """See who is left on devices that are to be drained."""
+        for device_id, deadline_s in sorted(self._drains.items()):
+            held = self._slots.held_on(device_id)
+            if deadline_s <= now:
+                for slot_id in held:
+                    self._call_back(
+                        self._slots.assignments[slot_id], codes.DRAINED
+                    )
+                held = self._slots.held_on(device_id)
+            if not held:
+                del self._drains[device_id]
+                self._output.append(instructions.Drained(device_id))
+        self._set_next_drain()
+
+    def _set_next_drain(self) -> None:
+        self._drain_s = min(
+            (due_s for due_s in self._drains.values() if due_s > self._last_s),
+            default=math.inf,
+        )
+
+    def _on_reservable(self, event: events.ReservableSlotsChanged) -> None:
+        self._reservations.set_reservable(event.device_id, event.count)
+        if self._view.note_shapes():
+            self._regroup()
+
+    def _on_reservations(self, event: events.ReservationsChanged) -> None:
+        self._reservations.set_wanted(event)
+
+    def _regroup(self) -> None:
+        """Have jobs wait with those that may have the same slots now."""
+        for job in self.waiting():
+            record = self._jobs.records[job.id]
+            shapes = self._view.shapes_for(
+                self._view.accelerators[job.accelerator]
+            )
+            if record.group is not None and record.group.shapes != shapes:
+                self._jobs.remove(record)
+                self._enqueue(record)
+
+    def _settle_reservations(self) -> None:
+        while not self._reservations.is_settled:
+            changes, leaving = self._reservations.settle()
+            for slot_id, instance_id in changes:
+                self._output.append(instructions.Reserve(slot_id, instance_id))
+            for hold in leaving:
+                self._call_back(hold, codes.RESERVED)
+        self._pass_due = True
+
+    def _call_back(self, hold: slots.Hold, reason: str) -> None:
+        """Take a slot from a holder whose time is over.
+
+        Of a host that is silent it is not known how far the holder is.
+        """
+        if hold.revoked or hold.slot is None or not hold.slot.host.up:
+            return
+        if hold.phase in (_PREPARING, _READY):
+            self._release(hold)
+            self._requeue(hold, reason)
+            return
+        hold.revoked = True
+        self._overdrawn.discard(hold.slot_id)
+        self._output.append(
+            instructions.Revoke(
+                slot_id=hold.slot_id,
+                job_id=hold.job_id,
+                generation=hold.generation,
+                reason=reason,
+            )
+        )
+
     def _refresh_host(self, host_id: model.HostId | None) -> None:
         if host_id is not None:
             self._slots.refresh_host(host_id)
@@ -590,6 +726,7 @@ class PoolState:
 
     def _topology_changed(self, host_id: model.HostId) -> None:
         self._view.topology_changed(host_id)
+        self._reservations.touch_host(host_id)
         self._pass_due = True
 
     # -- hosts and the library -------------------------------------------
@@ -610,6 +747,9 @@ class PoolState:
             view.put_flow(job, slot)
         if usable_changed:
             self._topology_changed(host.id)
+        self._reservations.touch_host(host.id)
+        if view.note_shapes():
+            self._regroup()
 
     def _on_host_lost(self, event: events.HostLost) -> None:
         host_id = event.host_id
@@ -620,10 +760,13 @@ class PoolState:
 
     def _lose(self, hold: slots.Hold) -> None:
         """Deal with an assignment whose host is lost."""
+        if hold.phase not in (_PREPARING, _READY):
+            # Its worker may go on, and its session may move when it ends.
+            return
         if hold.revoked:
             self._release(hold)
             del self._jobs.records[hold.job_id]
-        elif hold.phase in (_PREPARING, _READY):
+        else:
             self._release(hold)
             self._requeue(hold, codes.HOST_LOST)
 
@@ -634,10 +777,13 @@ class PoolState:
         }
         self._view.accelerators = new
         self._view.library_changed()
+        self._reservations.library_changed()
         changed = {
             name
             for name, accelerator in old.items()
-            if name not in new or new[name].shapes != accelerator.shapes
+            if name not in new
+            or self._view.shapes_for(new[name])
+            != self._view.shapes_for(accelerator)
         }
         if not changed:
             return
@@ -683,6 +829,11 @@ class PoolState:
         events.HostLost: _on_host_lost,
         events.DeviceFailed: _on_device_failed,
         events.DeviceRestored: _on_device_restored,
+        events.DeviceEnabled: _on_device_enabled,
+        events.DeviceDisabled: _on_device_disabled,
+        events.DrainRequested: _on_drain_requested,
+        events.ReservableSlotsChanged: _on_reservable,
+        events.ReservationsChanged: _on_reservations,
         events.SlotFaulty: _on_slot_faulty,
         events.SlotRestored: _on_slot_restored,
         events.AssignmentRestored: _on_restored,

@@ -17,12 +17,16 @@ from collections import abc
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core import reservations
 from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import waiting
 
 _PREPARING = model.Phase.PREPARING
+
+# Of no slot.
+_NO_SHAPE = frozenset({"\0\0"})
 
 
 class PoolView:
@@ -40,6 +44,8 @@ class PoolView:
         for a job of its own host.
     :ivar loads: what running jobs carry; None: the strategy does not ask.
     :ivar columns: the waiting jobs as vectors; None: as above.
+    :ivar reservations: of slots, for instances. Strategies need not know of
+        them: to them a reserved slot is not up.
     """
 
     def __init__(
@@ -58,6 +64,10 @@ class PoolView:
             strategy, self.is_home, self.columns, self.accounts
         )
         self.accelerators: dict[str, model.Accelerator] = {}
+        self.reservations = reservations.Reservations(self)
+        # What slots jobs may have, while some may be kept from them.
+        self._keeps = False
+        self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
         self.now = 0.0
         self.next_generation = first_generation
@@ -92,13 +102,22 @@ class PoolView:
         return self.give(record, slot)
 
     def give(
-        self, record: waiting.JobRecord, slot: slots.Slot
+        self,
+        record: waiting.JobRecord,
+        slot: slots.Slot,
+        *,
+        in_turn: bool = True,
     ) -> strategy_api.Choice:
-        """Like :meth:`take`, for who knows that both are free."""
+        """Like :meth:`take`, for who knows that both are free.
+
+        :param in_turn: False: whatever the projects' shares.
+        """
         job, slot_id = record.job, slot.id
         if self.accounts is not None:
             self.accounts.give(
-                job.project, job.claimed_bytes, in_round=not record.urgent
+                job.project,
+                job.claimed_bytes,
+                in_round=in_turn and not record.urgent,
             )
         self.jobs.remove(record)
         record.slot_id = slot_id
@@ -163,6 +182,7 @@ class PoolView:
     def touch_idle(self) -> None:
         """Have idle slots looked at for jobs that nobody could look at."""
         self.touched.update(self.slots.idle_hosts)
+        self.reservations.stir_all()
 
     def enqueue(self, record: waiting.JobRecord) -> bool:
         """Let a job wait.
@@ -174,7 +194,7 @@ class PoolView:
             return False
         record.slot_id = None
         group, is_new = self.jobs.group_for(
-            record, accelerator.shapes, self.now
+            record, self.shapes_for(accelerator), self.now
         )
         if is_new and group.avoided:
             group.avoiding = self._avoiding(group)
@@ -182,6 +202,31 @@ class PoolView:
         if record.job.host_id is not None:
             self.touched.add(record.job.host_id)
         return True
+
+    def is_stateless(self, name: str) -> bool:
+        """Whether sessions of an accelerator can go on in other slots."""
+        accelerator = self.accelerators.get(name)
+        return accelerator is not None and accelerator.stateless
+
+    def shapes_for(self, accelerator: model.Accelerator) -> model.Shapes:
+        """The shapes of the slots that its jobs may have, as jobs see them."""
+        shapes = accelerator.shapes
+        if not self._keeps:
+            return shapes
+        if accelerator.stateless:
+            return slots.shown_shapes(accelerator)
+        return shapes or self._known_shapes or _NO_SHAPE
+
+    def note_shapes(self) -> bool:
+        """See again which slots may be kept, and which shapes there are.
+
+        :returns: whether jobs may have to wait among others.
+        """
+        keeps = bool(self.reservations.reservable)
+        known = self.slots.known_shapes() if keeps else frozenset[str]()
+        changed = (keeps, known) != (self._keeps, self._known_shapes)
+        self._keeps, self._known_shapes = keeps, known
+        return changed
 
     def is_home(self, group: waiting.JobGroup, host_id: model.HostId) -> bool:
         """Whether a host has a usable slot for a group's jobs."""

@@ -305,6 +305,7 @@ class WaitingJobs:
 
     :ivar count: how many there are.
     :ivar records: those that wait, and those that have a slot.
+    :ivar of_instances: those that wait of each instance, by accelerator.
     :ivar changes: grows whenever a group comes, goes, gets its first job or
         loses its last one.
     :ivar shown: all of them, or those that may have the next slot.
@@ -342,6 +343,7 @@ class WaitingJobs:
         self.count = 0
         self.changes = 0
         self.records: dict[model.JobId, JobRecord] = {}
+        self.of_instances: dict[str, dict[str, ordered.KeyQueue]] = {}
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
         self.ageing = ordered.Timers()
@@ -469,6 +471,8 @@ class WaitingJobs:
         if self._ranks.followed:
             self._ranks.note(key)
         group.jobs.add(key)
+        if job.instance_id is not None:
+            self._add_of_instance(job, job.instance_id, key)
         if self.by_host:
             if job.host_id is not None:
                 self._add_of_host(group, job.host_id, key)
@@ -495,6 +499,24 @@ class WaitingJobs:
             self._note_home(group, host_id)
         jobs.add(key)
 
+    def _add_of_instance(
+        self, job: model.Job, instance_id: str, key: ordered.Key
+    ) -> None:
+        queues = self.of_instances.setdefault(instance_id, {})
+        if job.accelerator not in queues:
+            queues[job.accelerator] = ordered.KeyQueue()
+        queues[job.accelerator].add(key)
+
+    def _remove_of_instance(
+        self, job: model.Job, instance_id: str, key: ordered.Key
+    ) -> None:
+        queues = self.of_instances[instance_id]
+        queues[job.accelerator].remove(key)
+        if not queues[job.accelerator].front:
+            del queues[job.accelerator]
+        if not queues:
+            del self.of_instances[instance_id]
+
     def _expect(
         self, timers: ordered.Timers, time_s: float, job_id: model.JobId
     ) -> None:
@@ -514,6 +536,8 @@ class WaitingJobs:
         self.count -= 1
         if self._ranks.followed:
             self._ranks.note(key)
+        if record.job.instance_id is not None:
+            self._remove_of_instance(record.job, record.job.instance_id, key)
         if self.by_host:
             self._displace(record, group)
             host_id = record.job.host_id

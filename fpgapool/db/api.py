@@ -47,39 +47,60 @@ from fpgapool.common import exception
 from fpgapool.db import engine as db_engine
 from fpgapool.db import models
 from fpgapool.db import standing
+from fpgapool.db import usage as db_usage
+from fpgapool.db.records import DELETED
 from fpgapool.db.records import AcceleratorRecord
 from fpgapool.db.records import AssignmentRecord
+from fpgapool.db.records import BitstreamRecord
 from fpgapool.db.records import Changes
+from fpgapool.db.records import ComputeState
 from fpgapool.db.records import DeviceRecord
+from fpgapool.db.records import Holdings
 from fpgapool.db.records import HostRecord
+from fpgapool.db.records import InstanceRecord
 from fpgapool.db.records import Inventory
 from fpgapool.db.records import Lease
 from fpgapool.db.records import MaxIds
+from fpgapool.db.records import QuotaRecord
 from fpgapool.db.records import Record
+from fpgapool.db.records import ReservationRecord
+from fpgapool.db.records import SessionCount
 from fpgapool.db.records import SessionFilter
 from fpgapool.db.records import SessionRecord
 from fpgapool.db.records import SlotHolder
 from fpgapool.db.records import SlotRecord
 from fpgapool.db.records import Snapshot
+from fpgapool.db.records import Standing
 from fpgapool.db.records import UsageRecord
+from fpgapool.db.records import UsageSum
 
 __all__ = [
+    "DELETED",
     "AcceleratorRecord",
     "AssignmentRecord",
+    "BitstreamRecord",
     "Changes",
+    "ComputeState",
     "Database",
     "DeviceRecord",
+    "Holdings",
     "HostRecord",
+    "InstanceRecord",
     "Inventory",
     "Lease",
     "MaxIds",
+    "QuotaRecord",
     "Record",
+    "ReservationRecord",
+    "SessionCount",
     "SessionFilter",
     "SessionRecord",
     "SlotHolder",
     "SlotRecord",
     "Snapshot",
+    "Standing",
     "UsageRecord",
+    "UsageSum",
 ]
 
 # The states of sessions that the conductor still has work with. The database
@@ -116,10 +137,14 @@ _TABLES: dict[type[Any], sa.Table] = {
     HostRecord: models.hosts,
     DeviceRecord: models.devices,
     SlotRecord: models.slots,
+    ReservationRecord: models.reservations,
     AcceleratorRecord: models.accelerators,
+    BitstreamRecord: models.bitstreams,
     SessionRecord: models.sessions,
     AssignmentRecord: models.assignments,
     UsageRecord: models.usage,
+    QuotaRecord: models.quotas,
+    InstanceRecord: models.instances,
 }
 
 _R = TypeVar("_R")
@@ -185,12 +210,8 @@ class Database:
 
     def read_lease(self) -> Lease | None:
         """Return who leads; None before the first election."""
-        query = sa.select(models.leader_lease).where(_lease_is())
         with self._transaction() as connection:
-            row = connection.execute(query).one_or_none()
-        if row is None:
-            return None
-        return Lease(holder=row.holder, epoch=row.epoch, renewals=row.renewals)
+            return _lease(connection)
 
     def take_lease(self, holder: str, expected: Lease | None) -> Lease:
         """Become the leader, unless the lease has changed meanwhile.
@@ -230,6 +251,21 @@ class Database:
         :raises: NotLeader if the lease was taken by somebody else.
         """
         self._update_lease({"holder": ""}, holder=holder, epoch=epoch)
+
+    def pass_epochs(self, count: int) -> None:
+        """Make the next leader's epoch higher than any that agents know.
+
+        They refuse a lower one, such as that of a leader which begins with
+        tables from a backup.
+
+        :param count: how many leaders there may have been since.
+        """
+        lease = models.leader_lease
+        values = {"epoch": lease.c.epoch + count, "holder": "", "renewals": 0}
+        with self._transaction() as connection:
+            connection.execute(
+                sa.update(lease).where(_lease_is()).values(values)
+            )
 
     def _insert_lease(self, lease: Lease) -> Lease:
         values = {"id": _LEASE_ID, **dataclasses.asdict(lease)}
@@ -323,6 +359,19 @@ class Database:
                 ),
                 max_ids=_max_ids(connection),
                 usage=_newest_usage(connection),
+                quotas=_all(connection, models.quotas, QuotaRecord),
+                bitstreams=_all(
+                    connection, models.bitstreams, BitstreamRecord
+                ),
+                instances=_all(
+                    connection,
+                    models.instances,
+                    InstanceRecord,
+                    models.instances.c.deleted_at.is_(None),
+                ),
+                reservations=_all(
+                    connection, models.reservations, ReservationRecord
+                ),
             )
 
     # Sessions.
@@ -393,6 +442,70 @@ class Database:
             )
             return _records(connection, query, SessionRecord)
 
+    def count_sessions(
+        self, project_id: str | None = None
+    ) -> list[SessionCount]:
+        """Return how many live sessions there are of each kind.
+
+        :param project_id: whose; None means all.
+        """
+        columns = models.sessions.c
+        kind = (
+            columns.state,
+            columns.project_id,
+            columns.accelerator,
+            columns.host_id,
+        )
+        claimed = sa.func.sum(columns.claimed_bytes)
+        query = (
+            sa.select(
+                *kind,
+                sa.func.count().label("sessions"),
+                # The sum of whole numbers is a decimal one on some servers.
+                sa.cast(claimed, sa.BigInteger).label("claimed_bytes"),
+            )
+            .where(columns.state.in_(LIVE_STATES))
+            .group_by(*kind)
+        )
+        if project_id is not None:
+            query = query.where(columns.project_id == project_id)
+        with self._transaction() as connection:
+            return _records(connection, query, SessionCount)
+
+    def holdings(self, deleted_before: float) -> Holdings:
+        """Return who waits for and has which slots.
+
+        Of sessions, little is read: there may be very many.
+
+        :param deleted_before: wall clock; instances that Nova deleted later
+            are not among those that are gone.
+        """
+        instances = models.instances.c
+        gone = sa.select(instances.instance_id).where(
+            instances.deleted_at < deleted_before
+        )
+        columns = models.sessions.c
+        standing = (
+            sa.select(
+                columns.id,
+                columns.session_id,
+                columns.state,
+                columns.slot_id,
+                columns.generation,
+            )
+            .where(columns.state.in_(LIVE_STATES))
+            .order_by(columns.id)
+        )
+        with self._transaction() as connection:
+            return Holdings(
+                lease=_lease(connection),
+                sessions=_records(connection, standing, Standing),
+                assignments=_all(
+                    connection, models.assignments, AssignmentRecord
+                ),
+                gone_instances=frozenset(connection.scalars(gone)),
+            )
+
     def purge_sessions(self, finished_before: float, limit: int) -> int:
         """Delete sessions that have ended.
 
@@ -435,20 +548,40 @@ class Database:
         :param last_day: that day is included; None means until now.
         """
         columns = models.usage.c
-        conditions = []
-        if project_id is not None:
-            conditions.append(columns.project_id == project_id)
-        if first_day is not None:
-            conditions.append(columns.day >= first_day)
-        if last_day is not None:
-            conditions.append(columns.day <= last_day)
         query = (
             sa.select(models.usage)
-            .where(*conditions)
+            .where(*db_usage.conditions(project_id, None, first_day, last_day))
             .order_by(columns.day, columns.project_id, columns.accelerator)
         )
         with self._transaction() as connection:
             return _records(connection, query, UsageRecord)
+
+    def sum_usage(
+        self,
+        project_id: str | None = None,
+        *,
+        accelerator: str | None = None,
+        first_day: datetime.date | None = None,
+        last_day: datetime.date | None = None,
+        keys: Sequence[str] = db_usage.KEYS,
+        after: Sequence[Any] | None = None,
+        limit: int,
+    ) -> list[UsageSum]:
+        """Return what projects have used, added up, a page at a time.
+
+        :param project_id: as of :meth:`list_usage`, like the days.
+        :param accelerator: None means all.
+        :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order: what
+            is told apart, and sorted by.
+        :param after: the keys of the last sum of the page before.
+        :param limit: how many at most.
+        """
+        where = db_usage.conditions(
+            project_id, accelerator, first_day, last_day
+        )
+        query = db_usage.sums(where, keys, after, limit)
+        with self._transaction() as connection:
+            return [db_usage.summed(row) for row in connection.execute(query)]
 
     def _one_session(
         self, condition: sa.ColumnElement[bool]
@@ -468,6 +601,16 @@ class Database:
             with self._asked_lock:
                 del self._answer_due_s[question]
 
+    # Quotas.
+
+    def quotas(self, project_id: str) -> list[QuotaRecord]:
+        """Return what was set for a project."""
+        column = models.quotas.c.project_id
+        with self._transaction() as connection:
+            return _all(
+                connection, models.quotas, QuotaRecord, column == project_id
+            )
+
     # Hardware.
 
     def inventory(self) -> Inventory:
@@ -479,10 +622,21 @@ class Database:
             assignments.phase,
             sessions.session_id,
             sessions.project_id,
+            sessions.user_id,
         ).join_from(
             models.assignments,
             models.sessions,
             assignments.job_id == sessions.id,
+        )
+        instances = models.instances.c
+        projects = sa.select(
+            instances.instance_id, instances.project_id
+        ).where(
+            instances.instance_id.in_(
+                sa.select(models.slots.c.reserved_for).where(
+                    models.slots.c.reserved_for.is_not(None)
+                )
+            )
         )
         with self._transaction() as connection:
             return Inventory(
@@ -494,6 +648,13 @@ class Database:
                     holders.order_by(assignments.slot_id),
                     SlotHolder,
                 ),
+                reservations=_all(
+                    connection, models.reservations, ReservationRecord
+                ),
+                projects={
+                    row.instance_id: row.project_id
+                    for row in connection.execute(projects)
+                },
             )
 
     # The library.
@@ -509,6 +670,104 @@ class Database:
         """Add accelerators, or replace those of the same name."""
         with self._transaction() as connection:
             _upsert(connection, models.accelerators, records)
+
+    def bitstreams(
+        self, project_id: str | None = None
+    ) -> list[BitstreamRecord]:
+        """Return bitstreams, in the order of their making.
+
+        :param project_id: whose; None means all.
+        """
+        columns = models.bitstreams.c
+        conditions = (
+            [] if project_id is None else [columns.project_id == project_id]
+        )
+        with self._transaction() as connection:
+            return _all(
+                connection, models.bitstreams, BitstreamRecord, *conditions
+            )
+
+    def get_bitstream(self, bitstream_id: str) -> BitstreamRecord | None:
+        """Return a bitstream by the id that its owner knows, if it exists."""
+        column = models.bitstreams.c.bitstream_id
+        with self._transaction() as connection:
+            found = _all(
+                connection,
+                models.bitstreams,
+                BitstreamRecord,
+                column == bitstream_id,
+            )
+        return found[0] if found else None
+
+    # Instances.
+
+    def get_instance(self, instance_id: str) -> InstanceRecord | None:
+        """Return an instance by Nova's name of it, if it is known."""
+        column = models.instances.c.instance_id
+        with self._question(), self._transaction() as connection:
+            found = _all(
+                connection,
+                models.instances,
+                InstanceRecord,
+                column == instance_id,
+            )
+        return found[0] if found else None
+
+    def list_instances(
+        self,
+        project_id: str | None = None,
+        *,
+        marker: str | None = None,
+        limit: int,
+        ascending: bool = False,
+    ) -> list[InstanceRecord]:
+        """Return instances that are not deleted, newest first, as a page.
+
+        :param project_id: whose; None means all.
+        :param marker: the ``instance_id`` of the last one of the page before.
+        :param limit: how many at most.
+        :param ascending: the oldest first.
+        """
+        columns = models.instances.c
+        conditions = [columns.deleted_at.is_(None)]
+        if project_id is not None:
+            conditions.append(columns.project_id == project_id)
+        if marker is not None:
+            last = sa.select(columns.id).where(columns.instance_id == marker)
+            place = last.scalar_subquery()
+            conditions.append(
+                columns.id > place if ascending else columns.id < place
+            )
+        query = (
+            sa.select(models.instances)
+            .where(*conditions)
+            .order_by(columns.id if ascending else columns.id.desc())
+            .limit(limit)
+        )
+        with self._transaction() as connection:
+            return _records(connection, query, InstanceRecord)
+
+    def purge_instances(self, deleted_before: float, limit: int) -> int:
+        """Forget instances that Nova has deleted.
+
+        :param deleted_before: wall clock; later ones are kept.
+        :param limit: how many at most, so that locks are short.
+        :returns: how many were forgotten; less than the limit means all.
+        """
+        columns = models.instances.c
+        query = (
+            sa.select(columns.id)
+            .where(columns.deleted_at < deleted_before)
+            .order_by(columns.deleted_at)
+            .limit(limit)
+        )
+        with self._transaction() as connection:
+            ids = connection.execute(query).scalars().all()
+            for batch in _batches(ids):
+                connection.execute(
+                    sa.delete(models.instances).where(columns.id.in_(batch))
+                )
+        return len(ids)
 
     # Transactions.
 
@@ -532,6 +791,14 @@ class Database:
             )
             raise translated from error
         self._unavailable = False
+
+
+def _lease(connection: sa.Connection) -> Lease | None:
+    query = sa.select(models.leader_lease).where(_lease_is())
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    return Lease(holder=row.holder, epoch=row.epoch, renewals=row.renewals)
 
 
 def _lease_is() -> sa.ColumnElement[bool]:
@@ -604,6 +871,8 @@ def _write(
     wanted = changes.without_sessions(left_out)
     _delete_assignments(connection, wanted.released_slots)
     _delete_sessions(connection, left_out)
+    _delete_bitstreams(connection, wanted.deleted_bitstreams)
+    _delete_hosts(connection, wanted.deleted_hosts)
     for record_class, table in _TABLES.items():
         _upsert(connection, table, wanted.rows(record_class))
 
@@ -629,6 +898,21 @@ def _delete_assignments(
 ) -> None:
     for batch in _batches(slot_ids):
         connection.execute(_delete_statement(), {"slot_ids": list(batch)})
+
+
+def _delete_hosts(connection: sa.Connection, ids: Sequence[int]) -> None:
+    column = models.hosts.c.id
+    for batch in _batches(ids):
+        connection.execute(sa.delete(models.hosts).where(column.in_(batch)))
+
+
+def _delete_bitstreams(connection: sa.Connection, ids: Sequence[int]) -> None:
+    for batch in _batches(ids):
+        connection.execute(
+            sa.delete(models.bitstreams).where(
+                models.bitstreams.c.id.in_(batch)
+            )
+        )
 
 
 @functools.cache
@@ -776,6 +1060,9 @@ def _max_ids(connection: sa.Connection) -> MaxIds:
         models.slots,
         models.sessions,
         models.usage,
+        models.quotas,
+        models.bitstreams,
+        models.instances,
     )
     queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
     return MaxIds(*(connection.scalar(query) or 0 for query in queries))

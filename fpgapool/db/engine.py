@@ -12,6 +12,7 @@
 
 """Engines with the settings that durability and quick failure need."""
 
+import importlib.util
 from typing import Any
 
 import sqlalchemy as sa
@@ -81,6 +82,10 @@ def create(
             parsed = _with_mysql_defaults(
                 parsed, read_timeout_s, lock_wait_s, idle_limit_s
             )
+        if parsed.get_backend_name() == "postgresql":
+            parsed = _with_postgresql_defaults(
+                parsed, read_timeout_s, lock_wait_s, idle_limit_s
+            )
         if _is_sqlite_file(parsed):
             return _create_for_file(parsed, lock_wait_s)
         if parsed.get_backend_name() != "sqlite":
@@ -119,6 +124,38 @@ def _with_mysql_defaults(
     # oslo.db knows how to tell apart the errors of "mysql" only.
     driver = url.drivername.replace("mariadb", "mysql", 1)
     return url.set(drivername=driver, query={**defaults, **url.query})
+
+
+def _with_postgresql_defaults(
+    url: sa.URL,
+    read_timeout_s: int | None,
+    lock_wait_s: int,
+    idle_limit_s: int,
+) -> sa.URL:
+    if url.drivername == "postgresql":
+        # Which one SQLAlchemy takes depends on its version.
+        old = _is_installed("psycopg2") and not _is_installed("psycopg")
+        url = url.set(drivername=f"postgresql+psycopg{'2' if old else ''}")
+    if url.get_driver_name() not in ("psycopg", "psycopg2"):
+        # Only those know the parameters below, which are libpq's.
+        return url
+    settings = {
+        "lock_timeout": lock_wait_s,
+        "idle_in_transaction_session_timeout": idle_limit_s,
+    }
+    defaults = {"connect_timeout": str(_CONNECT_WAIT_S)}
+    if read_timeout_s is not None:
+        settings["statement_timeout"] = read_timeout_s
+        defaults["tcp_user_timeout"] = str(read_timeout_s * 1000)
+    options = " ".join(f"-c {k}={v * 1000}" for k, v in settings.items())
+    query = {**defaults, **url.query}
+    # Of an option that is there twice, the last one counts.
+    query["options"] = f"{options} {url.query.get('options', '')}".strip()
+    return url.set(query=query)
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _is_sqlite_file(url: sa.URL) -> bool:
@@ -167,6 +204,12 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
 
 # Errors by which MariaDB and MySQL say that a table or column is missing.
 _MYSQL_SCHEMA_ERRORS = (1146, 1054)
+# The same by PostgreSQL: undefined_table, undefined_column.
+_POSTGRESQL_SCHEMA_ERRORS = ("42P01", "42703")
+# Classes of its errors that end with time, or by what others do: connection
+# exception, transaction rollback, insufficient resources, object not in
+# prerequisite state (locks), operator intervention (timeouts, shutdown).
+_POSTGRESQL_PASSING_CLASSES = ("08", "40", "53", "55", "57")
 _SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
 
 
@@ -182,9 +225,19 @@ def translate(error: Exception) -> exception.DatabaseError:
         | oslo_exception.DBNonExistentDatabase
         | sa_exc.OperationalError
         | sa_exc.TimeoutError,
-    ):
+    ) or _sqlstate(error).startswith(_POSTGRESQL_PASSING_CLASSES):
         return exception.DatabaseUnavailable(reason=reason)
     return exception.DatabaseError(reason=reason)
+
+
+def _sqlstate(error: Exception) -> str:
+    """Return PostgreSQL's code of an error; empty for other databases."""
+    inner = getattr(error, "inner_exception", None) or error
+    original = getattr(inner, "orig", None) or inner
+    for name in ("sqlstate", "pgcode"):
+        if code := getattr(original, name, None):
+            return str(code)
+    return ""
 
 
 def _reason(error: Exception) -> str:
@@ -195,6 +248,8 @@ def _reason(error: Exception) -> str:
 
 def _is_schema_error(error: Exception, reason: str) -> bool:
     if isinstance(error, oslo_exception.DBNonExistentTable):
+        return True
+    if _sqlstate(error) in _POSTGRESQL_SCHEMA_ERRORS:
         return True
     original = getattr(error, "orig", None)
     number = original.args[0] if original and original.args else None

@@ -66,6 +66,12 @@ def newest_version() -> str:
     return head
 
 
+def versions() -> list[str]:
+    """Return all migrations that this version of fpgapool has, in order."""
+    script = alembic_script.ScriptDirectory.from_config(_config())
+    return [one.revision for one in script.walk_revisions()][::-1]
+
+
 def require_newest(engine: sa.Engine) -> None:
     """Make sure that the tables fit this version of fpgapool.
 

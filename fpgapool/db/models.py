@@ -52,6 +52,25 @@ def _optional(name: str, type_: Any) -> sa.Column[Any]:
     return sa.Column(name, type_, nullable=True)
 
 
+def _administration() -> tuple[sa.Column[Any], ...]:
+    """What an operator says of hardware."""
+    return (
+        sa.Column(
+            "admin_state",
+            sa.String(16),
+            nullable=False,
+            server_default="enabled",
+        ),
+        sa.Column(
+            "admin_reason",
+            sa.String(NAME_LENGTH),
+            nullable=False,
+            server_default="",
+        ),
+        _optional("drain_deadline_at", sa.Double),
+    )
+
+
 hosts = sa.Table(
     "hosts",
     metadata,
@@ -61,6 +80,13 @@ hosts = sa.Table(
     _required("nic_bytes_per_s", sa.Double),
     _required("up", sa.Boolean),
     _optional("last_report_at", sa.Double),
+    *_administration(),
+    sa.Column(
+        "compute_state",
+        sa.String(16),
+        nullable=False,
+        server_default="none",
+    ),
     sa.UniqueConstraint("uuid", name="uniq_hosts0uuid"),
     **_OPTIONS,
 )
@@ -78,8 +104,11 @@ devices = sa.Table(
     _required("model", sa.String(NAME_LENGTH)),
     _required("dma_bytes_per_s", sa.Double),
     _required("healthy", sa.Boolean),
-    _required("enabled", sa.Boolean),
     _required("fault_reason", sa.Text),
+    *_administration(),
+    sa.Column(
+        "reservable_slots", sa.Integer, nullable=False, server_default="0"
+    ),
     sa.UniqueConstraint("host_id", "name", name="uniq_devices0host_id0name"),
     **_OPTIONS,
 )
@@ -99,9 +128,20 @@ slots = sa.Table(
     _required("programming_time_s", sa.Double),
     _required("faulty", sa.Boolean),
     _required("fault_reason", sa.Text),
+    _optional("reserved_for", sa.String(36)),
     sa.UniqueConstraint(
         "device_id", "number", name="uniq_slots0device_id0number"
     ),
+    **_OPTIONS,
+)
+
+# A row for each device that ever had any: none is deleted, so that every
+# change is a row to write. No foreign key: who reads it knows the devices.
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    _id("device_id"),
+    _required("instances", sa.JSON),
     **_OPTIONS,
 )
 
@@ -110,6 +150,40 @@ accelerators = sa.Table(
     metadata,
     sa.Column("name", sa.String(NAME_LENGTH), primary_key=True),
     _required("profile", sa.JSON),
+    **_OPTIONS,
+)
+
+bitstreams = sa.Table(
+    "bitstreams",
+    metadata,
+    _id(),
+    _required("bitstream_id", sa.String(36)),
+    _required("project_id", sa.String(NAME_LENGTH)),
+    _required("user_id", sa.String(NAME_LENGTH)),
+    _required("name", sa.String(NAME_LENGTH)),
+    _required("description", sa.Text),
+    _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("version", sa.String(64)),
+    _required("format", sa.String(16)),
+    _required("state", sa.String(16)),
+    _required("public", sa.Boolean),
+    _required("projects", sa.JSON),
+    _required("shapes", sa.JSON),
+    _required("profile", sa.JSON),
+    _required("properties", sa.JSON),
+    _required("checksum_sha256", sa.String(64)),
+    _required("size_bytes", sa.BigInteger),
+    _required("signature", sa.Text),
+    _required("signed_by", sa.String(NAME_LENGTH)),
+    _required("location", sa.String(NAME_LENGTH)),
+    _required("reason", sa.Text),
+    _required("decided_by", sa.String(NAME_LENGTH)),
+    _required("created_at", sa.Double),
+    _required("updated_at", sa.Double),
+    _optional("uploaded_at", sa.Double),
+    _optional("decided_at", sa.Double),
+    sa.UniqueConstraint("bitstream_id", name="uniq_bitstreams0bitstream_id"),
+    sa.Index("ix_bitstreams_project_id", "project_id"),
     **_OPTIONS,
 )
 
@@ -172,6 +246,7 @@ assignments = sa.Table(
     _required("phase", sa.String(16)),
     _required("local", sa.Boolean),
     _required("assigned_at", sa.Double),
+    _optional("bitstream_id", sa.String(36)),
     sa.Index("ix_assignments_job_id", "job_id"),
     **_OPTIONS,
 )
@@ -188,6 +263,7 @@ usage = sa.Table(
     _required("slot_s", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
+    _optional("energy_j", sa.Double),
     sa.UniqueConstraint(
         "day",
         "project_id",
@@ -195,6 +271,42 @@ usage = sa.Table(
         name="uniq_usage0day0project_id0accelerator",
     ),
     sa.Index("ix_usage_project_id_day", "project_id", "day"),
+    **_OPTIONS,
+)
+
+# No limit of its own means that the default holds: rows are never deleted,
+# so that every change is a row to write.
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    _id(),
+    _required("project_id", sa.String(NAME_LENGTH)),
+    _required("resource", sa.String(64)),
+    _optional("hard_limit", sa.BigInteger),
+    sa.UniqueConstraint(
+        "project_id", "resource", name="uniq_quotas0project_id0resource"
+    ),
+    **_OPTIONS,
+)
+
+# No foreign keys: what Nova calls an instance.
+instances = sa.Table(
+    "instances",
+    metadata,
+    _id(),
+    _required("instance_id", sa.String(36)),
+    _required("project_id", sa.String(NAME_LENGTH)),
+    _required("name", sa.String(NAME_LENGTH)),
+    _optional("host_uuid", sa.String(36)),
+    _optional("max_sessions", sa.Integer),
+    _required("token_nonce", sa.String(64)),
+    _required("token_hash", sa.String(64)),
+    _required("token_revoked", sa.Boolean),
+    _required("created_at", sa.Double),
+    _optional("deleted_at", sa.Double),
+    sa.UniqueConstraint("instance_id", name="uniq_instances0instance_id"),
+    sa.Index("ix_instances_project_id", "project_id"),
+    sa.Index("ix_instances_deleted_at", "deleted_at"),
     **_OPTIONS,
 )
 

@@ -14,6 +14,7 @@
 
 import dataclasses
 import datetime
+import enum
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -24,9 +25,27 @@ from typing import Self
 from typing import TypeVar
 
 
+class ComputeState(enum.StrEnum):
+    """What Nova has of a host."""
+
+    #: It never had a compute node of that UUID.
+    NONE = "none"
+    KNOWN = "known"
+    #: It had one.
+    DELETED = "deleted"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
-    """A compute node. Times are wall clock."""
+    """A compute node. Times are wall clock.
+
+    :param admin_state: what the operator says; a value of an
+        :class:`fpgapool.core.model.AdminState`.
+    :param admin_reason: why the operator says so.
+    :param drain_deadline_at: when what still runs there is taken back.
+    :param compute_state: what Nova has of it; a value of a
+        :class:`ComputeState`.
+    """
 
     id: int
     uuid: str
@@ -34,6 +53,10 @@ class HostRecord:
     nic_bytes_per_s: float
     up: bool = False
     last_report_at: float | None = None
+    admin_state: str = "enabled"
+    admin_reason: str = ""
+    drain_deadline_at: float | None = None
+    compute_state: str = ComputeState.NONE.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +64,8 @@ class DeviceRecord:
     """A board.
 
     :param healthy: what the driver says.
-    :param enabled: what the operator says.
+    :param admin_state: and the two after it: as those of a host.
+    :param reservable_slots: how many of its slots instances can reserve.
     """
 
     id: int
@@ -50,13 +74,20 @@ class DeviceRecord:
     model: str
     dma_bytes_per_s: float
     healthy: bool = True
-    enabled: bool = True
     fault_reason: str = ""
+    admin_state: str = "enabled"
+    admin_reason: str = ""
+    drain_deadline_at: float | None = None
+    reservable_slots: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRecord:
-    """A slot of a board."""
+    """A slot of a board.
+
+    :param reserved_for: the instance that alone may have it, as Nova calls
+        it.
+    """
 
     id: int
     device_id: int
@@ -66,6 +97,18 @@ class SlotRecord:
     programming_time_s: float = 0.0
     faulty: bool = False
     fault_reason: str = ""
+    reserved_for: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationRecord:
+    """The slots of a device that are reserved.
+
+    :param instances: how many for which instance.
+    """
+
+    device_id: int
+    instances: Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +120,56 @@ class AcceleratorRecord:
 
     name: str
     profile: Mapping[str, Any]
+
+
+#: The state of a bitstream, or host, whose row is to be deleted.
+DELETED = "deleted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BitstreamRecord:
+    """A file of the library. Times are wall clock.
+
+    :param project_id: whose it is.
+    :param accelerator: what it implements, by its plain name.
+    :param public: for all projects.
+    :param projects: other projects that may use it.
+    :param shapes: of the slots that it fits.
+    :param profile: members of the accelerator's profile, as far as it says.
+    :param properties: what else its owner says of it.
+    :param checksum_sha256: hexadecimal; empty if nobody has said it yet.
+    :param signature: of the checksum, base64; empty without one.
+    :param signed_by: name of the key that the signature was verified with.
+    :param location: of the file, in the store's words; empty without one.
+    :param reason: why it was decided so.
+    """
+
+    id: int
+    bitstream_id: str
+    project_id: str
+    user_id: str
+    name: str
+    description: str = ""
+    accelerator: str
+    version: str
+    format: str
+    state: str
+    public: bool = False
+    projects: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    checksum_sha256: str = ""
+    size_bytes: int = 0
+    signature: str = ""
+    signed_by: str = ""
+    location: str = ""
+    reason: str = ""
+    decided_by: str = ""
+    created_at: float
+    updated_at: float
+    uploaded_at: float | None = None
+    decided_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +210,8 @@ class AssignmentRecord:
 
     :param job_id: the ``id`` of the session's record.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
+    :param bitstream_id: of what its slot is programmed with; None for an
+        implementation of the driver's own.
     """
 
     slot_id: int
@@ -126,6 +221,7 @@ class AssignmentRecord:
     phase: str
     local: bool
     assigned_at: float
+    bitstream_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +232,8 @@ class UsageRecord:
         gives the slot back.
     :param sessions: that have ended, of those that had a slot.
     :param slot_s: how long its sessions had slots, all together.
+    :param energy_j: what their slots' shares of the boards' power amount to;
+        None if no board on which they ran measures its power.
     """
 
     id: int
@@ -146,16 +244,83 @@ class UsageRecord:
     slot_s: float = 0.0
     input_bytes: int = 0
     output_bytes: int = 0
+    energy_j: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSum:
+    """What is in several rows of usage together.
+
+    Of day, project and accelerator, those are None in which they differ, or
+    may do so.
+    """
+
+    day: datetime.date | None = None
+    project_id: str | None = None
+    accelerator: str | None = None
+    sessions: int
+    slot_s: float
+    input_bytes: int
+    output_bytes: int
+    energy_j: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRecord:
+    """How much of a resource a project may use.
+
+    :param hard_limit: -1 means any amount; None that the default holds.
+    """
+
+    id: int
+    project_id: str
+    resource: str
+    hard_limit: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRecord:
+    """An instance that has, or had, a token of its own.
+
+    :param instance_id: what Nova calls it.
+    :param name: of its host name, for people.
+    :param host_uuid: of the compute node that it runs on, if that is known.
+    :param max_sessions: how many it may have at a time; None: any number.
+    :param token_nonce: what its token is made of, beside a secret.
+    :param token_hash: SHA-256 of its token, hexadecimal.
+    :param deleted_at: when Nova said that it is gone; wall clock.
+    """
+
+    id: int
+    instance_id: str
+    project_id: str
+    name: str = ""
+    host_uuid: str | None = None
+    max_sessions: int | None = None
+    token_nonce: str
+    token_hash: str
+    token_revoked: bool = False
+    created_at: float
+    deleted_at: float | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether its token opens anything."""
+        return self.deleted_at is None and not self.token_revoked
 
 
 Record = (
     HostRecord
     | DeviceRecord
     | SlotRecord
+    | ReservationRecord
     | AcceleratorRecord
+    | BitstreamRecord
     | SessionRecord
     | AssignmentRecord
     | UsageRecord
+    | QuotaRecord
+    | InstanceRecord
 )
 
 _R = TypeVar("_R", bound=Record)
@@ -227,7 +392,23 @@ class Changes:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.
         rows: Any = self._rows.get(record_class, {})
+        if record_class is BitstreamRecord:
+            return [row for row in rows.values() if row.state != DELETED]
+        if record_class is HostRecord:
+            return [r for r in rows.values() if r.admin_state != DELETED]
         return list(rows.values())
+
+    @property
+    def deleted_hosts(self) -> list[int]:
+        """Ids of the hosts whose rows are deleted; they have no devices."""
+        rows: Any = self._rows.get(HostRecord, {})
+        return [row.id for row in rows.values() if row.admin_state == DELETED]
+
+    @property
+    def deleted_bitstreams(self) -> list[int]:
+        """Ids of the bitstreams whose rows are deleted."""
+        rows: Any = self._rows.get(BitstreamRecord, {})
+        return [row.id for row in rows.values() if row.state == DELETED]
 
     @property
     def released_slots(self) -> list[int]:
@@ -257,6 +438,8 @@ def record_key(record: Record) -> int | str:
         return record.name
     if isinstance(record, AssignmentRecord):
         return record.slot_id
+    if isinstance(record, ReservationRecord):
+        return record.device_id
     return record.id
 
 
@@ -284,6 +467,9 @@ class MaxIds(NamedTuple):
     slot: int
     session: int
     usage: int = 0
+    quota: int = 0
+    bitstream: int = 0
+    instance: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +477,7 @@ class Snapshot:
     """All that a conductor needs to take over. Rows are ordered by id.
 
     :param usage: of the newest day only.
+    :param instances: those that are not deleted.
     """
 
     hosts: list[HostRecord]
@@ -301,6 +488,12 @@ class Snapshot:
     assignments: list[AssignmentRecord]
     max_ids: MaxIds
     usage: list[UsageRecord] = dataclasses.field(default_factory=list)
+    quotas: list[QuotaRecord] = dataclasses.field(default_factory=list)
+    bitstreams: list[BitstreamRecord] = dataclasses.field(default_factory=list)
+    instances: list[InstanceRecord] = dataclasses.field(default_factory=list)
+    reservations: list[ReservationRecord] = dataclasses.field(
+        default_factory=list
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,16 +508,67 @@ class SlotHolder:
     phase: str
     session_id: str
     project_id: str
+    user_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCount:
+    """How many live sessions have all of these in common.
+
+    :param claimed_bytes: of all together.
+    """
+
+    state: str
+    project_id: str
+    accelerator: str
+    host_id: int | None
+    sessions: int
+    claimed_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a live session stands.
+
+    :param id: of its row.
+    """
+
+    id: int
+    session_id: str
+    state: str
+    slot_id: int | None
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """Who waits for and has which slots. Rows are ordered by id.
+
+    :param gone_instances: Nova's names of some that it has deleted.
+    """
+
+    lease: Lease | None
+    sessions: list[Standing]
+    assignments: list[AssignmentRecord]
+    gone_instances: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """All hardware and who has which of it. Rows are ordered by id."""
+    """All hardware and who has which of it. Rows are ordered by id.
+
+    :param projects: of the instances that have slots reserved, as far as they
+        are known.
+    """
 
     hosts: list[HostRecord]
     devices: list[DeviceRecord]
     slots: list[SlotRecord]
     holders: list[SlotHolder]
+    reservations: list[ReservationRecord] = dataclasses.field(
+        default_factory=list
+    )
+    projects: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

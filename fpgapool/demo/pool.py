@@ -20,13 +20,11 @@ import json
 import math
 import os
 import pathlib
-import select
 import subprocess
 import sys
-import time
-import typing
 from collections.abc import Iterator
 
+from fpgapool.common import descriptors
 from fpgapool.demo import errors
 from fpgapool.sim import plots
 
@@ -110,7 +108,8 @@ def running(directory: pathlib.Path, tuning: Tuning) -> Iterator[Pool]:
         finally:
             os.close(write_fd)
         try:
-            yield _pool_of(_first_line(ready), log_path)
+            line = descriptors.read_line(ready, START_TIMEOUT_S)
+            yield _pool_of(line, log_path)
         finally:
             _stop(process)
 
@@ -143,21 +142,6 @@ def _start(
             # Ctrl-C is for the demo, which ends its jobs first.
             start_new_session=True,
         )
-
-
-def _first_line(ready: typing.BinaryIO) -> bytes:
-    """Return what the pool writes; no whole line if it has ended."""
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    line = b""
-    while not line.endswith(b"\n"):
-        left_s = max(0.0, deadline_s - time.monotonic())
-        if not select.select([ready], [], [], left_s)[0]:
-            break
-        piece = ready.read(65536)
-        if not piece:
-            break
-        line += piece
-    return line
 
 
 def _pool_of(line: bytes, log_path: pathlib.Path) -> Pool:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import abc
 import collections.abc
 import dataclasses
+import hashlib
 import typing
 
 from fpgapool.accelerators import base as accelerators
@@ -43,6 +44,14 @@ BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
 PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
 SCRUB_FAILED = "SCRUB_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
+BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
+
+#: What is in a bitstream's file: something for a board, or a declaration of
+#: the emulator's.
+BINARY = "binary"
+DECLARATION = "declaration"
+
+_READ_BYTES = 1 << 20
 
 
 class DriverError(Exception):
@@ -65,11 +74,74 @@ class SlotInfo:
     :ivar number: from 0 within its device.
     :ivar shape: which bitstreams fit.
     :ivar programmed: accelerator in it now, None if there is none.
+    :ivar resources: how much it has of what bitstreams take, such as
+        ``lut`` or ``dsp``; None if that is not known.
     """
 
     number: int
     shape: str
     programmed: str | None
+    resources: collections.abc.Mapping[str, int] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BitstreamFile:
+    """A bitstream of the pool's library, in a file of this host.
+
+    :ivar accelerator: what a slot with it has, as the library calls it.
+    :ivar path: of the file. It may be gone or another one by the time that
+        it is opened.
+    :ivar checksum_sha256: what it must be, hexadecimal.
+    :ivar size_bytes: of the file.
+    :ivar format: :data:`BINARY` or :data:`DECLARATION`.
+    """
+
+    accelerator: str
+    path: str
+    checksum_sha256: str
+    size_bytes: int
+    format: str = BINARY
+
+    def read(self, max_bytes: int) -> bytes:
+        """Return what is in the file, once it has been found to be right.
+
+        Blocks for as long as reading takes. What a driver programs has to
+        be what was checked, so it has to be in memory, unless the driver
+        checks by itself what it hands over.
+
+        :param max_bytes: most that the driver can use.
+        :returns: the contents.
+        :raises DriverError: ``BITSTREAM_UNKNOWN`` if it is longer, or
+            ``BITSTREAM_DAMAGED`` if it cannot be read or is not what it
+            should be.
+        """
+        if self.size_bytes > max_bytes:
+            raise DriverError(
+                BITSTREAM_UNKNOWN,
+                f"a bitstream of {self.size_bytes} bytes, where {max_bytes} "
+                "are the most",
+            )
+        digest = hashlib.sha256()
+        contents = bytearray()
+        try:
+            with open(self.path, "rb") as file:
+                while piece := file.read(_READ_BYTES):
+                    digest.update(piece)
+                    contents += piece
+                    if len(contents) > self.size_bytes:
+                        break
+        except OSError as exc:
+            raise DriverError(
+                BITSTREAM_DAMAGED, f"{self.path}: {exc.strerror}"
+            ) from exc
+        if (
+            len(contents) != self.size_bytes
+            or digest.hexdigest() != self.checksum_sha256
+        ):
+            raise DriverError(
+                BITSTREAM_DAMAGED, f"{self.path}: the checksum is wrong"
+            )
+        return bytes(contents)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -183,10 +255,21 @@ class Driver(abc.ABC):
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is not there.
 
     :param settings: plain values: ``state_dir``, a directory where the
-        driver may keep files, ``host_uuid``, which host this is, and members
-        that belong to the driver.
+        driver may keep files, ``host_uuid``, which host this is, and the
+        options of the driver, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
+
+    @classmethod
+    def options(cls) -> collections.abc.Sequence[typing.Any]:
+        """List what an operator may configure. Called by agents.
+
+        They are read from the section of the configuration that has the
+        driver's name. Import oslo.config in here: workers start without it.
+
+        :returns: options of oslo.config with plain values.
+        """
+        return ()
 
     @abc.abstractmethod
     def __init__(
@@ -196,7 +279,7 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def discover(self) -> tuple[DeviceInfo, ...]:
-        """Find the boards. Called by agents, at their start and now and then.
+        """Find the boards. Called by agents when they start.
 
         May block for seconds; idempotent; disturbs no running slot.
 
@@ -205,20 +288,37 @@ class Driver(abc.ABC):
         """
 
     @abc.abstractmethod
-    def program(self, device: str, slot: int, bitstream: str) -> Profile:
+    def program(
+        self,
+        device: str,
+        slot: int,
+        bitstream: str,
+        file: BitstreamFile | None = None,
+    ) -> Profile:
         """Put an accelerator into a slot. Called by workers.
 
         May block for as long as programming takes; the caller bounds it.
         Idempotent: programming what is there already is allowed to cost
-        nothing.
+        nothing. What is there already is the bitstream of the same name: the
+        same accelerator in another version is another bitstream, and has to
+        be programmed.
+
+        With a file the checksum has to be verified right before the slot is
+        programmed, of what it is programmed with; see
+        :meth:`BitstreamFile.read`. What is in the file comes from a tenant.
 
         :param device: name of the device.
         :param slot: number of the slot in it.
-        :param bitstream: name of the bitstream.
-        :returns: the profile of the accelerator.
-        :raises DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` (the
-            slot is as it was), or ``PROGRAMMING_FAILED`` (it may hold
-            nothing that works).
+        :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
+            or ``bitstream:<id>``, which never names anything else again.
+        :param file: of the bitstream; None if it is the driver's own.
+        :returns: the profile of the accelerator; with a file, by the name
+            that the file's ``accelerator`` is.
+        :raises DriverError: ``BITSTREAM_UNKNOWN`` (nothing that this driver
+            can use), ``BITSTREAM_UNFIT`` (not in this slot),
+            ``BITSTREAM_DAMAGED`` (the file is missing or wrong), all of
+            which leave the slot as it was and are not held against it; or
+            ``PROGRAMMING_FAILED`` (it may hold nothing that works).
         """
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:

@@ -70,6 +70,17 @@ def load_driver_path(
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is no driver, or ``INVALID_SETTINGS``.
     """
+    return load_driver_class(path)(settings)
+
+
+def load_driver_class(path: str) -> type[base.Driver]:
+    """Import a driver without building it.
+
+    :param path: ``module:Class``.
+    :returns: the class.
+    :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
+        it is no driver.
+    """
     module_name, _, class_name = path.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -85,4 +96,4 @@ def load_driver_path(
         raise base.DriverError(
             base.DRIVER_UNKNOWN, f"{path!r} is not a driver"
         )
-    return driver_class(settings)
+    return driver_class

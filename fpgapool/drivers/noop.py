@@ -31,7 +31,13 @@ class NoopDriver(base.Driver):
     def discover(self) -> tuple[base.DeviceInfo, ...]:
         return ()
 
-    def program(self, device: str, slot: int, bitstream: str) -> base.Profile:
+    def program(
+        self,
+        device: str,
+        slot: int,
+        bitstream: str,
+        file: base.BitstreamFile | None = None,
+    ) -> base.Profile:
         raise _no_such_slot(device)
 
     def open(

@@ -10,10 +10,24 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Versioned payloads that cross RPC."""
+"""Versioned payloads that cross RPC or are in notifications."""
 
 from fpgapool.objects.accelerator import AcceleratorProfile
 from fpgapool.objects.base import Payload
+from fpgapool.objects.bitstream import BitstreamRef
+from fpgapool.objects.bitstream import CreateBitstream
+from fpgapool.objects.bitstream import DecideBitstream
+from fpgapool.objects.bitstream import DeleteBitstream
+from fpgapool.objects.bitstream import ShareBitstream
+from fpgapool.objects.bitstream import UpdateBitstream
+from fpgapool.objects.bitstream import UploadBitstream
+from fpgapool.objects.finding import Finding
+from fpgapool.objects.instance import InstanceEntry
+from fpgapool.objects.notification import DevicePayload
+from fpgapool.objects.notification import HostPayload
+from fpgapool.objects.notification import PlacePayload
+from fpgapool.objects.notification import SessionPayload
+from fpgapool.objects.notification import SlotPayload
 from fpgapool.objects.report import AgentReport
 from fpgapool.objects.report import DeviceReport
 from fpgapool.objects.report import SlotReport
@@ -28,12 +42,26 @@ __all__ = [
     "AcceleratorProfile",
     "AgentReport",
     "AssignRequest",
+    "BitstreamRef",
+    "CreateBitstream",
+    "DecideBitstream",
+    "DeleteBitstream",
+    "DevicePayload",
     "DeviceReport",
     "Endpoint",
+    "Finding",
+    "HostPayload",
+    "InstanceEntry",
     "OpenRequest",
     "Payload",
+    "PlacePayload",
     "Prepared",
+    "SessionPayload",
     "SessionResult",
     "SessionView",
+    "ShareBitstream",
+    "SlotPayload",
     "SlotReport",
+    "UpdateBitstream",
+    "UploadBitstream",
 ]

@@ -14,6 +14,8 @@
 
 import dataclasses
 from typing import Any
+from typing import ClassVar
+from typing import Self
 
 from fpgapool.objects import base
 
@@ -29,7 +31,11 @@ class AcceleratorProfile(base.Payload):
     :param params_schema: JSON schema of the parameters of a session.
     :param core: name of the software core.
     :param chunk_multiple_bytes: every chunk but the last must be a multiple.
+    :param projects: that may use it; empty means all. ``name`` is then a
+        key, see :mod:`fpgapool.core.library`.
     """
+
+    VERSION: ClassVar[str] = "1.1"
 
     name: str
     description: str = ""
@@ -40,3 +46,12 @@ class AcceleratorProfile(base.Payload):
     params_schema: dict[str, Any] = dataclasses.field(default_factory=dict)
     core: str
     chunk_multiple_bytes: int = 1
+    projects: tuple[str, ...] = base.added(1, ())
+
+    def is_for(self, project_id: str | None) -> bool:
+        """Whether a project may use the accelerator."""
+        return not self.projects or project_id in self.projects
+
+    def changed(self, **members: Any) -> Self:
+        """Return the same profile with some other members."""
+        return dataclasses.replace(self, **members)

@@ -28,7 +28,18 @@ class SlotReport(base.Payload):
         started or found in the worker.
     :param programming_time_s: how long the slot takes to be programmed with
         another accelerator.
+    :param energy_j: what the slot's share of the board's power has amounted
+        to since it was given to its holder, or, if it has none, for its last
+        one; None if the board does not measure it.
+    :param bitstream_id: of the file that the slot is programmed with; None
+        if it is none of the library's.
+    :param resources: how much the slot has of what bitstreams take, by name;
+        None if its driver does not say.
+    :param previous_result: how the holder before the newest one has ended. A
+        leader may have given the slot on, and died before it recorded that.
     """
+
+    VERSION: typing.ClassVar[str] = "1.2"
 
     device: str
     slot: int
@@ -42,6 +53,10 @@ class SlotReport(base.Payload):
     input_bytes: int = 0
     output_bytes: int = 0
     last_result: session.SessionResult | None = None
+    energy_j: float | None = base.added(1, default=None)
+    bitstream_id: str | None = base.added(1, default=None)
+    resources: dict[str, typing.Any] | None = base.added(1, default=None)
+    previous_result: session.SessionResult | None = base.added(2, default=None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import ClassVar
 from typing import Self
 
 from fpgapool.objects import base
+from fpgapool.objects import bitstream as bitstreams
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class SessionView(base.Payload):
         None if it does not, or too little is known.
     """
 
-    VERSION: ClassVar[str] = "1.1"
+    VERSION: ClassVar[str] = "1.2"
 
     session_id: str
     request_id: str
@@ -103,6 +104,7 @@ class SessionView(base.Payload):
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = base.added(1, None)
+    user_id: str = base.added(2, "")
 
     def public(self) -> Self:
         """Return the view without its secret."""
@@ -128,8 +130,10 @@ class SessionResult(base.Payload):
 class AssignRequest(base.Payload):
     """The conductor's order to prepare a slot for a session.
 
+    :param accelerator: its key in the library.
     :param bitstream: ``"builtin:<accelerator>"`` means the accelerator's
-        own implementation in the driver.
+        own implementation in the driver, ``"bitstream:<id>"`` the file of
+        ``bitstream_ref``.
     :param local: the session's data stays on the host.
     :param origin_host_uuid: the host where the client runs, None if it is on
         none of the pool's hosts.
@@ -139,9 +143,11 @@ class AssignRequest(base.Payload):
         for the two after it.
     :param max_hold_s: longest time from the first connection.
     :param min_progress_bytes_per_s: least mean rate of the input.
+    :param bitstream_ref: the file that ``bitstream`` names; None if the
+        driver has its own.
     """
 
-    VERSION: ClassVar[str] = "1.1"
+    VERSION: ClassVar[str] = "1.2"
 
     host_uuid: str
     device: str
@@ -160,6 +166,7 @@ class AssignRequest(base.Payload):
     idle_timeout_s: float = 0.0
     max_hold_s: float = 0.0
     min_progress_bytes_per_s: float = 0.0
+    bitstream_ref: bitstreams.BitstreamRef | None = base.added(2, None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

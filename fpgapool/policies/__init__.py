@@ -21,24 +21,34 @@ from oslo_policy import policy
 
 from fpgapool.policies import accelerators
 from fpgapool.policies import base
+from fpgapool.policies import bitstreams
 from fpgapool.policies import devices
 from fpgapool.policies import hosts
+from fpgapool.policies import instances
 from fpgapool.policies import pool
+from fpgapool.policies import quotas
 from fpgapool.policies import services
 from fpgapool.policies import sessions
 from fpgapool.policies import slots
+from fpgapool.policies import usage
+from fpgapool.policies import vendordata
 from fpgapool.policies import versions
 
 _MODULES = (
     base,
     versions,
     accelerators,
+    bitstreams,
     devices,
     hosts,
+    instances,
     pool,
+    quotas,
     services,
     sessions,
     slots,
+    vendordata,
+    usage,
 )
 
 

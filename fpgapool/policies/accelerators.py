@@ -25,14 +25,14 @@ def list_rules() -> list[policy.RuleDefault]:
     return [
         base.rule(
             LIST,
-            base.ANY_READER,
+            base.ANY_READER_OR_INSTANCE,
             "List the accelerators.",
             "GET",
             "/v1/accelerators",
         ),
         base.rule(
             GET,
-            base.ANY_READER,
+            base.ANY_READER_OR_INSTANCE,
             "Show an accelerator.",
             "GET",
             "/v1/accelerators/{name}",

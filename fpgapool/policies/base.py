@@ -23,10 +23,18 @@ PUBLIC = "@"
 
 ADMIN = "rule:admin_api"
 ADMIN_OR_SERVICE = "rule:admin_or_service_api"
+SERVICE = "rule:service_api"
 PROJECT_MEMBER = "rule:project_member_api"
 PROJECT_MEMBER_OR_ADMIN = "rule:project_member_or_admin"
 PROJECT_READER_OR_ADMIN = "rule:project_reader_or_admin"
 ANY_READER = "rule:any_reader"
+
+# With instances: of what there is for a project, they see sessions of their
+# own only.
+PROJECT_MEMBER_OR_INSTANCE = "rule:project_member_or_instance"
+ANY_MEMBER = "rule:project_member_or_admin_or_instance"
+ANY_PROJECT_READER = "rule:project_reader_or_admin_or_instance"
+ANY_READER_OR_INSTANCE = "rule:any_reader_or_instance"
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -77,6 +85,34 @@ def list_rules() -> list[policy.RuleDefault]:
             "any_reader",
             "rule:project_reader_api or rule:admin_or_service_api",
             description="Readers of any project, and other services.",
+        ),
+        policy.RuleDefault(
+            "instance_api",
+            "role:fpgapool:instance and project_id:%(project_id)s",
+            description="Instances, by tokens of their own.",
+        ),
+        policy.RuleDefault(
+            "project_member_or_instance",
+            "rule:project_member_api or rule:instance_api",
+            description="Members of a project, and its instances.",
+        ),
+        policy.RuleDefault(
+            "project_member_or_admin_or_instance",
+            "rule:project_member_or_admin or rule:instance_api",
+            description="Members of a project, its instances, and"
+            " administrators.",
+        ),
+        policy.RuleDefault(
+            "project_reader_or_admin_or_instance",
+            "rule:project_reader_or_admin or rule:instance_api",
+            description="Readers of a project, its instances, and"
+            " administrators.",
+        ),
+        policy.RuleDefault(
+            "any_reader_or_instance",
+            "rule:any_reader or rule:instance_api",
+            description="Readers of any project, instances, and other"
+            " services.",
         ),
     ]
 

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Who may see the boards."""
+"""Who may see and change the boards."""
 
 from oslo_policy import policy
 
@@ -18,6 +18,7 @@ from fpgapool.policies import base
 
 LIST = "fpgapool:devices:list"
 GET = "fpgapool:devices:get"
+CHANGE = "fpgapool:devices:change"
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -31,6 +32,13 @@ def list_rules() -> list[policy.RuleDefault]:
             base.ANY_READER,
             "Show a device.",
             "GET",
+            "/v1/devices/{device_id}",
+        ),
+        base.rule(
+            CHANGE,
+            base.ADMIN,
+            "Enable, drain or disable a device.",
+            "PATCH",
             "/v1/devices/{device_id}",
         ),
     ]

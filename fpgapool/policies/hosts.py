@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Who may see the hosts."""
+"""Who may see and change the hosts."""
 
 from oslo_policy import policy
 
@@ -18,6 +18,7 @@ from fpgapool.policies import base
 
 LIST = "fpgapool:hosts:list"
 GET = "fpgapool:hosts:get"
+CHANGE = "fpgapool:hosts:change"
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -31,6 +32,13 @@ def list_rules() -> list[policy.RuleDefault]:
             base.ADMIN_OR_SERVICE,
             "Show a host.",
             "GET",
+            "/v1/hosts/{host_uuid}",
+        ),
+        base.rule(
+            CHANGE,
+            base.ADMIN,
+            "Enable, drain or disable a host.",
+            "PATCH",
             "/v1/hosts/{host_uuid}",
         ),
     ]

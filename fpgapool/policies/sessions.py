@@ -35,7 +35,7 @@ def list_rules() -> list[policy.RuleDefault]:
     return [
         base.rule(
             LIST,
-            base.PROJECT_READER_OR_ADMIN,
+            base.ANY_PROJECT_READER,
             "List the sessions of one's own project.",
             "GET",
             _COLLECTION,
@@ -49,7 +49,7 @@ def list_rules() -> list[policy.RuleDefault]:
         ),
         base.rule(
             GET,
-            base.PROJECT_READER_OR_ADMIN,
+            base.ANY_PROJECT_READER,
             "Show a session.",
             "GET",
             _ONE,
@@ -67,21 +67,21 @@ def list_rules() -> list[policy.RuleDefault]:
         ),
         base.rule(
             CREATE,
-            base.PROJECT_MEMBER,
+            base.PROJECT_MEMBER_OR_INSTANCE,
             "Open a session.",
             "POST",
             _COLLECTION,
         ),
         base.rule(
             DELETE,
-            base.PROJECT_MEMBER_OR_ADMIN,
+            base.ANY_MEMBER,
             "Cancel or close a session.",
             "DELETE",
             _ONE,
         ),
         policy.DocumentedRuleDefault(
             name=CONNECT,
-            check_str=base.PROJECT_MEMBER,
+            check_str=base.PROJECT_MEMBER_OR_INSTANCE,
             description=(
                 "Get the secret by which a client connects to a session's"
                 " slot, once and again, and another slot."

@@ -26,6 +26,9 @@ TOPIC = "fpgapool-agent"
 # Grows with every change; the agent's endpoint has the same version.
 VERSION = "1.1"
 
+#: The version that each method came with, if not with the first one.
+SINCE = {rpc.SEVERAL: "1.1"}
+
 
 class AgentAPI:
     """Casts to the agent of one host.
@@ -39,7 +42,9 @@ class AgentAPI:
 
     def __init__(self, watch: rpc.Watch | None = None) -> None:
         self._client = rpc.Client(
-            messaging.Target(topic=TOPIC, version=VERSION), watch=watch
+            messaging.Target(topic=TOPIC, version=VERSION),
+            since=SINCE,
+            watch=watch,
         )
 
     def together(self) -> contextlib.AbstractContextManager[None]:

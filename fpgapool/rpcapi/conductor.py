@@ -24,11 +24,30 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import rpc
+from fpgapool.objects import bitstream
+from fpgapool.objects import finding
 
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.3"
+VERSION = "1.5"
+
+#: The version that each method came with, if not with the first one.
+SINCE = {
+    "admit_instance": "1.4",
+    "administer": "1.4",
+    "audit": "1.5",
+    "change_bitstream": "1.4",
+    "changed_sessions": "1.1",
+    "get_quota": "1.4",
+    "pool_snapshot": "1.4",
+    "repair": "1.5",
+    "revoke_instance_token": "1.4",
+    rpc.SEVERAL: "1.2",
+    "set_quota": "1.4",
+    "set_reservable_slots": "1.5",
+    "submit_session": "1.3",
+}
 
 # Names of leaders come round again, so that the broker does not keep a queue
 # for each one that ever was.
@@ -37,6 +56,9 @@ _LEADER_NAMES = 16
 # How long the word of a leader counts. Longer than the broker needs to find
 # out that a consumer is frozen, which is twice the heartbeat.
 LEADER_MEMORY_S = 60.0
+
+#: Conductors need up to 3 s to say why they cannot answer.
+TRY_S = 3.3
 
 # Who was heard that lately is not silent: what it did not answer was sent to
 # the leader before it.
@@ -74,6 +96,8 @@ class ConductorAPI:
     time (MessagingTimeout). A cast that returned may still be lost.
 
     :param call_timeout_s: how long a call waits for its answer.
+    :param tries: how often a question is asked in that time: whoever was
+        asked may have died since.
     :param watch: see :class:`fpgapool.common.rpc.Client`.
     """
 
@@ -81,13 +105,17 @@ class ConductorAPI:
         self,
         *,
         call_timeout_s: float = rpc.CALL_TIMEOUT_S,
+        tries: int = 3,
         watch: rpc.Watch | None = None,
     ) -> None:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION),
+            since=SINCE,
             timeout_s=call_timeout_s,
             watch=watch,
         )
+        self._call_timeout_s = call_timeout_s
+        self._tries = max(1, min(tries, int(call_timeout_s // TRY_S)))
         self._lock = threading.Lock()
         self._leader_epoch = 0
         self._leader_heard_s = -math.inf
@@ -190,7 +218,7 @@ class ConductorAPI:
         self, session_ids: Iterable[str]
     ) -> list[objects.SessionView]:
         """Return the sessions that exist, in any order (call)."""
-        views = self._call("get_sessions", session_ids=list(session_ids))
+        views = self._ask("get_sessions", session_ids=list(session_ids))
         return [objects.SessionView.from_primitive(view) for view in views]
 
     def changed_sessions(
@@ -204,7 +232,7 @@ class ConductorAPI:
         :returns: the sessions that have another one, and the ids of those
             that do not exist.
         """
-        answer = self._call("changed_sessions", revisions=dict(revisions))
+        answer = self._ask("changed_sessions", revisions=dict(revisions))
         views = map(objects.SessionView.from_primitive, answer["changed"])
         return list(views), answer["unknown"]
 
@@ -212,7 +240,7 @@ class ConductorAPI:
         self, project_id: str, request_id: str
     ) -> objects.SessionView | None:
         """Return the session that a request led to, if any (call)."""
-        view = self._call(
+        view = self._ask(
             "find_session", project_id=project_id, request_id=request_id
         )
         return view and objects.SessionView.from_primitive(view)
@@ -227,26 +255,174 @@ class ConductorAPI:
         :returns: the session, which is recorded; or, REJECTED and without
             an id, why there is none.
         """
-        view = self._call("submit_session", request=request.to_primitive())
+        view = self._ask("submit_session", request=request.to_primitive())
         return objects.SessionView.from_primitive(view)
 
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         """Return the library's accelerators (call)."""
         return [
             objects.AcceleratorProfile.from_primitive(profile)
-            for profile in self._call("list_accelerators")
+            for profile in self._ask("list_accelerators")
         ]
+
+    def get_quota(
+        self, project_id: str | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return what a project may use and uses (call).
+
+        :param project_id: None: what projects may that have no limits of
+            their own; that says nothing of what is in use.
+        :returns: by resource, with ``limit``, ``source`` and ``in_use``.
+        """
+        return self._ask("get_quota", project_id=project_id)
+
+    def set_quota(
+        self, project_id: str, limits: Mapping[str, int | None]
+    ) -> dict[str, dict[str, Any]]:
+        """Limit what a project may use (call).
+
+        :param limits: by resource; those that are not named stay, and None
+            is back to the default.
+        :returns: as :meth:`get_quota`.
+        """
+        return self._call(
+            "set_quota", project_id=project_id, limits=dict(limits)
+        )
+
+    def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
+        """Change the library (call); returns when that is durable.
+
+        A repeat of a :class:`~fpgapool.objects.CreateBitstream` is the same.
+
+        :raises BitstreamRefused: with a code, if it cannot be.
+        """
+        self._call("change_bitstream", change=change.to_primitive())
+
+    def admit_instance(
+        self, entry: objects.InstanceEntry, *, lost_hash: str = ""
+    ) -> objects.InstanceEntry:
+        """Let an instance have a token (call).
+
+        A repeat changes its name and limit only.
+
+        :param entry: what it would get.
+        :param lost_hash: of the token that it has, if that is to be replaced
+            since nobody can make it any more.
+        :returns: what it has, which is durable: the token's nonce and hash
+            may be older.
+        :raises InstanceNotFound: if it was deleted.
+        """
+        answer = self._call(
+            "admit_instance", entry=entry.to_primitive(), lost_hash=lost_hash
+        )
+        return objects.InstanceEntry.from_primitive(answer)
+
+    def revoke_instance_token(self, instance_id: str) -> None:
+        """Take an instance's token away for good (call); it is durable.
+
+        :raises InstanceNotFound: if there is no such instance.
+        """
+        self._call("revoke_instance_token", instance_id=instance_id)
 
     def pool_summary(self) -> dict[str, Any]:
         """Return figures about the pool (call)."""
-        return self._call("pool_summary")
+        return self._ask("pool_summary")
+
+    def pool_snapshot(self) -> dict[str, Any]:
+        """Return what placement needs to know of the pool (call).
+
+        :returns: ``generated_at`` in seconds of the wall clock; ``hosts``,
+            by UUID, with their slots that can be used and are free by shape;
+            ``queued``, by accelerator; ``accelerators``, with their shapes,
+            of which none means all.
+        """
+        return self._ask("pool_snapshot")
+
+    def audit(self) -> list[finding.Finding]:
+        """Return what does not agree in the pool at the moment (call).
+
+        Some of it is under way: only what is found again is wrong.
+        """
+        return [
+            finding.Finding.from_primitive(one) for one in self._call("audit")
+        ]
+
+    def repair(self, found: finding.Finding) -> bool:
+        """Mend what an audit has found (call).
+
+        :returns: whether anything is done about such a finding.
+        """
+        return self._call("repair", finding=found.to_primitive())
+
+    def administer(
+        self,
+        host_uuid: str,
+        device: str | None,
+        state: str,
+        *,
+        reason: str = "",
+        drain_within_s: float | None = None,
+    ) -> None:
+        """Enable, drain or disable a device or host (call).
+
+        Returns when that is durable. What was said before is forgotten.
+
+        :param device: its name; None: the whole host.
+        :param state: ``enabled``, ``draining`` or ``disabled``.
+        :param reason: for people.
+        :param drain_within_s: of what is to be drained: how long who is there
+            may stay; None: for ever.
+        """
+        self._call(
+            "administer",
+            host_uuid=host_uuid,
+            device=device,
+            state=state,
+            reason=reason,
+            drain_within_s=drain_within_s,
+        )
+
+    def set_reservable_slots(
+        self, host_uuid: str, device: str, slots: int
+    ) -> None:
+        """Say how many slots of a device instances can reserve (call).
+
+        Returns when that is durable.
+
+        :param device: its name.
+        :raises FewerThanReserved: if more of them are reserved.
+        :raises InvalidRequest: if it has not so many.
+        """
+        self._call(
+            "set_reservable_slots",
+            host_uuid=host_uuid,
+            device=device,
+            slots=slots,
+        )
 
     def _cast(self, method: str, **kwargs: Any) -> None:
         self._client.cast(method, server=self._leader(), **kwargs)
 
     def _call(self, method: str, **kwargs: Any) -> Any:
+        """Call what must not be repeated."""
+        return self._try(method, self._call_timeout_s, kwargs)
+
+    def _ask(self, method: str, **kwargs: Any) -> Any:
+        """Call what may be repeated, since a repeat is the same."""
+        for _ in range(1, self._tries):
+            with contextlib.suppress(messaging.MessagingTimeout):
+                return self._try(
+                    method, self._call_timeout_s / self._tries, kwargs
+                )
+        return self._try(method, self._call_timeout_s / self._tries, kwargs)
+
+    def _try(
+        self, method: str, timeout_s: float, kwargs: Mapping[str, Any]
+    ) -> Any:
         try:
-            return self._client.call(method, server=self._leader(), **kwargs)
+            return self._client.call(
+                method, server=self._leader(), timeout_s=timeout_s, **kwargs
+            )
         except messaging.MessagingTimeout:
             self.forget_leader()
             raise

@@ -131,7 +131,9 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
         cloud = stack.enter_context(servers.running_cloud(*hosts))
         workspace = servers.workspace()
         # With the defaults of [api].
-        api = harness.Server("api-benchmark", cloud, workspace)
+        api = harness.Server(
+            "api-benchmark", cloud, workspace, inventory_cache_s=1.0
+        )
         bare = BareServer(workspace)
         for server in (api, bare):
             server.start()

@@ -54,15 +54,14 @@ _SEED = 1
 _AGE_S = 600.0
 _WAIT_TIMEOUT_S = 7200.0
 _LIMIT_S = 120.0
-_NO_LIMIT = 10_000_000
 
 _OPTIONS: clouds.Options = {
     "conductor": {
-        "max_queued_per_project": _NO_LIMIT,
         # The clients that have the slots all the time do nothing.
         "idle_timeout_s": 0,
         "min_progress_bytes_per_s": 0,
     },
+    "quota": {"queued": -1, "queued_bytes": -1},
 }
 
 _BOARD = clouds.HostPlan("board", slots=2)

@@ -28,7 +28,7 @@ _LIMIT_S = 240
 
 
 def names(*, services: bool) -> list[str]:
-    """Return the names of benchmarks.
+    """Return the names of benchmarks, but for those that start OpenStack.
 
     :param services: those that start processes, or those that do not.
     """
@@ -36,6 +36,7 @@ def names(*, services: bool) -> list[str]:
         name
         for name, module in command.find().items()
         if getattr(module, "SERVICES", False) == services
+        and not getattr(module, "OPENSTACK", False)
     ]
 
 

@@ -87,11 +87,13 @@ class HostPlan:
 
     :param slots: on its only board; 0 means that it has no board.
     :param tls: whether its workers encrypt what crosses the network.
+    :param shape: of these slots.
     """
 
     name: str
     slots: int = 2
     tls: bool = True
+    shape: str = "medium"
 
 
 class Host:
@@ -117,7 +119,7 @@ class Host:
         """
         board = {
             "name": "board0",
-            "shape": "medium",
+            "shape": self.plan.shape,
             "slots": self.plan.slots,
             "programming_time_s": programming_time_s,
         }
@@ -208,7 +210,7 @@ class Cloud:
         hurried: bool = True,
     ) -> None:
         self.transport_url = transport_url
-        self._database_url = database_url
+        self.database_url = database_url
         prefix = f"c{next(_cloud_numbers)}"
         self.conductors = [
             processes.Daemon(
@@ -236,12 +238,17 @@ class Cloud:
         agent_defaults = _AGENT_OPTIONS if hurried else {}
         common: Options = {
             "DEFAULT": {"transport_url": self.transport_url},
-            "database": {"connection": self._database_url},
+            "database": {"connection": self.database_url},
         }
         for daemon in self.conductors:
             own = {"conductor": {"name": daemon.name}}
             _write(
-                daemon.config_path, common, conductor_defaults, options, own
+                daemon.config_path,
+                common,
+                conductor_defaults,
+                options,
+                own,
+                self.options_of(daemon),
             )
         for host in self.hosts.values():
             _write(
@@ -251,11 +258,21 @@ class Cloud:
                 agent_defaults,
                 options,
                 host.options(),
+                self.options_of(host.agent),
             )
+
+    def options_of(self, daemon: processes.Daemon) -> Options:
+        """Return what only one daemon is told, over everything else.
+
+        For subclasses; called before anything is started.
+
+        :param daemon: a conductor or an agent.
+        """
+        return {}
 
     # Life.
 
-    def __enter__(self) -> Cloud:
+    def __enter__(self) -> typing.Self:
         try:
             self.start()
         except BaseException:
@@ -403,6 +420,17 @@ class Cloud:
     def usage(self) -> list[db_api.UsageRecord]:
         """Return what projects have used."""
         return self._database.list_usage()
+
+    @property
+    def database(self) -> db_api.Database:
+        """What conductors share."""
+        return self._database
+
+    def lease(self) -> db_api.Lease:
+        """Return who leads."""
+        lease = self._database.read_lease()
+        assert lease is not None
+        return lease
 
     def lease_holder(self) -> str | None:
         """Return the name of the conductor that leads."""

@@ -51,12 +51,19 @@ class Daemon(process.Service):
         self._module = module
         self._log_start = 0
         self.config_path = self.directory / "fpgapool.conf"
+        #: What it finds in its environment besides what all daemons do.
+        self.variables: dict[str, str] = {}
+        #: A command that runs it, and a module that runs its module.
+        self.prefix: list[str] = []
+        self.wrappers: list[str] = []
 
     def command(self) -> list[str]:
         """Return the command line."""
         return [
+            *self.prefix,
             sys.executable,
             "-m",
+            *self.wrappers,
             self._module,
             "--config-file",
             str(self.config_path),
@@ -69,6 +76,7 @@ class Daemon(process.Service):
             "HOME": str(self.directory),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
+            **self.variables,
         }
 
     def start(self) -> None:

@@ -27,44 +27,64 @@ from tests.integration import server
 from tests.services import glance as glance_service
 from tests.services import keystone as keystone_service
 from tests.services import mariadb as mariadb_service
+from tests.services import nova as nova_service
 from tests.services import openstack
+from tests.services import placement as placement_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
+from tests.services import stack as stacks
 
 
 @pytest.fixture(scope="session")
-def keystone(
+def stack(
     service_workspace: process.Workspace,
+    rabbitmq: rabbitmq_service.RabbitMQ,
     mariadb: mariadb_service.MariaDB,
-) -> keystone_service.Keystone:
+) -> stacks.Stack:
+    """Give the run's own services of OpenStack, not yet running."""
+    return stacks.Stack(service_workspace, rabbitmq, mariadb)
+
+
+@pytest.fixture(scope="session")
+def keystone(stack: stacks.Stack) -> keystone_service.Keystone:
     """Give the run's own Keystone, running."""
-    mariadb.ensure_running()
-    service = keystone_service.Keystone(service_workspace, mariadb)
-    service.start()
-    return service
+    stack.mariadb.ensure_running()
+    stack.keystone.start()
+    return stack.keystone
 
 
 @pytest.fixture(scope="session")
-def accounts(keystone: keystone_service.Keystone) -> openstack.Accounts:
+def accounts(
+    stack: stacks.Stack, keystone: keystone_service.Keystone
+) -> openstack.Accounts:
     """Give what makes users and projects; fpgapool's own are there."""
-    made = openstack.Accounts(keystone.auth_url)
-    made.create_fpgapool()
-    return made
+    stack.accounts.create_fpgapool()
+    return stack.accounts
 
 
 @pytest.fixture(scope="session")
-def glance(
-    service_workspace: process.Workspace,
-    mariadb: mariadb_service.MariaDB,
-    keystone: keystone_service.Keystone,
-    accounts: openstack.Accounts,
-) -> glance_service.Glance:
+def glance(stack: stacks.Stack) -> glance_service.Glance:
     """Give the run's own Glance, running."""
-    mariadb.ensure_running()
-    service = glance_service.Glance(service_workspace, mariadb, keystone)
-    service.start()
-    service.register(accounts)
-    return service
+    stack.mariadb.ensure_running()
+    stack.start(["glance"])
+    return stack.glance
+
+
+@pytest.fixture(scope="session")
+def placement(stack: stacks.Stack) -> placement_service.Placement:
+    """Give the run's own Placement, running."""
+    stack.mariadb.ensure_running()
+    stack.start(["placement"])
+    return stack.placement
+
+
+@pytest.fixture(scope="session")
+def nova(stack: stacks.Stack) -> nova_service.Nova:
+    """Give the run's own Nova, running, with computes that only pretend."""
+    stack.rabbitmq.ensure_running()
+    stack.mariadb.ensure_running()
+    stack.start(["nova"])
+    return stack.nova
 
 
 @pytest.fixture(scope="session")

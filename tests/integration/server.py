@@ -31,6 +31,7 @@ class Server(harness.Server):
     """The API with Keystone.
 
     :param keystone: whom it asks about tokens.
+    :param name: for its directory and for messages.
     """
 
     def __init__(
@@ -38,12 +39,15 @@ class Server(harness.Server):
         cloud: clouds.Cloud,
         workspace: process.Workspace,
         keystone: keystone_service.Keystone,
+        name: str = "keystone-api",
     ) -> None:
-        super().__init__("keystone-api", cloud, workspace)
+        super().__init__(name, cloud, workspace)
         openstack.write_config(
             self.config_path,
             {
+                "DEFAULT": {"state_path": self.directory},
                 "api": {"auth_strategy": "keystone", "wait_interval_s": 0.05},
+                "bitstreams": {"signature_required": False},
                 "keystone_authtoken": keystone.authtoken_options("fpgapool"),
             },
         )

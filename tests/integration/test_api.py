@@ -17,13 +17,18 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import uuid
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 import pytest
+import sqlalchemy as sa
 
 from fpgapool import client
+from fpgapool.api import instances
 from fpgapool.api import routes
+from fpgapool.db import api as db_api
+from fpgapool.db import models
 from tests.functional.allinone import harness as commands
 from tests.harness import cloud as clouds
 from tests.integration import server
@@ -32,30 +37,96 @@ from tests.services import openstack
 DATA = bytes(range(256)) * 5000
 HEX_KEY = "00" * 32
 
+INSTANCE, SECOND_INSTANCE = (str(uuid.UUID(int=n)) for n in (1, 2))
+
 #: Who may do what. Sessions are those of project A, of which the stranger is
 #: not; the others are what everybody has in common, or belong to the caller.
 MATRIX = {
-    "GET /v1/accelerators": "reader member manager stranger service admin",
-    "GET /v1/accelerators/{name}": (
-        "reader member manager stranger service admin"
+    "GET /v1/accelerators": (
+        "reader member manager stranger service admin instance"
     ),
+    "GET /v1/accelerators/{name}": (
+        "reader member manager stranger service admin instance"
+    ),
+    "GET /v1/bitstreams": "reader member manager stranger admin",
+    "POST /v1/bitstreams": "member manager stranger admin",
+    "GET /v1/bitstreams/{bitstream_id}": (
+        "reader member manager service admin"
+    ),
+    "PATCH /v1/bitstreams/{bitstream_id}": "member manager admin",
+    "PUT /v1/bitstreams/{bitstream_id}/file": "member manager admin",
+    "GET /v1/bitstreams/{bitstream_id}/file": (
+        "reader member manager service admin"
+    ),
+    "POST /v1/bitstreams/{bitstream_id}/approve": "admin",
+    "POST /v1/bitstreams/{bitstream_id}/reject": "admin",
+    "PUT /v1/bitstreams/{bitstream_id}/projects/{project_id}": (
+        "member manager admin"
+    ),
+    "DELETE /v1/bitstreams/{bitstream_id}/projects/{project_id}": (
+        "member manager admin"
+    ),
+    "DELETE /v1/bitstreams/{bitstream_id}": "member manager admin",
     "GET /v1/hosts": "service admin",
     "GET /v1/hosts/{host_uuid}": "service admin",
+    "PATCH /v1/hosts/{host_uuid}": "admin",
     "GET /v1/devices": "reader member manager stranger service admin",
     "GET /v1/devices/{device_id}": (
         "reader member manager stranger service admin"
     ),
+    "PATCH /v1/devices/{device_id}": "admin",
     "GET /v1/slots": "reader member manager stranger service admin",
     "GET /v1/slots/{slot_id}": "reader member manager stranger service admin",
-    "POST /v1/sessions": "member manager stranger admin",
-    "GET /v1/sessions": "reader member manager stranger admin",
+    "POST /v1/sessions": "member manager stranger admin instance",
+    "GET /v1/sessions": "reader member manager stranger admin instance",
     "GET /v1/sessions/{session_id}": "reader member manager admin",
     "DELETE /v1/sessions/{session_id}": "member manager admin",
     "POST /v1/sessions/{session_id}/reopen": "member manager",
     "POST /v1/sessions/{session_id}/renew-secret": "member manager",
     "GET /v1/pool": "reader member manager stranger service admin",
+    "GET /v1/pool/snapshot": "service admin",
+    "GET /v1/quotas": "reader member manager stranger admin",
+    "GET /v1/quotas/defaults": "reader member manager stranger admin",
+    "GET /v1/quotas/{project_id}": "reader member manager admin",
+    "PUT /v1/quotas/{project_id}": "admin",
+    "DELETE /v1/quotas/{project_id}": "admin",
+    "GET /v1/usage": "reader member manager stranger admin",
     "GET /v1/services": "service admin",
+    "POST /v1/vendordata": "service",
+    "GET /v1/instances": "reader member manager stranger admin",
+    "DELETE /v1/instances/{instance_id}/token": "member manager admin",
 }
+
+
+_BITSTREAM = {
+    "accelerator": "mine",
+    "shapes": ["medium"],
+    "profile": {"peak_bytes_per_s": 1e8},
+}
+
+_BITSTREAM_BODIES: Mapping[str, object] = {
+    "POST /v1/bitstreams": {"bitstream": _BITSTREAM},
+    "PATCH /v1/bitstreams/{bitstream_id}": {"bitstream": {"name": "new"}},
+    "PUT /v1/bitstreams/{bitstream_id}/file": b"a bitstream",
+    "POST /v1/bitstreams/{bitstream_id}/approve": {"approve": {}},
+    "POST /v1/bitstreams/{bitstream_id}/reject": {"reject": {"reason": "-"}},
+}
+
+
+@pytest.fixture
+def bitstream_of_a(
+    api: server.Server, tokens: Mapping[str, str]
+) -> Iterator[str]:
+    """Give the id of a bitstream of project A, without its file."""
+    answer = api.ask(
+        "POST", "/v1/bitstreams", tokens["member"], {"bitstream": _BITSTREAM}
+    )
+    assert answer.status == 201
+    bitstream_id = answer.document["bitstream"]["id"]
+    yield bitstream_id
+    # One that the test has deleted is gone.
+    path = f"/v1/bitstreams/{bitstream_id}"
+    assert api.ask("DELETE", path, tokens["admin"]).status in (204, 404)
 
 
 @pytest.fixture
@@ -101,16 +172,56 @@ def test_the_matrix_is_complete() -> None:
     }
 
 
-@pytest.mark.parametrize("persona", server.PERSONAS)
+@pytest.fixture(scope="module")
+def callers(
+    api: server.Server,
+    cloud: clouds.Cloud,
+    personas: openstack.Personas,
+    tokens: Mapping[str, str],
+) -> Mapping[str, str]:
+    """Give the tokens of all personas, and of an instance of project A."""
+    key, nonce = "k" * 32, "0" * 32
+    rows = [
+        {
+            "id": number,
+            "instance_id": instance_id,
+            "project_id": personas.member.project.id,
+            "name": "guest",
+            "token_nonce": nonce,
+            "token_hash": instances.hash_token(
+                instances.make_token(key, instance_id, nonce)
+            ),
+            "token_revoked": False,
+            "created_at": 1.0,
+        }
+        for number, instance_id in enumerate((INSTANCE, SECOND_INSTANCE), 1)
+    ]
+    database = db_api.Database(cloud.database_url)
+    with database.engine.begin() as connection:
+        connection.execute(sa.insert(models.instances), rows)
+    database.close()
+    # It reads them when it begins to lead.
+    cloud.conductor.kill()
+    cloud.conductor.start()
+    cloud.wait_ready()
+    token = instances.make_token(key, INSTANCE, nonce)
+    return {**tokens, "instance": token}
+
+
+@pytest.mark.parametrize("persona", [*server.PERSONAS, "instance"])
 def test_who_may_do_what(
     api: server.Server,
-    tokens: Mapping[str, str],
+    callers: Mapping[str, str],
     session_of_a: Mapping[str, object],
+    bitstream_of_a: str,
     persona: str,
 ) -> None:
     """Each operation is refused to whom it is not for, and to nobody else."""
-    names = _names(api, tokens["admin"])
+    names = _names(api, callers["admin"])
+    names["instance_id"] = SECOND_INSTANCE
     names["session_id"] = str(session_of_a["id"])
+    names["project_id"] = str(session_of_a["project_id"])
+    names["bitstream_id"] = bitstream_of_a
     found: dict[str, int] = {}
     # What ends the session comes last.
     for operation in sorted(MATRIX, key=lambda name: "DELETE" in name):
@@ -118,19 +229,41 @@ def test_who_may_do_what(
         body = None
         if operation == "POST /v1/sessions":
             body = {"session": {"accelerator": "copy", "claimed_bytes": 1}}
+        elif operation in (
+            "PATCH /v1/hosts/{host_uuid}",
+            "PATCH /v1/devices/{device_id}",
+        ):
+            body = {"state": "enabled"}
+        elif operation in _BITSTREAM_BODIES:
+            body = _BITSTREAM_BODIES[operation]
+        elif operation == "POST /v1/vendordata":
+            body = {"instance-id": INSTANCE}
         elif operation.endswith("/reopen"):
             body = {"reopen": {"generation": 1}}
+        elif operation == "PUT /v1/quotas/{project_id}":
+            body = {"quota": {"sessions": 60}}
         answer = api.ask(
-            method, template.format(**names), tokens[persona], body
+            method,
+            template.format(**names),
+            callers[persona],
+            body,
+            content_type=(
+                "application/octet-stream"
+                if isinstance(body, bytes)
+                else "application/json"
+            ),
         )
         found[operation] = answer.status
         if operation == "POST /v1/sessions" and answer.status == 202:
-            api.close(answer.session["id"], tokens[persona])
-    allowed = {name for name, status in found.items() if status < 400}
+            api.close(answer.session["id"], callers[persona])
+    # Who hears of the state that something is in may do it in another one.
+    allowed = {
+        name for name, status in found.items() if status < 400 or status == 409
+    }
     assert allowed == {
         name for name, may in MATRIX.items() if persona in may.split()
     }
-    assert set(found.values()) <= {200, 202, 204, 403, 404}
+    assert set(found.values()) <= {200, 201, 202, 204, 403, 404, 409}
 
 
 def test_another_projects_session_does_not_exist(

@@ -32,9 +32,12 @@ from tests.services import openstack
 from tests.services import process
 
 COMMAND = openstack.ROOT / "tools" / "ministack"
-LIMIT_S = 100
+# Generous: it costs time only where something is wrong.
+LIMIT_S = 250
 LISTENING = "0A"
 SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
+
+pytestmark = pytest.mark.timeout(LIMIT_S + 50)
 
 
 class Tool:

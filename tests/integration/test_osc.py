@@ -127,6 +127,8 @@ READS = {
     "device list --state up --host board --long": "reader member admin",
     "slot list": "reader member service admin",
     "slot list --state idle --sort number:desc --long": "reader member admin",
+    "instance list": "reader member admin",
+    "instance list --all-projects --long": "admin",
     "service list": "service admin",
     "service list --binary fpgapool-agent --up --long": "service admin",
     "session list": "reader member admin",
@@ -376,6 +378,68 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
     assert not hasattr(connection.Connection, "fpgapool")
 
 
+def test_a_bitstream_from_its_file_to_its_end(
+    fpga: Command, personas: Any, tmp_path: pathlib.Path
+) -> None:
+    """Brought by a member, approved by an administrator, and shared."""
+    file, copy = tmp_path / "file", tmp_path / "copy"
+    file.write_bytes(b"bits" * 1000)
+    created = fpga(
+        *("member", "bitstream", "create", "mine-1"),
+        *("--accelerator", "mine", "--shape", "small"),
+        *("--profile", '{"peak_bytes_per_s": 1e8, "core": "copy"}'),
+        *("--file", str(file), "-f", "json"),
+    ).document
+    assert (created["state"], created["size_bytes"]) == ("unapproved", 4000)
+    name = created["id"]
+    assert fpga("member", "bitstream", "set", "--approve", name).status == 1
+    assert fpga("stranger", "bitstream", "show", name).status == 1
+    stranger = personas.stranger.project.id
+    for persona, options in (
+        ("admin", ("--approve", "--force")),
+        ("member", ("--description", "for tests", "--project", stranger)),
+    ):
+        result = fpga(persona, "bitstream", "set", *options, name)
+        assert result.status == 0, result.errors
+    shown = fpga("stranger", "bitstream", "show", name, "-f", "json").document
+    assert (shown["state"], shown["description"]) == ("approved", "for tests")
+    listed = fpga(
+        *("member", "bitstream", "list", "--state", "approved", "--long"),
+        *("-f", "json"),
+    ).document
+    assert [one["ID"] for one in listed] == [name]
+    saved = fpga("member", "bitstream", "save", "--file", str(copy), name)
+    assert saved.status == 0, saved.errors
+    assert copy.read_bytes() == file.read_bytes()
+    fpga("member", "bitstream", "unset", "--project", stranger, name)
+    assert fpga("stranger", "bitstream", "show", name).status == 1
+    assert fpga("member", "bitstream", "delete", name).status == 0
+    again = fpga("member", "bitstream", "delete", name)
+    assert again.status == 1
+    assert "(BITSTREAM_NOT_FOUND)" in again.errors
+
+
+def test_a_device_and_a_host_are_disabled_and_enabled(fpga: Command) -> None:
+    (device,) = fpga("admin", "device", "list", "-f", "json").document
+    refused = fpga("member", "device", "set", "--disable", device["ID"])
+    assert refused.status == 1
+    assert "(FORBIDDEN)" in refused.errors
+    for kind, words in (
+        ("device", ("device", "set", "--disable", "--reason", "new fan")),
+        ("host", ("host", "set", "--disable", "--reason", "new fan")),
+    ):
+        name = device["ID"] if kind == "device" else "board"
+        show = ("admin", kind, "show", name, "-f", "json")
+        assert fpga("admin", *words, name).status == 0
+        shown = fpga(*show).document
+        assert shown["admin_state"] == "disabled"
+        assert shown["admin_reason"] == "new fan"
+        assert fpga("admin", kind, "set", "--enable", name).status == 0
+        assert fpga(*show).document["admin_state"] == "enabled"
+    shown = fpga("service", "host", "show", "board", "-f", "json").document
+    assert shown["name"] == "board"
+
+
 def test_every_command_is_called_here() -> None:
     source = pathlib.Path(__file__).read_text()
     for entry_point in metadata.entry_points(group=GROUP):
@@ -384,3 +448,88 @@ def test_every_command_is_called_here() -> None:
             f'"{resource}", "{action}"' in source
             or f'"{resource} {action}' in source
         )
+
+
+def test_a_token_that_is_not_there_is_not_taken_away(fpga: Command) -> None:
+    result = fpga("member", "instance", "revoke", NOBODY)
+    assert result.status == 1
+    assert "(INSTANCE_NOT_FOUND)" in result.errors
+
+
+# Quotas and usage.
+
+
+def _limits(result: Result) -> dict[str, Any]:
+    return {row["Resource"]: row["Limit"] for row in result.document}
+
+
+def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
+    """Set by an administrator, seen by a member, and taken back."""
+    project = personas.member.project
+    default = _limits(fpga("member", "quota", "show", "-f", "json"))
+    changed = fpga(
+        *("admin", "quota", "set", "--sessions", "7"),
+        *("--queued-bytes=-1", project.name, "-f", "json"),
+    )
+    assert _limits(changed) == {
+        **default,
+        "sessions": 7,
+        "queued_bytes": -1,
+    }
+    own = fpga("member", "quota", "show", "-f", "json")
+    assert own.document == changed.document
+    # A member may not ask Keystone for projects: it is taken for an ID.
+    by_id = fpga("member", "quota", "show", project.id, "-f", "json")
+    assert by_id.document == changed.document
+    unset = fpga(
+        *("admin", "quota", "unset", "--sessions", project.name),
+        *("-f", "json"),
+    )
+    assert _limits(unset) == {**default, "queued_bytes": -1}
+    assert fpga("admin", "quota", "delete", project.name).status == 0
+    last = fpga("admin", "quota", "show", project.name, "-f", "json")
+    assert _limits(last) == default
+    general = fpga("reader", "quota", "show", "--default", "-f", "json")
+    assert _limits(general) == default
+
+
+def test_tenants_do_not_set_quotas(fpga: Command, personas: Any) -> None:
+    refused = fpga(
+        "member",
+        "quota",
+        "set",
+        "--sessions",
+        "-1",
+        personas.member.project.id,
+    )
+    assert refused.status == 1
+    assert "FORBIDDEN" in refused.errors
+
+
+def test_usage_of_a_project(
+    fpga: Command,
+    personas: Any,
+    opened: Callable[..., dict[str, Any]],
+) -> None:
+    def sessions() -> int:
+        shown = fpga("member", "usage", "show", "-f", "json").document
+        return int(shown["sessions"])
+
+    before = sessions()
+    session = opened("--wait")
+    assert fpga("member", "session", "close", session["id"]).status == 0
+    waiting.wait_until(lambda: sessions() > before, "it is recorded")
+    project = personas.member.project
+    rows = fpga(
+        *("admin", "usage", "list", "--project", project.name),
+        *("--group-by", "accelerator", "-f", "json"),
+    ).document
+    assert "copy" in {one["Accelerator"] for one in rows}
+    assert sum(one["Sessions"] for one in rows) > before
+    everybody = fpga(
+        *("admin", "usage", "list", "--all-projects"),
+        *("--group-by", "project", "-f", "json"),
+    ).document
+    assert project.id in {one["Project ID"] for one in everybody}
+    refused = fpga("member", "usage", "list", "--all-projects")
+    assert (refused.status, "FORBIDDEN" in refused.errors) == (1, True)

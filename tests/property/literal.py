@@ -283,7 +283,7 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
                 id=known.id,
                 host=known.spec.host_id,
                 number=known.spec.number,
-                shape=known.spec.shape,
+                shape=known.shape,
                 up=known.up,
                 programmed=known.programmed,
                 programming_time_s=known.spec.programming_time_s,
@@ -297,7 +297,7 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
             size_bytes=record.job.claimed_bytes,
             arrival_s=record.job.arrival_s,
             accelerator=record.job.accelerator,
-            shapes=view.accelerators[record.job.accelerator].shapes,
+            shapes=view.shapes_for(view.accelerators[record.job.accelerator]),
             avoided=record.avoided,
             skips=record.skips,
         )

@@ -21,6 +21,7 @@ import hypothesis.stateful as stateful
 import hypothesis.strategies as st
 import numpy
 
+from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -59,6 +60,9 @@ DEVICES_PER_HOST = 2
 SLOTS_PER_DEVICE = 3
 
 host_ids = st.sampled_from(HOSTS)
+INSTANCES = ("a", "b", "c")
+NOBODY = (None,) * 5
+
 device_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST - 1)
 slot_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST * SLOTS_PER_DEVICE - 1)
 
@@ -141,6 +145,13 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         self.held: dict[int, int] = {}
         self.last_generation = 0
         self.wake_s: float | None = None
+        # What operators want: devices given to nobody, those to be drained.
+        self.barred: set[int] = set()
+        self.draining: set[int] = set()
+        # Whom slots are reserved for, by the pool's own word, and how many
+        # are wanted of each device.
+        self.reserved: dict[int, str] = {}
+        self.wanted: dict[int, dict[str, int]] = {}
         self.strategy = checked.CheckedStrategy(*settings)
         self.pool = self.new_pool(self.strategy)
         self.add(events.AcceleratorsChanged(ACCELERATORS))
@@ -206,6 +217,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                 claimed_bytes=random.choice(SIZES_MB) * checked.MB,
                 arrival_s=self.now - random.choice([0.0, 0.0, 0.5, 20.0]),
                 wait_timeout_s=random.choice([None] * 6 + [0.0, 5.0]),
+                instance_id=random.choice([*NOBODY, *INSTANCES]),
             )
             self.add(events.JobSubmitted(job))
 
@@ -268,6 +280,51 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             self.add(events.DeviceFailed(device_id, "DEVICE_FAILED"))
 
     @stateful.rule(
+        device_id=device_ids,
+        wish=st.sampled_from(["enable", "disable", "drain", "drain"]),
+        within_s=st.sampled_from([None, -1.0, 0.0, 0.5, 3.0]),
+    )
+    def administer(
+        self, device_id: int, wish: str, within_s: float | None
+    ) -> None:
+        if wish == "enable":
+            self.add(events.DeviceEnabled(device_id))
+        elif wish == "disable":
+            self.add(events.DeviceDisabled(device_id))
+        else:
+            deadline_s = None if within_s is None else self.now + within_s
+            self.add(events.DrainRequested(device_id, deadline_s))
+
+    @stateful.rule(device_id=device_ids, count=st.integers(0, 4))
+    def set_reservable(self, device_id: int, count: int) -> None:
+        self.add(events.ReservableSlotsChanged(device_id, count))
+
+    @stateful.rule(
+        device_id=device_ids,
+        counts=st.dictionaries(
+            st.sampled_from(INSTANCES), st.integers(0, 2), max_size=3
+        ),
+        former=st.dictionaries(slot_ids, st.sampled_from(INSTANCES)),
+    )
+    def reserve(
+        self,
+        device_id: int,
+        counts: dict[str, int],
+        former: dict[int, str],
+    ) -> None:
+        """Change what is reserved of a device, perhaps after a restart."""
+        self.wanted[device_id] = counts
+        self.add(
+            events.ReservationsChanged(
+                tuple(
+                    (device, tuple(sorted(wanted.items())))
+                    for device, wanted in sorted(self.wanted.items())
+                ),
+                tuple(sorted(former.items())),
+            )
+        )
+
+    @stateful.rule(
         slot_id=slot_ids, restored=st.booleans(), keep_failures=st.booleans()
     )
     def change_slot(
@@ -309,6 +366,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                 self.last_generation + 3,
                 phase,
                 slot_host_id if knows_host else None,
+                slot_id // SLOTS_PER_DEVICE if knows_host else None,
             )
         )
         self.last_generation += 3
@@ -342,17 +400,33 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     ) -> None:
         """Follow the jobs by events and instructions alone."""
         for event in batch:
-            if isinstance(event, events.JobSubmitted):
-                self.waiting.add(event.job.id)
+            match event:
+                case events.JobSubmitted(job):
+                    self.waiting.add(job.id)
+                case events.DeviceEnabled(device_id):
+                    self.barred.discard(device_id)
+                    self.draining.discard(device_id)
+                case events.DeviceDisabled(device_id):
+                    self.barred.add(device_id)
+                    self.draining.discard(device_id)
+                case events.DrainRequested(device_id):
+                    self.barred.add(device_id)
+                    self.draining.add(device_id)
         if self.wake_s is not None and self.wake_s <= self.now:
             self.wake_s = None
         for order in output:
             match order:
                 case instructions.Program(slot_id, job_id, _, generation):
                     assert generation > self.last_generation
+                    assert slot_id // SLOTS_PER_DEVICE not in self.barred
+                    self.check_reserved(slot_id, job_id)
                     self.last_generation = generation
                     self.waiting.remove(job_id)
                     self.held[job_id] = slot_id
+                case instructions.Reserve(slot_id, None):
+                    self.reserved.pop(slot_id, None)
+                case instructions.Reserve(slot_id, str(instance_id)):
+                    self.reserved[slot_id] = instance_id
                 case instructions.Requeue(job_id, _, _):
                     del self.held[job_id]
                     self.waiting.add(job_id)
@@ -361,14 +435,29 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                     self.waiting.discard(job_id)
                 case instructions.Grant(slot_id, job_id, _):
                     assert self.held[job_id] == slot_id
-                case instructions.Revoke(slot_id, job_id, _, _):
+                case instructions.Revoke(slot_id, job_id, _, reason):
                     assert self.held[job_id] == slot_id
+                    if reason == codes.RESERVED:
+                        assert self.is_stateless(job_id)
                 case instructions.Yield(slot_id, job_id, _):
                     assert self.held[job_id] == slot_id
                     assert self.pool.assignments()[slot_id].revoked
+                case instructions.Drained(device_id):
+                    self.draining.remove(device_id)
+                    assert not self.pool.view.slots.held_on(device_id)
                 case instructions.WakeAt(time_s):
                     assert time_s > self.now
                     self.wake_s = time_s
+
+    def check_reserved(self, slot_id: int, job_id: int) -> None:
+        """A job may have this slot, as far as reservations are concerned."""
+        owner = self.reserved.get(slot_id)
+        assert owner in (None, self.jobs[job_id].instance_id)
+        if owner is None and self.pool.view.slots.slots[slot_id].kept:
+            assert self.is_stateless(job_id)
+
+    def is_stateless(self, job_id: int) -> bool:
+        return self.pool.view.is_stateless(self.jobs[job_id].accelerator)
 
     def compare_books(self) -> None:
         """Jobs leave without an instruction only if they are asked to."""

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Private RabbitMQ, MariaDB, Keystone and Glance servers.
+"""Private RabbitMQ, MariaDB and services of OpenStack.
 
 Nothing here touches a system service: every server runs from a directory of
 its own, on loopback, on ports of its own. For tests that directory is a

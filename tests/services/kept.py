@@ -26,7 +26,6 @@ import fcntl
 import json
 import os
 import pathlib
-import select
 import shutil
 import signal
 import subprocess
@@ -34,6 +33,7 @@ import time
 import typing
 from collections.abc import Iterator
 
+from fpgapool.common import descriptors
 from tests.services import process
 
 #: Tells that a directory is one of servers; locked by whoever has it.
@@ -86,7 +86,7 @@ class Survivor:
         return 0
 
     def _ended_within(self, limit_s: float | None) -> bool:
-        return bool(select.select([self._descriptor], [], [], limit_s)[0])
+        return descriptors.is_readable(self._descriptor, limit_s)
 
     def send_signal(self, sig: int) -> None:
         """Send it a signal; harmless after its end.

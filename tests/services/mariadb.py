@@ -156,8 +156,14 @@ class MariaDB(process.Service):
         with contextlib.closing(connection):
             yield connection
 
-    def _execute(self, statement: str) -> None:
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[pymysql.cursors.Cursor]:
+        """Give what executes statements; each is a transaction."""
         with self._connection() as connection, connection.cursor() as cursor:
+            yield cursor
+
+    def _execute(self, statement: str) -> None:
+        with self.cursor() as cursor:
             cursor.execute(statement)
 
     def create_database(

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import pathlib
 import shlex
 import subprocess
@@ -26,15 +25,17 @@ from collections.abc import Sequence
 import requests
 import yaml
 
-from tests.services import glance as glance_service
 from tests.services import kept
 from tests.services import keystone as keystone_service
 from tests.services import mariadb as mariadb_service
 from tests.services import openstack
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
+from tests.services import stack as stack_services
 
-SERVICES = ("keystone", "glance")
+SERVICES = tuple(stack_services.NEEDS)
+#: Nova needs a minute and two gigabytes of memory: only who asks gets it.
+DEFAULT_SERVICES = ("keystone", "glance")
 DEFAULT_STATE = openstack.ROOT / ".ministack"
 
 _NAME = "fpgapool"
@@ -47,24 +48,20 @@ class Ministack:
     """RabbitMQ, MariaDB, and services of OpenStack if they are asked for.
 
     :param directory: where they live, and go on when this program ends.
-    :param names: which of :data:`SERVICES`; Glance needs Keystone.
+    :param names: which of :data:`SERVICES`; what they need comes, too.
     """
 
     def __init__(
         self, directory: kept.Directory, names: Sequence[str]
     ) -> None:
         self._directory = directory
+        self._names = stack_services.complete(names)
         self._rabbitmq = rabbitmq_service.RabbitMQ(directory)
         self._mariadb = mariadb_service.MariaDB(directory)
-        self._keystone = self._glance = None
+        self._stack = None
         if names:
-            self._keystone = keystone_service.Keystone(
-                directory, self._mariadb
-            )
-        if "glance" in names:
-            assert self._keystone is not None
-            self._glance = glance_service.Glance(
-                directory, self._mariadb, self._keystone
+            self._stack = stack_services.Stack(
+                directory, self._rabbitmq, self._mariadb
             )
 
     def start(self) -> None:
@@ -72,29 +69,16 @@ class Ministack:
 
         :raises ServiceError: if something does not start.
         """
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            starts = [pool.submit(self._rabbitmq.start)]
+        if self._stack is None:
+            self._rabbitmq.start()
             self._mariadb.start()
-            starts += [
-                pool.submit(service.start)
-                for service in (self._keystone, self._glance)
-                if service is not None
-            ]
-        for start in starts:
-            start.result()
+        else:
+            self._stack.start(self._names)
+            demo = self._stack.accounts.create_project(_DEMO)
+            self._stack.accounts.create_user(_DEMO, demo, "member")
         self._rabbitmq.create_vhost(_NAME)
         self._mariadb.create_database(_NAME)
-        if self._keystone is not None:
-            self._create_accounts(self._keystone)
         self._write_files()
-
-    def _create_accounts(self, keystone: keystone_service.Keystone) -> None:
-        accounts = openstack.Accounts(keystone.auth_url)
-        accounts.create_fpgapool()
-        demo = accounts.create_project(_DEMO)
-        accounts.create_user(_DEMO, demo, "member")
-        if self._glance is not None:
-            self._glance.register(accounts)
 
     def urls(self) -> dict[str, str]:
         """Return where everything is, by name."""
@@ -102,10 +86,8 @@ class Ministack:
             "rabbitmq": self._rabbitmq.transport_url(_NAME),
             "mariadb": self._mariadb.database_url(_NAME),
         }
-        if self._keystone is not None:
-            found["keystone"] = self._keystone.auth_url
-        if self._glance is not None:
-            found["glance"] = self._glance.base_url
+        if self._stack is not None:
+            found |= self._stack.urls(self._names)
         return found
 
     def _write_files(self) -> None:
@@ -120,11 +102,10 @@ class Ministack:
             "FPGAPOOL_DATABASE_URL": self.urls()["mariadb"],
             "FPGAPOOL_CONFIG": str(config_path),
         }
-        if self._keystone is not None:
-            sections["keystone_authtoken"] = self._keystone.authtoken_options(
-                _NAME
-            )
-            clouds_path.write_text(yaml.safe_dump(self._clouds()))
+        if self._stack is not None:
+            keystone = self._stack.keystone
+            sections["keystone_authtoken"] = keystone.authtoken_options(_NAME)
+            clouds_path.write_text(yaml.safe_dump(_clouds(keystone)))
             exports["OS_CLIENT_CONFIG_FILE"] = str(clouds_path)
             exports["OS_CLOUD"] = _CLOUD
         openstack.write_config(config_path, sections)
@@ -135,18 +116,18 @@ class Ministack:
             )
         )
 
-    def _clouds(self) -> dict[str, object]:
-        assert self._keystone is not None
-        users = {_CLOUD: "admin", f"{_CLOUD}-{_DEMO}": _DEMO}
-        clouds = {
-            name: {
-                # The administrator's project has the same name.
-                "auth": self._keystone.auth_options(user, user),
-                "region_name": openstack.REGION,
-            }
-            for name, user in users.items()
+
+def _clouds(keystone: keystone_service.Keystone) -> dict[str, object]:
+    users = {_CLOUD: "admin", f"{_CLOUD}-{_DEMO}": _DEMO}
+    clouds = {
+        name: {
+            # The administrator's project has the same name.
+            "auth": keystone.auth_options(user, user),
+            "region_name": openstack.REGION,
         }
-        return {"clouds": clouds}
+        for name, user in users.items()
+    }
+    return {"clouds": clouds}
 
 
 def _environment_path(state: pathlib.Path) -> pathlib.Path:
@@ -164,7 +145,7 @@ def up(state: pathlib.Path, names: Sequence[str]) -> None:
         ministack = Ministack(directory, names)
         ministack.start()
     for name, url in ministack.urls().items():
-        _say(f"{name:9} {url}")
+        _say(f"{name:10} {url}")
 
 
 def down(state: pathlib.Path, *, wipe: bool) -> None:
@@ -215,7 +196,7 @@ def _names(text: str) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tools/ministack",
-        description="A private broker, database, Keystone and Glance.",
+        description="A private broker, database and services of OpenStack.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
@@ -236,10 +217,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--services",
                 type=_names,
-                default=SERVICES,
+                default=DEFAULT_SERVICES,
                 metavar="NAMES",
                 help="of OpenStack; nothing for broker and database only"
-                f" (default: {','.join(SERVICES)})",
+                f" (default: {','.join(DEFAULT_SERVICES)})",
             )
         elif name == "down":
             command.add_argument(

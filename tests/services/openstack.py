@@ -19,7 +19,6 @@ are not those of fpgapool.
 
 from __future__ import annotations
 
-import configparser
 import dataclasses
 import functools
 import json
@@ -83,13 +82,17 @@ def write_config(path: pathlib.Path, sections: Sections) -> None:
     """Write a configuration file as oslo.config reads it.
 
     :param path: the file.
-    :param sections: options by section.
+    :param sections: options by section; a tuple is an option given several
+        times.
     """
-    parser = configparser.RawConfigParser(default_section="")
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_dict(sections)
-    with path.open("w") as file:
-        parser.write(file)
+    lines = []
+    for section, options in sections.items():
+        lines.append(f"[{section}]")
+        for name, value in options.items():
+            values = value if isinstance(value, tuple) else (value,)
+            lines += [f"{name} = {each}" for each in values]
+        lines.append("")
+    path.write_text("\n".join(lines))
 
 
 def create_database(database: mariadb.MariaDB, name: str) -> None:
@@ -102,12 +105,22 @@ def create_database(database: mariadb.MariaDB, name: str) -> None:
     database.create_database(name, character_set="utf8mb3")
 
 
+def is_newer_than_programs(stamp: pathlib.Path) -> bool:
+    """Tell whether what a file stands for need not be done again.
+
+    :param stamp: the file; other versions of programs may need other tables.
+    """
+    return (
+        stamp.exists() and stamp.stat().st_mtime_ns > _STAMP.stat().st_mtime_ns
+    )
+
+
 class WsgiService(process.Service):
     """An API of OpenStack under uWSGI: one process, a few threads.
 
     Subclasses say what is served and how it is prepared.
 
-    :param name: as in ``OS_<NAME>_CONFIG_DIR``.
+    :param name: as in ``OS_<NAME>_CONFIG_DIR``, unless a subclass says it.
     :param workspace: where it lives and who cleans up after it.
     """
 
@@ -172,11 +185,7 @@ class WsgiService(process.Service):
         super().start()
 
     def _is_prepared(self) -> bool:
-        # Other versions may need other tables.
-        return (
-            self._prepared.exists()
-            and self._prepared.stat().st_mtime_ns > _STAMP.stat().st_mtime_ns
-        )
+        return is_newer_than_programs(self._prepared)
 
     def is_ready(self) -> bool:
         """Tell whether the API answers."""

@@ -15,7 +15,6 @@
 import contextlib
 import os
 import pathlib
-import select
 import shutil
 import signal
 import socket
@@ -68,9 +67,13 @@ def _candidate_ports() -> Iterator[int]:
     # Below the range from which the kernel takes the ports of outgoing
     # connections: a stopped server finds its port free when it comes back.
     first, count = 15000, 17000
+    # Processes that run tests side by side look in ranges of their own.
+    share = count // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    first += share * int(worker.removeprefix("gw"))
     offset = os.getpid() * 97
-    for number in range(count):
-        yield first + (offset + number) % count
+    for number in range(share):
+        yield first + (offset + number) % share
 
 
 _ports = _candidate_ports()
@@ -372,7 +375,7 @@ class Service:
         while not all(port_is_free(port) for port in self.ports()):
             if time.monotonic() > deadline_s:
                 self._fail("still listens after its end")
-            select.select([], [], [], _POLL_INTERVAL_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def pause(self) -> None:
         """Freeze the server: connections stay open and nothing answers."""

@@ -35,20 +35,23 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "allinone": "agent api cmd.manage common conductor conf db drivers"
         " rpcapi",
         "agent": "core drivers objects protocol rpcapi conf common privsep"
-        " version",
+        " bitstreams.files version",
         "agent.worker": "core drivers protocol common.channel version",
-        "api": "core objects db rpcapi conf common policies version",
-        "client": "protocol accelerators common.channel core.codes version",
+        "bitstreams": "core objects db conf common clients version",
+        "api": "bitstreams core objects db clients rpcapi conf common"
+        " policies version",
+        "client": "protocol accelerators common.channel core.codes"
+        " core.library version",
         "clients": "conf common version",
         "cmd": None,
         "common": "conf core protocol version",
-        "conductor": "core strategies objects db clients rpcapi conf common"
-        " version",
+        "conductor": "bitstreams core strategies objects db clients rpcapi"
+        " conf common version",
         "conf": "",
         "core": "",
         "db": "core conf common version",
         "demo": "allinone client common sim",
-        "drivers": "core conf accelerators",
+        "drivers": "core conf accelerators objects.declaration",
         "objects": "core",
         "osc": "version",
         "policies": "",
@@ -56,7 +59,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "protocol": "",
         "rpcapi": "objects common version",
         # "validate" compares it with the pool as a user sees that.
-        "sim": "client core strategies version",
+        "sim": "client common.descriptors core strategies version",
         "strategies": "core",
         "version": "",
         "wsgi": "api conf common version",
@@ -253,7 +256,9 @@ def _problem_in_fpgapool(item: Import) -> str | None:
 def _problem_in_nova_filters(item: Import) -> str | None:
     root = item.target.split(".")[0]
     known = NOVA_SIDE | sys.stdlib_module_names | {"fpgapool_nova_filters"}
-    return None if root in known else "nova, keystoneauth1 and itself only"
+    if root in known or root.startswith(OSLO_PREFIX):
+        return None
+    return "nova, keystoneauth1, oslo and itself only"
 
 
 def _problem(item: Import) -> str | None:
@@ -369,9 +374,9 @@ PLANTED = {
         "../fpgapool_nova_filters/a.py",
         "from fpgapool import version",
     ),
-    "filters to oslo": (
+    "filters to others": (
         "../fpgapool_nova_filters/a.py",
-        "import oslo_messaging",
+        "import requests",
     ),
 }
 
@@ -386,7 +391,8 @@ INNOCENT = {
     "agent/workers.py": "from fpgapool.agent import b\nimport oslo_log",
     "osc/b.py": "import openstack\nfrom osc_lib import utils",
     "db/b.py": "from fpgapool.core import model\nimport sqlalchemy",
-    "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters",
+    "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters\n"
+    "from oslo_config import cfg",
 }
 
 

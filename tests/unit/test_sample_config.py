@@ -19,17 +19,22 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from oslo_config import cfg
 from oslo_privsep import priv_context
 
+from fpgapool import policies
 from fpgapool.conf import conductor
 from fpgapool.conf import opts
+from fpgapool.conf import quota
 from fpgapool.conf import register_opts
 from fpgapool.privsep import link
 
 ROOT = pathlib.Path(__file__).parents[2]
 GENERATOR_CONFIG = "tools/config/fpgapool-config-generator.conf"
 SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+POLICY_GENERATOR_CONFIG = "tools/config/fpgapool-policy-generator.conf"
+POLICY = SAMPLE.with_name("policy.yaml.sample")
 PRODUCTION = SAMPLE.with_name("production.conf.sample")
 
 PRIVSEP = f"[{opts.PRIVSEP_GROUP}]"
@@ -117,8 +122,39 @@ def test_the_production_sample_is_valid() -> None:
     conf([], default_config_files=[str(PRODUCTION)])
     assert conf.conductor.fair_share
     assert conf.conductor.max_wait_s > 0
-    assert conf.conductor.max_sessions_per_project > 0
-    names = {option.name for option in conductor.conductor_opts}
+    assert conf.quota.sessions > 0
     parser = configparser.ConfigParser()
     parser.read(PRODUCTION)
-    assert set(parser["conductor"]) <= names
+    for section, options in {
+        "conductor": conductor.conductor_opts,
+        "quota": quota.quota_opts,
+    }.items():
+        names = {option.name for option in options}
+        assert set(parser[section]) <= names
+
+
+def test_the_policy_sample_is_up_to_date(tmp_path: pathlib.Path) -> None:
+    # If it is not: make sample-config
+    output = tmp_path / "policy.yaml"
+    subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            "from oslo_policy import generator; generator.generate_sample()",
+            f"--config-file={POLICY_GENERATOR_CONFIG}",
+            f"--output-file={output}",
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    assert POLICY.read_text() == output.read_text()
+
+
+def test_the_policy_sample_has_every_rule() -> None:
+    text = POLICY.read_text()
+    for rule in policies.list_rules():
+        assert f'"{rule.name}": ' in text
+    # It changes nothing until somebody does.
+    assert yaml.safe_load(text) is None

@@ -27,6 +27,7 @@ import typing
 from fpgapool.agent.worker import port
 from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
+from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
@@ -187,7 +188,24 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
             message, "origin_host_uuid", str
         )
     members["limits"] = _limits(message)
+    if message.get("bitstream_ref") is not None:
+        members |= _bitstream(message)
     return members
+
+
+def _bitstream(message: messages.Message) -> dict[str, typing.Any]:
+    """Read which file the slot is to be programmed with."""
+    reference = frames.require(message, "bitstream_ref", dict)
+    return {
+        "bitstream_id": frames.require(reference, "bitstream_id", str),
+        "file": drivers.BitstreamFile(
+            accelerator=frames.require(message, "accelerator", str),
+            path=frames.require(message, "bitstream_path", str),
+            checksum_sha256=frames.require(reference, "checksum_sha256", str),
+            size_bytes=frames.require(reference, "size_bytes", int),
+            format=frames.require(reference, "format", str),
+        ),
+    }
 
 
 def _limits(message: messages.Message) -> watch.Limits:

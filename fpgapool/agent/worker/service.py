@@ -251,11 +251,19 @@ class Worker:
         generation = order.generation
         try:
             profile = self._driver.program(
-                settings.device, settings.slot, order.bitstream
+                settings.device, settings.slot, order.bitstream, order.file
             )
         except drivers.DriverError as exc:
             LOG.warning("programming failed: %s", exc)
-            self.post(state.ProgramFailed(generation, str(exc)))
+            self.post(
+                state.ProgramFailed(
+                    generation,
+                    str(exc),
+                    exc.code
+                    if exc.code in codes.BITSTREAM_FAULTS
+                    else codes.PROGRAM_FAILED,
+                )
+            )
             return
         except Exception as exc:
             LOG.exception("programming failed")
@@ -303,6 +311,7 @@ class Worker:
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
             "programmed": machine.programmed,
+            "bitstream_id": machine.bitstream_id,
             "beyond_claim": machine.beyond_claim,
             "input_bytes": 0 if order is None else input_bytes,
             "output_bytes": 0 if order is None else output_bytes,

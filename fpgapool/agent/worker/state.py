@@ -29,6 +29,7 @@ import typing
 
 from fpgapool.agent.worker import watch as watching
 from fpgapool.core import codes
+from fpgapool.drivers import base as drivers
 
 _NO_LIMITS = watching.Limits()
 #: How long a worker that ends with its agent waits for it at first.
@@ -65,6 +66,8 @@ class Order:
     :ivar local: whether the session's data stays on this host.
     :ivar origin_host_uuid: host of the client, None if it is on none.
     :ivar limits: of the session while it is connected.
+    :ivar file: of the bitstream; None if the driver has its own.
+    :ivar bitstream_id: of the file, in the library.
     """
 
     session_id: str
@@ -77,6 +80,8 @@ class Order:
     local: bool = True
     origin_host_uuid: str | None = None
     limits: watching.Limits = _NO_LIMITS
+    file: drivers.BitstreamFile | None = None
+    bitstream_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,6 +155,7 @@ class ProgramFailed:
 
     generation: int
     message: str
+    code: str = codes.PROGRAM_FAILED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -287,6 +293,7 @@ class Machine:
     :ivar order: the assignment that holds the slot, None if none does.
     :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
+    :ivar bitstream_id: of the file that it was programmed with, if it was.
     :ivar last_project_id: the project that this process has worked for.
     :ivar recycle_for: project for which a fresh process is needed.
     :ivar last_result: of the holder before, until the next one comes.
@@ -312,6 +319,7 @@ class Machine:
         self.order: Order | None = None
         self.seen_generation = 0
         self.programmed: str | None = None
+        self.bitstream_id: str | None = None
         self.last_project_id: str | None = None
         self.recycle_for: str | None = None
         self.last_result: Result | None = None
@@ -395,7 +403,9 @@ class Machine:
                     f"{self.seen_generation}",
                 )
             ]
-        if order.generation == self.seen_generation:
+        if order.generation == self.seen_generation and not self._repairs(
+            order
+        ):
             return [_CHANGED]
         if self._state is State.FAULTY:
             return [Refuse(codes.SLOT_FAULTY, "the slot is faulty")]
@@ -421,6 +431,20 @@ class Machine:
         self._state = State.PREPARING
         self._deadline_s = None
         return [_CHANGED, Program(order)]
+
+    def _repairs(self, order: Order) -> bool:
+        """Whether an assignment comes again with another file.
+
+        The one that it came with first was damaged.
+        """
+        result = self.last_result
+        return (
+            self.order is None
+            and order.file is not None
+            and result is not None
+            and result.generation == order.generation
+            and result.code == codes.BITSTREAM_DAMAGED
+        )
 
     def _release(self, generation: int, reason: str) -> list[Effect]:
         if generation > self.seen_generation:
@@ -490,8 +514,8 @@ class Machine:
         match event:
             case Programmed(accelerator=accelerator):
                 return self._programmed(order, accelerator, now)
-            case ProgramFailed(message=message):
-                return self._program_failed(message)
+            case ProgramFailed(code=code, message=message):
+                return self._program_failed(code, message)
             case Attached(wall_s=wall_s):
                 return self._attached(order, wall_s, now)
             case Detached():
@@ -506,6 +530,7 @@ class Machine:
         if self._state is not State.PREPARING:
             return []
         self.programmed = accelerator
+        self.bitstream_id = order.bitstream_id
         if self._ending is not None:
             return self._clear()
         self._state = State.READY
@@ -514,14 +539,13 @@ class Machine:
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
 
-    def _program_failed(self, message: str) -> list[Effect]:
+    def _program_failed(self, code: str, message: str) -> list[Effect]:
         if self._state is not State.PREPARING:
             return []
-        self.programmed = None
+        if code not in codes.BITSTREAM_FAULTS:
+            self.programmed = self.bitstream_id = None
         if self._ending is None:
-            self._ending = _Ending(
-                Outcome.PREPARE_FAILED, codes.PROGRAM_FAILED, message
-            )
+            self._ending = _Ending(Outcome.PREPARE_FAILED, code, message)
         return self._clear()
 
     def _attached(

@@ -14,31 +14,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import paging
+from fpgapool.bitstreams import library as libraries
 from fpgapool.core import codes
-from fpgapool.db import api as db_api
 
-#: What everybody may know, and what it is unless the profile says it.
-_MEMBERS: Mapping[str, Any] = {
-    "description": "",
-    "peak_bytes_per_s": 0.0,
-    "return_ratio": 1.0,
-    "stateless": False,
-    "shapes": (),
-    "params_schema": {},
-    "chunk_multiple_bytes": 1,
-    "core": "",
-}
+#: What everybody who may use one may know.
+_MEMBERS = (
+    "name",
+    "description",
+    "peak_bytes_per_s",
+    "return_ratio",
+    "stateless",
+    "params_schema",
+    "chunk_multiple_bytes",
+    "core",
+)
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List the accelerators."""
-    members = [_document(call, one) for one in _library(call)]
+    known = _library(call).visible(call.caller.project_id)
+    members = [_document(call, profile) for profile in known.values()]
     return calls.Answer(
         document=paging.listing(
             call, "accelerators", members, sort_key="name", key="name"
@@ -47,30 +48,28 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show an accelerator."""
+    """Show an accelerator; of a name, one's own project's comes first."""
     name = call.path["name"]
-    for record in _library(call):
-        if record.name == name:
-            return calls.Answer(
-                document={"accelerator": _document(call, record)}
-            )
+    library = _library(call)
+    key = library.resolve(name, call.caller.project_id or "")
+    if key is not None:
+        document = _document(call, library.profiles[key])
+        return calls.Answer(document={"accelerator": document})
     raise errors.ApiError(
         codes.ACCELERATOR_NOT_FOUND, f"there is no accelerator {name!r:.80}"
     )
 
 
-def _library(call: calls.Call) -> list[db_api.AcceleratorRecord]:
-    return call.backends.database.accelerators()
+def _library(call: calls.Call) -> libraries.Library:
+    database = call.backends.database
+    return libraries.Library(database.accelerators(), database.bitstreams())
 
 
 def _document(
-    call: calls.Call, record: db_api.AcceleratorRecord
+    call: calls.Call, profile: objects.AcceleratorProfile
 ) -> dict[str, Any]:
     return {
-        "name": record.name,
-        **{
-            name: record.profile.get(name, default)
-            for name, default in _MEMBERS.items()
-        },
-        "links": calls.self_link(call.url("accelerators", record.name)),
+        **{name: getattr(profile, name) for name in _MEMBERS},
+        "shapes": list(profile.shapes),
+        "links": calls.self_link(call.url("accelerators", profile.name)),
     }

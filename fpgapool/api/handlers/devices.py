@@ -14,9 +14,9 @@
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
+from fpgapool.api import administration
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
@@ -36,25 +36,50 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a device."""
+    return calls.Answer(document={"device": _found(call)})
+
+
+def change(call: calls.Call) -> calls.Answer:
+    """Enable, drain or disable a device, or let its slots be reserved."""
+    known = call.backends.inventory
+    # It may have come just now.
+    known.forget()
+    device = _found(call)
+    name = device["host_uuid"], device["name"]
+    try:
+        if "reservable_slots" in call.body:
+            call.backends.conductor.set_reservable_slots(
+                *name, call.body["reservable_slots"]
+            )
+        if "state" in call.body:
+            administration.change(call, *name)
+    finally:
+        known.forget()
+    return calls.Answer(document={"device": _found(call)})
+
+
+def _found(call: calls.Call) -> dict[str, Any]:
+    """Return the device of the path.
+
+    :raises ApiError: if there is none.
+    """
     wanted = call.path["device_id"]
     device = inventory.find(_documents(call), "id", wanted.lower())
     if device is None:
         raise errors.ApiError(
             codes.DEVICE_NOT_FOUND, f"there is no device {wanted!r:.80}"
         )
-    return calls.Answer(document={"device": device})
+    found: dict[str, Any] = device
+    return found
 
 
 def _documents(call: calls.Call) -> list[dict[str, Any]]:
-    pool = inventory.Inventory.load(call.backends.database)
-    slots = collections.Counter(slot.device.id for slot in pool.slots)
-    return [
-        _document(call, device, slots[device.id]) for device in pool.devices
-    ]
+    pool = call.backends.inventory.get()
+    return [_document(call, pool, device) for device in pool.devices]
 
 
 def _document(
-    call: calls.Call, device: inventory.Device, slots: int
+    call: calls.Call, pool: inventory.Inventory, device: inventory.Device
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {
@@ -66,6 +91,11 @@ def _document(
         "dma_bytes_per_s": record.dma_bytes_per_s,
         "state": device.state,
         "fault_reason": record.fault_reason,
-        "slots": slots,
+        **inventory.administration(record),
+        "slots": pool.slot_counts[device.id],
+        "sessions": pool.session_counts[device.id],
+        "reservable_slots": record.reservable_slots,
+        "reserved_slots": device.reserved_slots,
+        "pending_reservations": pool.pending_reservations(device),
         "links": calls.self_link(call.url("devices", device.id)),
     }

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fpgapool.api import administration
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
@@ -37,31 +38,53 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a host."""
+    return calls.Answer(document={"host": _found(call)})
+
+
+def change(call: calls.Call) -> calls.Answer:
+    """Enable, drain or disable a host with all its devices."""
+    known = call.backends.inventory
+    # It may have come just now.
+    known.forget()
+    administration.change(call, _found(call)["uuid"], None)
+    known.forget()
+    return calls.Answer(document={"host": _found(call)})
+
+
+def _found(call: calls.Call) -> dict[str, Any]:
+    """Return the host of the path.
+
+    :raises ApiError: if there is none.
+    """
     wanted = call.path["host_uuid"]
     host = inventory.find(_documents(call), "uuid", wanted.lower())
     if host is None:
         raise errors.ApiError(
             codes.HOST_NOT_FOUND, f"there is no host {wanted!r:.80}"
         )
-    return calls.Answer(document={"host": host})
+    found: dict[str, Any] = host
+    return found
 
 
 def _documents(call: calls.Call) -> list[dict[str, Any]]:
-    pool = inventory.Inventory.load(call.backends.database)
+    pool = call.backends.inventory.get()
     documents = {
         host.id: {
             "uuid": host.uuid,
             "name": host.name,
             "up": host.up,
             "nic_bytes_per_s": host.nic_bytes_per_s,
+            **inventory.administration(host),
             "devices": 0,
             "slots": 0,
+            "sessions": 0,
             "links": calls.self_link(call.url("hosts", host.uuid)),
         }
         for host in pool.hosts
     }
     for device in pool.devices:
-        documents[device.host.id]["devices"] += 1
-    for slot in pool.slots:
-        documents[slot.device.host.id]["slots"] += 1
+        document = documents[device.host.id]
+        document["devices"] += 1
+        document["slots"] += pool.slot_counts[device.id]
+        document["sessions"] += pool.session_counts[device.id]
     return list(documents.values())

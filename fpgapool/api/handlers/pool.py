@@ -14,27 +14,49 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from fpgapool.api import call as calls
+from fpgapool.policies import sessions as policies
+
+_RESERVATIONS = ("reservable_slots", "reserved_slots", "pending_reservations")
 
 
 def show(call: calls.Call) -> calls.Answer:
     """Show what the conductor says of the pool."""
-    summary = call.backends.conductor.pool_summary()
+    summary = call.ask(lambda source: source.pool_summary())
+    # Asked once at most, and only if there is anything to hide: whoever sees
+    # what others have leaves a trace.
+    sees_all = functools.cache(lambda: call.may(policies.ALL_PROJECTS))
     return calls.Answer(
         document={
             "pool": {
                 "strategy": summary["strategy"],
                 "waiting": summary["waiting"],
                 "sessions": summary["sessions"],
-                "hosts": [_host(host) for host in summary["hosts"]],
+                "hosts": [
+                    _host(call, host, sees_all) for host in summary["hosts"]
+                ],
             }
         }
     )
 
 
-def _host(host: dict[str, Any]) -> dict[str, Any]:
+def snapshot(call: calls.Call) -> calls.Answer:
+    """Show what Nova needs to know to place instances."""
+    found, call.origin.recorded = call.backends.snapshot.get()
+    tag = found["generation"]
+    headers = {"ETag": f'"{tag}"'}
+    if tag in call.etags or "*" in call.etags:
+        return calls.Answer(document=None, status=304, headers=headers)
+    return calls.Answer(document={"snapshot": found}, headers=headers)
+
+
+def _host(
+    call: calls.Call, host: dict[str, Any], sees_all: Callable[[], bool]
+) -> dict[str, Any]:
     # An older or newer conductor may say more than this version of the API.
     return {
         "uuid": host["uuid"],
@@ -44,15 +66,22 @@ def _host(host: dict[str, Any]) -> dict[str, Any]:
             {
                 "name": device["name"],
                 "healthy": device["healthy"],
-                "slots": [_slot(slot) for slot in device["slots"]],
+                # Before version 1.5 a conductor does not speak of them.
+                **{name: device.get(name, 0) for name in _RESERVATIONS},
+                "slots": [
+                    _slot(call, slot, sees_all) for slot in device["slots"]
+                ],
             }
             for device in host["devices"]
         ],
     }
 
 
-def _slot(slot: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: slot[name]
-        for name in ("slot", "shape", "state", "accelerator", "programmed")
+def _slot(
+    call: calls.Call, slot: dict[str, Any], sees_all: Callable[[], bool]
+) -> dict[str, Any]:
+    keys = {
+        name: calls.public_key(call, slot[name], sees_all)
+        for name in ("accelerator", "programmed")
     }
+    return {name: slot[name] for name in ("slot", "shape", "state")} | keys

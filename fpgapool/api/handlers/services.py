@@ -16,15 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import oslo_messaging as messaging
-from oslo_log import log as logging
-
 from fpgapool.api import call as calls
 from fpgapool.api import paging
 from fpgapool.api import times
 from fpgapool.common import exception
-
-LOG = logging.getLogger(__name__)
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
@@ -46,10 +41,11 @@ def index(call: calls.Call) -> calls.Answer:
 def _summary(call: calls.Call) -> dict[str, Any] | None:
     """Return what the conductor says, None if it does not answer."""
     try:
-        return call.backends.conductor.pool_summary()
-    except (messaging.MessagingException, exception.FpgapoolException):
-        LOG.info("The conductor does not answer", exc_info=True)
+        summary = call.ask(lambda source: source.pool_summary())
+    except exception.DatabaseUnavailable:
+        # It answers, but nothing that is durable.
         return None
+    return None if call.origin.recorded else summary
 
 
 def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:

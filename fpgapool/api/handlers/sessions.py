@@ -23,6 +23,7 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
+from fpgapool.api import instances
 from fpgapool.api import paging
 from fpgapool.api import reasons
 from fpgapool.api import times
@@ -62,6 +63,7 @@ def create(call: calls.Call) -> calls.Answer:
     view = call.backends.conductor.submit_session(_request(call))
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
+    _check_own(call, view)
     answer = _answer(call, view, status=202)
     location = {"Location": call.url("sessions", view.session_id)}
     return calls.Answer(
@@ -90,7 +92,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a session, now or when it has changed."""
-    view = _find(call)
+    view = _shown(call)
     wait_s = min(
         call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
     )
@@ -194,17 +196,47 @@ def _request(call: calls.Call) -> objects.OpenRequest:
     )
 
 
+def _check_own(call: calls.Call, view: objects.SessionView) -> None:
+    """Make sure that an instance is told of nobody else's session."""
+    own = instances.owner(call.caller)
+    if own is not None and view.user_id != own:
+        raise errors.ApiError(
+            codes.REQUEST_ID_REUSED, "somebody else has a request of that name"
+        )
+
+
 def _find(call: calls.Call) -> objects.SessionView:
-    """Return the session of the path.
+    """Return the session of the path, of which something is to become.
 
     :raises ApiError: if there is none that the caller may know of.
     """
     session_id = call.path["session_id"]
-    for view in call.backends.conductor.get_sessions([session_id[:64]]):
+    return _one(call, call.backends.conductor.get_sessions([session_id[:64]]))
+
+
+def _shown(call: calls.Call) -> objects.SessionView:
+    """Return the session of the path, of which somebody wants to know.
+
+    :raises ApiError: as :func:`_find`.
+    """
+    session_id = call.path["session_id"]
+    return _one(
+        call, call.ask(lambda source: source.get_sessions([session_id[:64]]))
+    )
+
+
+def _one(
+    call: calls.Call, views: list[objects.SessionView]
+) -> objects.SessionView:
+    for view in views:
+        own = instances.owner(call.caller)
+        if own is not None and view.user_id != own:
+            break
         if view.project_id == call.caller.project_id or call.may(
             policies.ALL_PROJECTS
         ):
             return view
+    session_id = call.path["session_id"]
     raise errors.ApiError(
         codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
     )
@@ -261,7 +293,7 @@ def _changed(
     except waiters.TooManyWaiters:
         return view
     # What is told of a queue changes without a new revision.
-    return changed or _find(call)
+    return changed or _shown(call)
 
 
 def _answer(
@@ -341,6 +373,9 @@ def _connection(
         policies.CONNECT, view.project_id
     ):
         return None
+    if call.origin.recorded:
+        # Secrets are not.
+        return None
     return {
         # The front door of a host hands out the other ones.
         "endpoints": [
@@ -359,13 +394,15 @@ def _connection(
 
 def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
     database = call.backends.database
-    hosts = {host.id: host.uuid for host in database.inventory().hosts}
-    filters = _filters(call.query, project_id, hosts)
+    known = call.backends.inventory.get().hosts
+    hosts = {host.id: host.uuid for host in known}
+    own = instances.owner(call.caller)
+    filters = _filters(call.query, project_id, hosts, own)
     if filters is None:
         return []
     marker = call.query.get("marker")
     if marker is not None:
-        _check_marker(database, marker, project_id)
+        _check_marker(database, marker, project_id, own)
     sort_key = call.query.get("sort_key", "queued_at")
     records = database.list_sessions(
         filters,
@@ -389,8 +426,12 @@ def _filters(
     query: Mapping[str, Any],
     project_id: str | None,
     hosts: Mapping[int, str],
+    own: str | None,
 ) -> db_api.SessionFilter | None:
-    """Return what is looked for, None if there can be no such session."""
+    """Return what is looked for, None if there can be no such session.
+
+    :param own: of this user only; None: of any.
+    """
     host_id = None
     if "host" in query:
         ids = {host_uuid: id_ for id_, host_uuid in hosts.items()}
@@ -399,6 +440,7 @@ def _filters(
             return None
     return db_api.SessionFilter(
         project_id=project_id,
+        user_id=own,
         request_id=query.get("request_id"),
         accelerator=query.get("accelerator"),
         host_id=host_id,
@@ -407,9 +449,16 @@ def _filters(
 
 
 def _check_marker(
-    database: db_api.Database, marker: str, project_id: str | None
+    database: db_api.Database,
+    marker: str,
+    project_id: str | None,
+    own: str | None,
 ) -> None:
     """Make sure that a marker does not tell of other projects' sessions."""
     record = database.get_session(marker)
-    if record is None or project_id not in (None, record.project_id):
+    if (
+        record is None
+        or project_id not in (None, record.project_id)
+        or own not in (None, record.user_id)
+    ):
         raise paging.bad_marker(marker)

@@ -51,7 +51,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def _documents(call: calls.Call) -> list[dict[str, Any]]:
-    pool = inventory.Inventory.load(call.backends.database)
+    pool = call.backends.inventory.get()
     sees_all = call.may(policies.ALL_PROJECTS)
     return [_document(call, slot, sees_all) for slot in pool.slots]
 
@@ -60,6 +60,7 @@ def _document(
     call: calls.Call, slot: inventory.Slot, sees_all: bool
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
+    accelerator = holder.accelerator if holder else None
     # Whose session it is would tell tenants about each other.
     shown = holder is not None and (
         sees_all or holder.project_id == call.caller.project_id
@@ -74,8 +75,15 @@ def _document(
         "shape": record.shape,
         "state": slot.state,
         "fault_reason": record.fault_reason,
-        "accelerator": holder.accelerator if holder else None,
-        "programmed": record.programmed,
+        "accelerator": calls.public_key(call, accelerator, lambda: shown),
+        "programmed": calls.public_key(
+            call, record.programmed, lambda: sees_all
+        ),
         "session_id": holder.session_id if holder and shown else None,
+        "reserved_for": (
+            record.reserved_for
+            if sees_all or slot.project_id == call.caller.project_id
+            else None
+        ),
         "links": calls.self_link(call.url("slots", slot.id)),
     }

@@ -12,7 +12,10 @@
 
 """Devices: FPGA boards of hosts."""
 
+from fpgapool.api.schemas import administration
 from fpgapool.api.schemas import common
+
+_STATE = common.one_of("up", "down", "faulty", "draining", "disabled")
 
 DEVICE = common.record(
     id=common.described(
@@ -26,18 +29,50 @@ DEVICE = common.record(
         common.NUMBER, "Rate that all its slots share."
     ),
     state=common.described(
-        common.one_of("up", "down", "faulty", "disabled"),
-        "`down` means that the host does not report.",
+        _STATE,
+        "`down` means that the host does not report. What is said of the"
+        " host holds for the device, too.",
     ),
     fault_reason=common.TEXT,
+    admin_state=administration.STATE,
+    admin_reason=administration.REASON,
+    drain_deadline_at=administration.DEADLINE,
     slots=common.described(common.COUNT, "How many slots it has."),
+    sessions=common.described(common.COUNT, "How many of them sessions have."),
+    reservable_slots=common.described(
+        common.COUNT, "How many of them instances can reserve."
+    ),
+    reserved_slots=common.described(
+        common.COUNT, "How many of these instances have reserved."
+    ),
+    pending_reservations=common.described(
+        common.COUNT,
+        "How many of these have no slot yet that works and that nobody else"
+        " has.",
+    ),
     links=common.LINKS,
 )
 
 LIST_QUERY = common.list_query(
     ["name", "id", "host_name"],
     host=common.described(common.UUID, "UUID of the host."),
-    state=common.one_of("up", "down", "faulty", "disabled"),
+    state=_STATE,
 )
 LIST = common.page_of("devices", DEVICE)
 SHOW = common.record(device=DEVICE)
+_WISH = administration.CHANGE["properties"]
+CHANGE = common.record(
+    optional=["reservable_slots", *_WISH],
+    reservable_slots=common.described(
+        common.COUNT,
+        "How many slots instances can reserve, by flavors with"
+        " `resources:CUSTOM_FPGAPOOL_SLOT`. As many as are not reserved yet"
+        " are given to no session of a stateful accelerator.",
+    ),
+    **_WISH,
+) | {
+    "anyOf": [{"required": ["state"]}, {"required": ["reservable_slots"]}],
+    "dependentRequired": {
+        name: ["state"] for name in administration.CHANGE_OPTIONS
+    },
+}

@@ -12,6 +12,7 @@
 
 """Hosts of the pool."""
 
+from fpgapool.api.schemas import administration
 from fpgapool.api.schemas import common
 
 HOST = common.record(
@@ -21,8 +22,12 @@ HOST = common.record(
     nic_bytes_per_s=common.described(
         common.NUMBER, "Rate of its network card, in each direction."
     ),
+    admin_state=administration.STATE,
+    admin_reason=administration.REASON,
+    drain_deadline_at=administration.DEADLINE,
     devices=common.described(common.COUNT, "How many boards it has."),
     slots=common.described(common.COUNT, "How many slots they have."),
+    sessions=common.described(common.COUNT, "How many of them sessions have."),
     links=common.LINKS,
 )
 
@@ -31,3 +36,4 @@ LIST_QUERY = common.list_query(
 )
 LIST = common.page_of("hosts", HOST)
 SHOW = common.record(host=HOST)
+CHANGE = administration.CHANGE

@@ -24,6 +24,9 @@ _SLOT = common.record(
 _DEVICE = common.record(
     name=common.NAME,
     healthy=common.FLAG,
+    reservable_slots=common.COUNT,
+    reserved_slots=common.COUNT,
+    pending_reservations=common.COUNT,
     slots={"type": "array", "items": _SLOT},
 )
 _HOST = common.record(
@@ -35,7 +38,10 @@ _HOST = common.record(
 
 SHOW = common.record(
     pool=common.record(
-        strategy=common.described(common.NAME, "How sessions are scheduled."),
+        strategy=common.described(
+            common.nullable(common.NAME),
+            "How sessions are scheduled; null while no conductor answers.",
+        ),
         waiting=common.described(
             common.COUNT, "How many sessions wait for a slot."
         ),
@@ -45,5 +51,53 @@ SHOW = common.record(
             " that ended lately included.",
         ),
         hosts={"type": "array", "items": _HOST},
+    )
+)
+
+_COUNTS = common.record(
+    usable=common.described(
+        common.COUNT, "On a host that is up, and neither faulty nor disabled."
+    ),
+    free=common.described(
+        common.COUNT, "Of those, that nobody has or has reserved."
+    ),
+)
+_SNAPSHOT_HOST = common.record(
+    name=common.NAME,
+    up=common.FLAG,
+    nic_bytes_per_s=common.described(
+        common.NUMBER, "Rate of its network card, in each direction."
+    ),
+    nic_load=common.described(
+        {"type": "number", "minimum": 0, "maximum": 1},
+        "Share of it that the pool's streams to and from other hosts use, in"
+        " the direction where that is more.",
+    ),
+    queued=common.described(
+        common.COUNT, "How many sessions from there wait."
+    ),
+    slots=common.record(
+        total=common.COUNT, usable=common.COUNT, free=common.COUNT
+    ),
+    accelerators=common.described(
+        {"type": "object", "additionalProperties": _COUNTS},
+        "The slots for each; not of those that have none here.",
+    ),
+)
+
+SNAPSHOT = common.record(
+    snapshot=common.record(
+        generated_at=common.TIME,
+        generation=common.described(
+            common.TEXT, "Another one if anything else is; also the `ETag`."
+        ),
+        hosts=common.described(
+            {"type": "object", "additionalProperties": _SNAPSHOT_HOST},
+            "By the UUID of the compute provider.",
+        ),
+        queued=common.described(
+            {"type": "object", "additionalProperties": common.COUNT},
+            "How many sessions wait for each accelerator.",
+        ),
     )
 )

@@ -15,7 +15,14 @@
 from fpgapool.api.schemas import common
 
 _STATE = common.one_of(
-    "idle", "preparing", "ready", "active", "detached", "faulty", "down"
+    "idle",
+    "preparing",
+    "ready",
+    "active",
+    "detached",
+    "faulty",
+    "disabled",
+    "down",
 )
 
 SLOT = common.record(
@@ -41,6 +48,11 @@ SLOT = common.record(
     session_id=common.described(
         common.nullable(common.UUID),
         "Who has the slot, if it is a session of one's own project.",
+    ),
+    reserved_for=common.described(
+        common.nullable(common.UUID),
+        "The instance that alone may have it, if it is one of one's own"
+        " project.",
     ),
     links=common.LINKS,
 )

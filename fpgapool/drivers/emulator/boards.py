@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import os
 import typing
@@ -26,7 +27,18 @@ MAX_SLOTS = 64
 
 DEFAULT_NIC_BYTES_PER_S = 1.25e9
 
-_FILE_MEMBERS = ("rate_scale", "unlimited", "nic_bytes_per_s", "boards")
+MAX_SHAPES = 256
+MAX_RESOURCE = 10**9
+#: What slots have and bitstreams take.
+RESOURCES = ("lut", "ff", "bram", "dsp")
+
+_FILE_MEMBERS = (
+    "rate_scale",
+    "unlimited",
+    "nic_bytes_per_s",
+    "shapes",
+    "boards",
+)
 _BOARD_MEMBERS = (
     "name",
     "model",
@@ -66,12 +78,17 @@ class Boards:
     :ivar nic_bytes_per_s: rate of the host's NIC in each direction.
     :ivar boards: the boards, in the order of the file.
     :ivar version: of the file; see :func:`documents.file_version`.
+    :ivar capacities: of a slot, by its shape, and by resource. A shape that
+        is not there has room for anything, and so has a resource.
     """
 
     rate_scale: float | None
     nic_bytes_per_s: float
     boards: tuple[Board, ...]
     version: str
+    capacities: collections.abc.Mapping[str, dict[str, int]] = (
+        dataclasses.field(default_factory=dict)
+    )
 
     def scaled(self, bytes_per_s: float) -> float:
         """Return a rate as it is emulated; unlimited ones are not held.
@@ -114,7 +131,41 @@ def read_boards(path: str | os.PathLike[str]) -> Boards:
         ),
         boards,
         checker.version,
+        _capacities(checker, members),
     )
+
+
+def _capacities(
+    checker: documents.Checker, members: dict[str, typing.Any]
+) -> dict[str, dict[str, int]]:
+    shapes = members.get("shapes", {})
+    if not isinstance(shapes, dict):
+        raise checker.error("shapes", "must be a mapping")
+    if len(shapes) > MAX_SHAPES:
+        raise checker.error("shapes", f"must not be more than {MAX_SHAPES}")
+    return {
+        checker.name({"shape": shape}, "shapes: ", "shape", None): _capacity(
+            checker, found, f"shapes.{shape}"
+        )
+        for shape, found in shapes.items()
+    }
+
+
+def _capacity(
+    checker: documents.Checker, found: object, where: str
+) -> dict[str, int]:
+    resources = checker.members(found, where, RESOURCES)
+    for resource, count in resources.items():
+        if (
+            isinstance(count, bool)
+            or not isinstance(count, int)
+            or not 0 <= count <= MAX_RESOURCE
+        ):
+            raise checker.error(
+                f"{where}.{resource}",
+                f"must be an integer from 0 to {MAX_RESOURCE}",
+            )
+    return resources
 
 
 def _rate_scale(

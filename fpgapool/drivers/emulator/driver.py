@@ -20,9 +20,8 @@ import pathlib
 import time
 import typing
 
-from fpgapool.accelerators import base as accelerators
-from fpgapool.core import codes
 from fpgapool.drivers import base
+from fpgapool.drivers.emulator import bitstreams
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import core
 from fpgapool.drivers.emulator import documents
@@ -30,9 +29,6 @@ from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import ports
 from fpgapool.drivers.emulator import shares
-
-#: Bitstreams of this prefix are the built-in accelerators.
-BUILTIN_PREFIX = "builtin:"
 
 _ON_PURPOSE = "a fault that was injected"
 
@@ -79,7 +75,7 @@ class EmulatorDriver(base.Driver):
         )
         self._boards = boards.Boards(None, 1.0, (), "")
         self._programmed: dict[
-            tuple[str, int], tuple[base.Profile, type[base.Core]]
+            tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
         self._refresh()
@@ -95,7 +91,8 @@ class EmulatorDriver(base.Driver):
                     base.SlotInfo(
                         number,
                         board.shape,
-                        self._read_programmed(board.name, number),
+                        self._read_programmed(board.name, number)[0],
+                        self._boards.capacities.get(board.shape),
                     )
                     for number in range(board.slots)
                 ),
@@ -103,9 +100,19 @@ class EmulatorDriver(base.Driver):
             for board in self._refresh().boards
         )
 
-    def program(self, device: str, slot: int, bitstream: str) -> base.Profile:
+    def program(
+        self,
+        device: str,
+        slot: int,
+        bitstream: str,
+        file: base.BitstreamFile | None = None,
+    ) -> base.Profile:
         board = self._board(device, slot)
-        profile, core_class = _load(bitstream)
+        capacity = self._boards.capacities.get(board.shape, {})
+        if file is None:
+            profile, make_core = bitstreams.load_builtin(bitstream)
+        else:
+            profile, make_core = bitstreams.load_file(file, capacity)
         if profile.shapes and board.shape not in profile.shapes:
             raise base.DriverError(
                 base.BITSTREAM_UNFIT,
@@ -120,12 +127,13 @@ class EmulatorDriver(base.Driver):
         fault = self._faults.strike(
             device, slot, (faults.PROGRAMMING, faults.PROGRAMMING_HANG)
         )
-        if fault or self._read_programmed(device, slot) != profile.name:
-            self._write_programmed(device, slot, None)
+        wanted = (profile.name, bitstream)
+        if fault or self._read_programmed(device, slot) != wanted:
+            self._write_programmed(device, slot)
             time.sleep(board.programming_time_s)
             _fail_programming(fault)
-            self._write_programmed(device, slot, profile.name)
-        self._programmed[device, slot] = (profile, core_class)
+            self._write_programmed(device, slot, *wanted)
+        self._programmed[device, slot] = (profile, make_core)
         return profile
 
     def expect(self, device: str, slot: int, traffic: base.Traffic) -> None:
@@ -143,9 +151,9 @@ class EmulatorDriver(base.Driver):
             raise base.DriverError(
                 base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
-        profile, core_class = programmed
+        profile, make_core = programmed
         return core.EmulatedCore(
-            core_class(params),
+            make_core(params),
             self._pacer(device, slot, profile),
             faults.SessionFaults(self._faults, device, slot),
         )
@@ -221,19 +229,22 @@ class EmulatorDriver(base.Driver):
     def _record_path(self, device: str, slot: int) -> pathlib.Path:
         return self._directory / f"{device}.{slot}.programmed"
 
-    def _read_programmed(self, device: str, slot: int) -> str | None:
+    def _read_programmed(
+        self, device: str, slot: int
+    ) -> tuple[str | None, str]:
+        """:returns: the accelerator in a slot and the bitstream's name."""
         with contextlib.suppress(OSError):
-            return self._record_path(device, slot).read_text() or None
-        return None
+            record = self._record_path(device, slot).read_text()
+            name, _, bitstream = record.partition("\n")
+            return name or None, bitstream
+        return None, ""
 
-    def _write_programmed(
-        self, device: str, slot: int, name: str | None
-    ) -> None:
+    def _write_programmed(self, device: str, slot: int, *words: str) -> None:
         path = self._record_path(device, slot)
         # Replaced, not rewritten: the agent reads it at any time.
         fresh = path.with_suffix(".new")
         try:
-            fresh.write_text(name or "")
+            fresh.write_text("\n".join(words))
             fresh.replace(path)
         except OSError as exc:
             raise base.DriverError(
@@ -261,21 +272,3 @@ def _fail_programming(fault: faults.Fault | None) -> None:
     if fault.kind == faults.PROGRAMMING_HANG:
         core.hang()
     raise base.DriverError(base.PROGRAMMING_FAILED, _ON_PURPOSE)
-
-
-def _load(bitstream: str) -> tuple[base.Profile, type[base.Core]]:
-    name = bitstream.removeprefix(BUILTIN_PREFIX)
-    if name == bitstream:
-        raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
-            f"the emulator knows {BUILTIN_PREFIX}<accelerator>, "
-            f"not {bitstream!r}",
-        )
-    try:
-        profile = accelerators.load_profile(name)
-        # Not only when a session is opened, which searching would delay.
-        return profile, accelerators.load_core(profile.core)
-    except accelerators.AcceleratorError as exc:
-        known = exc.code == codes.CORE_UNAVAILABLE
-        code = exc.code if known else base.BITSTREAM_UNKNOWN
-        raise base.DriverError(code, exc.message) from exc

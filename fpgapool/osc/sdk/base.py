@@ -15,8 +15,11 @@
 from __future__ import annotations
 
 from typing import Any
+from typing import Self
 
+from keystoneauth1 import adapter
 from openstack import resource
+from openstack import utils
 
 #: The newest version of the API that the resources know.
 MICROVERSION = "1.0"
@@ -26,6 +29,33 @@ class Resource(resource.Resource):
     """A resource of the pool."""
 
     _max_microversion = MICROVERSION
+
+
+class Administered(Resource):
+    """A device or host, which operators enable, drain and disable."""
+
+    #: What operators say: ``enabled``, ``draining`` or ``disabled``.
+    admin_state = resource.Body("admin_state")
+    admin_reason = resource.Body("admin_reason")
+    #: When it is taken from the sessions that still have it.
+    drain_deadline_at = resource.Body("drain_deadline_at")
+    #: How many of its slots sessions have.
+    sessions = resource.Body("sessions", type=int)
+
+    def administer(self, session: adapter.Adapter, **wish: Any) -> Self:
+        """Enable, drain or disable it.
+
+        :param session: the proxy.
+        :param wish: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
+        :returns: it as it is then.
+        """
+        response = session.patch(
+            utils.urljoin(self.base_path, self.id),
+            json=wish,
+            microversion=self._get_microversion(session),
+        )
+        self._translate_response(response)
+        return self
 
 
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:

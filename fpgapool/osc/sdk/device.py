@@ -19,7 +19,7 @@ from openstack import resource
 from fpgapool.osc.sdk import base
 
 
-class Device(base.Resource):
+class Device(base.Administered):
     """A device."""
 
     resource_key = "device"
@@ -36,8 +36,13 @@ class Device(base.Resource):
     model = resource.Body("model")
     #: Rate that all its slots share.
     dma_bytes_per_s = resource.Body("dma_bytes_per_s", type=float)
-    #: ``up``, ``down``, ``faulty`` or ``disabled``.
+    #: ``up``, ``down``, ``faulty``, ``draining`` or ``disabled``.
     state = resource.Body("state")
     fault_reason = resource.Body("fault_reason")
     #: How many slots it has.
     slots = resource.Body("slots", type=int)
+    #: How many of them instances can reserve, and have reserved.
+    reservable_slots = resource.Body("reservable_slots", type=int)
+    reserved_slots = resource.Body("reserved_slots", type=int)
+    #: How many of these have no slot yet that can be used.
+    pending_reservations = resource.Body("pending_reservations", type=int)

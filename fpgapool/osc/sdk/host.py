@@ -19,7 +19,7 @@ from openstack import resource
 from fpgapool.osc.sdk import base
 
 
-class Host(base.Resource):
+class Host(base.Administered):
     """A host."""
 
     resource_key = "host"

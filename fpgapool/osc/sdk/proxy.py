@@ -15,18 +15,24 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from collections.abc import Iterator
+from typing import IO
 from typing import Any
 
 from openstack import exceptions
 from openstack import proxy
 
 from fpgapool.osc.sdk import accelerator as _accelerator
+from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
 from fpgapool.osc.sdk import host as _host
+from fpgapool.osc.sdk import instance as _instance
 from fpgapool.osc.sdk import pool as _pool
+from fpgapool.osc.sdk import quota as _quota
 from fpgapool.osc.sdk import service as _service
 from fpgapool.osc.sdk import session as _session
 from fpgapool.osc.sdk import slot as _slot
+from fpgapool.osc.sdk import usage as _usage
 
 
 class Proxy(proxy.Proxy):
@@ -57,6 +63,10 @@ class Proxy(proxy.Proxy):
         """Return the pool at a glance."""
         return self._get(_pool.Pool, requires_id=False)
 
+    def get_pool_snapshot(self) -> _pool.Snapshot:
+        """Return what Nova needs to know to place instances."""
+        return self._get(_pool.Snapshot, requires_id=False)
+
     def accelerators(
         self, **query: Any
     ) -> Generator[_accelerator.Accelerator, None, None]:
@@ -66,6 +76,124 @@ class Proxy(proxy.Proxy):
     def get_accelerator(self, name: str) -> _accelerator.Accelerator:
         """Return an accelerator."""
         return self._get(_accelerator.Accelerator, name)
+
+    def bitstreams(
+        self, **query: Any
+    ) -> Generator[_bitstream.Bitstream, None, None]:
+        """Return the bitstreams that one's own project may know of.
+
+        :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
+            ``shape``, ``all_projects``, ``project_id``.
+        """
+        return self._list(_bitstream.Bitstream, **query)
+
+    def get_bitstream(self, bitstream_id: str) -> _bitstream.Bitstream:
+        """Return a bitstream."""
+        return self._get(_bitstream.Bitstream, bitstream_id)
+
+    def create_bitstream(self, **attributes: Any) -> _bitstream.Bitstream:
+        """Describe a bitstream, whose file is uploaded afterwards.
+
+        :param attributes: ``accelerator`` and perhaps ``name``,
+            ``description``, ``version``, ``format``, ``visibility``,
+            ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
+            ``signature``.
+        """
+        return self._create(_bitstream.Bitstream, **attributes)
+
+    def update_bitstream(
+        self, bitstream: str | _bitstream.Bitstream, **attributes: Any
+    ) -> _bitstream.Bitstream:
+        """Change what is said of a bitstream.
+
+        :param bitstream: its identifier, or itself.
+        :param attributes: ``name``, ``description``, ``visibility``.
+        """
+        return self._update(_bitstream.Bitstream, bitstream, **attributes)
+
+    def upload_bitstream(
+        self, bitstream: str | _bitstream.Bitstream, file: IO[bytes]
+    ) -> _bitstream.Bitstream:
+        """Send a bitstream's file.
+
+        :param bitstream: its identifier, or itself.
+        :param file: opened, seekable.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        return found.upload(self, file)
+
+    def download_bitstream(
+        self, bitstream: str | _bitstream.Bitstream
+    ) -> Iterator[bytes]:
+        """Yield the parts of a bitstream's file; its checksum is verified.
+
+        :param bitstream: its identifier, or itself.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        return found.download(self)
+
+    def approve_bitstream(
+        self,
+        bitstream: str | _bitstream.Bitstream,
+        *,
+        force: bool = False,
+        reason: str = "",
+    ) -> _bitstream.Bitstream:
+        """Let slots run a bitstream.
+
+        :param bitstream: its identifier, or itself.
+        :param force: even if the pool has no slot that it fits.
+        :param reason: why.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        return found.approve(self, force=force, reason=reason)
+
+    def reject_bitstream(
+        self, bitstream: str | _bitstream.Bitstream, reason: str
+    ) -> _bitstream.Bitstream:
+        """Let no slot run a bitstream.
+
+        :param bitstream: its identifier, or itself.
+        :param reason: why.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        return found.reject(self, reason)
+
+    def share_bitstream(
+        self, bitstream: str | _bitstream.Bitstream, project_id: str
+    ) -> _bitstream.Bitstream:
+        """Let another project use a bitstream.
+
+        :param bitstream: its identifier, or itself.
+        :param project_id: its id.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        return found.share(self, project_id)
+
+    def unshare_bitstream(
+        self, bitstream: str | _bitstream.Bitstream, project_id: str
+    ) -> None:
+        """Let another project use a bitstream no more.
+
+        :param bitstream: its identifier, or itself.
+        :param project_id: its id.
+        """
+        found = self._get_resource(_bitstream.Bitstream, bitstream)
+        found.unshare(self, project_id)
+
+    def delete_bitstream(
+        self,
+        bitstream: str | _bitstream.Bitstream,
+        ignore_missing: bool = True,
+    ) -> None:
+        """Delete a bitstream and its file.
+
+        :param bitstream: its identifier, or itself.
+        :param ignore_missing: whether it is no error if there is none.
+        """
+        self._delete(
+            _bitstream.Bitstream, bitstream, ignore_missing=ignore_missing
+        )
 
     def hosts(self, **query: Any) -> Generator[_host.Host, None, None]:
         """Return the hosts.
@@ -89,6 +217,46 @@ class Proxy(proxy.Proxy):
         """Return a device."""
         return self._get(_device.Device, device_id)
 
+    def administer_device(
+        self, device: str | _device.Device, **wish: Any
+    ) -> _device.Device:
+        """Enable, drain or disable a device, or let slots be reserved.
+
+        :param device: its identifier, or itself.
+        :param wish: ``state``, which is ``enabled``, ``draining`` or
+            ``disabled``, and perhaps ``reason`` and ``drain_deadline_s``; or
+            ``reservable_slots``; or both.
+        """
+        return self._get_resource(_device.Device, device).administer(
+            self, **wish
+        )
+
+    def administer_host(
+        self, host: str | _host.Host, **wish: Any
+    ) -> _host.Host:
+        """Enable, drain or disable a host with all its devices.
+
+        :param host: its UUID, or itself.
+        :param wish: see :meth:`administer_device`.
+        """
+        return self._get_resource(_host.Host, host).administer(self, **wish)
+
+    def instances(
+        self, **query: Any
+    ) -> Generator[_instance.Instance, None, None]:
+        """Return the instances that have, or had, a token, newest first.
+
+        :param query: ``project_id``, ``all_projects``.
+        """
+        return self._list(_instance.Instance, **query)
+
+    def revoke_instance_token(self, instance_id: str) -> None:
+        """Take the token of an instance away, for good.
+
+        :param instance_id: its id in Nova.
+        """
+        self._get_resource(_instance.Instance, instance_id).revoke_token(self)
+
     def slots(self, **query: Any) -> Generator[_slot.Slot, None, None]:
         """Return the slots.
 
@@ -109,6 +277,50 @@ class Proxy(proxy.Proxy):
         :param query: ``binary``, ``is_up``.
         """
         return self._list(_service.Service, **query)
+
+    def get_quota(self, project_id: str | None = None) -> _quota.Quota:
+        """Return what a project may use, and uses.
+
+        :param project_id: None means one's own.
+        """
+        if project_id is None:
+            return self._get(_quota.Quota, requires_id=False)
+        return self._get(_quota.Quota, project_id)
+
+    def get_default_quota(self) -> _quota.Quota:
+        """Return what a project may use without limits of its own."""
+        return self._get(
+            _quota.Quota,
+            requires_id=False,
+            base_path=f"{_quota.Quota.base_path}/defaults",
+        )
+
+    def set_quota(self, project_id: str, **limits: int | None) -> _quota.Quota:
+        """Limit what a project may use.
+
+        :param project_id: its id.
+        :param limits: by resource; those that are not given stay. -1 means
+            any amount, None the default.
+        """
+        return self._get_resource(_quota.Quota, project_id).set_limits(
+            self, limits
+        )
+
+    def delete_quota(self, project_id: str) -> None:
+        """Let the defaults hold for a project.
+
+        :param project_id: its id.
+        """
+        self._delete(_quota.Quota, project_id, ignore_missing=False)
+
+    def usage(self, **query: Any) -> Generator[_usage.Usage, None, None]:
+        """Return what projects have used, by day, project and accelerator.
+
+        :param query: ``project_id``, ``all_projects``, ``accelerator``,
+            ``start``, ``end`` and ``group_by``: one of ``day``, ``project``
+            and ``accelerator``.
+        """
+        return self._list(_usage.Usage, **query)
 
     def sessions(
         self, **query: Any

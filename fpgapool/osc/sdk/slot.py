@@ -47,3 +47,5 @@ class Slot(base.Resource):
     programmed = resource.Body("programmed")
     #: Who has the slot, if it is a session of one's own project.
     session_id = resource.Body("session_id")
+    #: The instance that alone may have it, if it is of one's own project.
+    reserved_for = resource.Body("reserved_for")

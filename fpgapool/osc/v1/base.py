@@ -53,6 +53,12 @@ class Command(command.Command):
         client: proxy.Proxy = manager.fpgapool
         return client
 
+    @property
+    def connection(self) -> Any:
+        """The connection to the whole cloud."""
+        manager: Any = self.app.client_manager
+        return manager.sdk_connection
+
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, and say what to do if it fails."""
         try:
@@ -225,6 +231,7 @@ def shown(
     """
     names = {
         "connection_info": "connection",
+        "is_compatible": "compatible",
         "is_stateless": "stateless",
         "is_up": "up",
     }

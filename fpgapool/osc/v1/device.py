@@ -20,12 +20,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from openstack import resource
+from osc_lib import exceptions
 from osc_lib.cli import format_columns
 
+from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
 
 _FORMATTERS = {"dma_bytes_per_s": format_columns.SizeColumn}
-_STATES = ("up", "down", "faulty", "disabled")
+_STATES = ("up", "down", "faulty", "draining", "disabled")
 
 
 class ListDevices(base.ListCommand):
@@ -38,8 +40,15 @@ class ListDevices(base.ListCommand):
         "model": "Model",
         "state": "State",
         "slots": "Slots",
+        "sessions": "Sessions",
     }
     long_columns = {
+        "reservable_slots": "Reservable Slots",
+        "reserved_slots": "Reserved Slots",
+        "pending_reservations": "Pending Reservations",
+        "admin_state": "Admin State",
+        "admin_reason": "Admin Reason",
+        "drain_deadline_at": "Drain Deadline",
         "host_uuid": "Host UUID",
         "dma_bytes_per_s": "DMA Bytes/s",
         "fault_reason": "Fault Reason",
@@ -87,3 +96,49 @@ class ShowDevice(base.ShowCommand):
         """Show it."""
         found = self.client.get_device(parsed_args.device)
         return base.shown(found, _FORMATTERS)
+
+
+class SetDevice(base.ShowCommand):
+    """Enable, drain or disable an FPGA board, or let slots be reserved."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "device",
+            metavar="<device>",
+            type=base.identifier,
+            help="ID of the device, or its name if no other one has it",
+        )
+        administration.add_options(parser, "its slots", required=False)
+        parser.add_argument(
+            "--reservable-slots",
+            metavar="<count>",
+            type=_count,
+            help="how many of its slots instances can reserve; not fewer than"
+            " they have reserved",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Do so, and show it."""
+        wish = administration.wish(parsed_args) | base.given(
+            reservable_slots=parsed_args.reservable_slots
+        )
+        if not wish:
+            raise exceptions.CommandError(
+                "say --enable, --disable, --drain or --reservable-slots"
+            )
+        found = administration.find(
+            parsed_args.device,
+            self.client.devices,
+            lambda one: f"{one.id} on {one.host_name} ({one.host_uuid})",
+        )
+        changed = self.client.administer_device(found, **wish)
+        return base.shown(changed, _FORMATTERS)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of slots")
+    return int(text)

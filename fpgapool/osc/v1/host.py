@@ -22,7 +22,11 @@ from typing import Any
 from openstack import resource
 from osc_lib.cli import format_columns
 
+from fpgapool.osc.sdk import proxy
+from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
+
+_FORMATTERS = {"nic_bytes_per_s": format_columns.SizeColumn}
 
 
 class ListHosts(base.ListCommand):
@@ -34,9 +38,15 @@ class ListHosts(base.ListCommand):
         "is_up": "Up",
         "devices": "Devices",
         "slots": "Slots",
+        "sessions": "Sessions",
+        "admin_state": "Admin State",
     }
-    long_columns = {"nic_bytes_per_s": "NIC Bytes/s"}
-    formatters = {"nic_bytes_per_s": format_columns.SizeColumn}
+    long_columns = {
+        "admin_reason": "Admin Reason",
+        "drain_deadline_at": "Drain Deadline",
+        "nic_bytes_per_s": "NIC Bytes/s",
+    }
+    formatters = _FORMATTERS
     sort_keys = ("name", "uuid")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -54,3 +64,52 @@ class ListHosts(base.ListCommand):
         """Ask for the hosts."""
         filters = base.given(name=parsed_args.name, is_up=parsed_args.is_up)
         return self.client.hosts(**filters, **query)
+
+
+class ShowHost(base.ShowCommand):
+    """Show a host of the pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "host",
+            metavar="<host>",
+            type=base.identifier,
+            help="UUID of the host, or its name if no other one has it",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        found = _find(self.client, parsed_args.host)
+        return base.shown(self.client.get_host(found), _FORMATTERS, ["id"])
+
+
+class SetHost(base.ShowCommand):
+    """Enable, drain or disable a host with all its FPGA boards."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "host",
+            metavar="<host>",
+            type=base.identifier,
+            help="UUID of the host, or its name if no other one has it",
+        )
+        administration.add_options(parser, "slots of its devices")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Do so, and show it."""
+        wish = administration.wish(parsed_args)
+        found = _find(self.client, parsed_args.host)
+        changed = self.client.administer_host(found, **wish)
+        return base.shown(changed, _FORMATTERS, ["id"])
+
+
+def _find(client: proxy.Proxy, host: str) -> str:
+    return administration.find(
+        host, lambda: client.hosts(name=host), lambda one: str(one.id)
+    )

@@ -30,6 +30,7 @@ _STATES = (
     "active",
     "detached",
     "faulty",
+    "disabled",
     "down",
 )
 
@@ -49,6 +50,7 @@ class ListSlots(base.ListCommand):
         "shape": "Shape",
         "programmed": "Programmed",
         "session_id": "Session ID",
+        "reserved_for": "Reserved For",
         "device_id": "Device ID",
         "host_uuid": "Host UUID",
         "fault_reason": "Fault Reason",

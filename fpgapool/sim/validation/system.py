@@ -18,17 +18,16 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import select
 import subprocess
 import sys
 import tempfile
 import time
-import typing
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 import msgspec
 
+from fpgapool.common import descriptors
 from fpgapool.sim import errors
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.validation import experiments
@@ -114,7 +113,7 @@ def _pool(directory: pathlib.Path, scale: float) -> Iterator[_Pool]:
         finally:
             os.close(write_fd)
         try:
-            line = _first_line(ready)
+            line = descriptors.read_line(ready, START_TIMEOUT_S)
             if not line.endswith(b"\n"):
                 raise errors.SystemFailed(
                     _with_log("the pool did not start", log_path)
@@ -154,21 +153,6 @@ def _start_pool(
             # Ctrl-C is for this program, which ends the clients first.
             start_new_session=True,
         )
-
-
-def _first_line(ready: typing.BinaryIO) -> bytes:
-    """Return what the pool writes; no whole line if it has ended."""
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    line = b""
-    while not line.endswith(b"\n"):
-        left_s = max(0.0, deadline_s - time.monotonic())
-        if not select.select([ready], [], [], left_s)[0]:
-            break
-        piece = ready.read(65536)
-        if not piece:
-            break
-        line += piece
-    return line
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import random
@@ -93,6 +94,44 @@ def test_accelerators_are_asked_for_once(client, conductor):
     assert code_of(client.request("accelerator", name="nix")) == (
         "UNKNOWN_ACCELERATOR"
     )
+
+
+def test_a_project_sees_its_own_accelerators_and_no_others(client, conductor):
+    own, shared, foreign = (
+        dataclasses.replace(
+            harness.profile("aes"),
+            name=f"{name}@{owner}",
+            projects=projects,
+            peak_bytes_per_s=rate,
+        )
+        for name, owner, projects, rate in (
+            ("aes", harness.PROJECT, (harness.PROJECT,), 1.0),
+            ("fft", "other", ("other", harness.PROJECT), 2.0),
+            ("sha", "other", ("other",), 3.0),
+        )
+    )
+    conductor.profiles += [own, shared, foreign]
+
+    def rate(name):
+        profile = client.request("accelerator", name=name)["profile"]
+        assert "projects" not in profile
+        return profile["name"], profile["peak_bytes_per_s"]
+
+    assert rate("aes") == (own.name, 1.0)
+    assert rate(shared.name) == (shared.name, 2.0)
+    for name in ("sha", foreign.name, "fft"):
+        reply = client.request("accelerator", name=name)
+        assert code_of(reply) == "UNKNOWN_ACCELERATOR"
+    names = [
+        one["name"] for one in client.request("accelerators")["accelerators"]
+    ]
+    assert names == ["aes", own.name, "copy", shared.name]
+
+
+def test_what_was_approved_just_now_is_known_at_once(client, conductor):
+    assert client.request("accelerator", name="aes")["ok"]
+    conductor.profiles.append(harness.profile("new"))
+    assert client.request("accelerator", name="new")["ok"]
 
 
 def test_questions_fail_clearly_while_the_conductor_is_away(client, conductor):

@@ -18,7 +18,6 @@ import dataclasses
 import fcntl
 import os
 import pathlib
-import select
 import signal
 import stat
 import subprocess
@@ -28,6 +27,7 @@ import pytest
 
 from fpgapool.agent import service
 from fpgapool.agent import workers
+from fpgapool.common import descriptors
 from tests.functional.agent import harness
 from tests.harness import waiting
 
@@ -314,7 +314,7 @@ def test_workers_can_go_with_their_agent(host):
     pidfds = [os.pidfd_open(pid_of(agent, slot)) for slot in (0, 1)]
     agent.stop()
     for pidfd in pidfds:
-        assert select.select([pidfd], [], [], 0)[0]
+        assert descriptors.is_readable(pidfd, 0)
         os.close(pidfd)
 
 
@@ -432,7 +432,7 @@ def test_a_worker_that_freezes_is_replaced_whether_it_has_a_session_or_not(
     for pid in before:
         os.kill(pid, signal.SIGSTOP)
     for pidfd in pidfds:
-        assert select.select([pidfd], [], [], harness.TIMEOUT_S)[0]
+        assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
         os.close(pidfd)
     slot = host.conductor.wait_for_slot(
         0, lambda one: one.state == "idle" and one.last_result

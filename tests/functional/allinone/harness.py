@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import pathlib
-import select
 import signal
 import socket
 import struct
@@ -26,6 +25,8 @@ import tempfile
 import time
 import typing
 from collections.abc import Iterator
+
+from fpgapool.common import descriptors
 
 LIMIT_S = 60
 
@@ -59,8 +60,7 @@ class Pool:
 
     def wait_until_ready(self) -> dict[str, typing.Any]:
         """Return what the command tells."""
-        assert select.select([self.ready], [], [], LIMIT_S)[0]
-        line = self.ready.readline()
+        line = descriptors.read_line(self.ready, LIMIT_S)
         assert line.endswith(b"\n"), self.read_output()
         return json.loads(line)
 
@@ -156,7 +156,7 @@ class Processes:
         deadline_s = time.monotonic() + LIMIT_S
         for pid, fd in self._fds.items():
             left_s = max(0.0, deadline_s - time.monotonic())
-            assert select.select([fd], [], [], left_s)[0], f"{pid} goes on"
+            assert descriptors.is_readable(fd, left_s), f"{pid} goes on"
             os.close(fd)
         self._fds.clear()
 

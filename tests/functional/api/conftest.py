@@ -39,9 +39,9 @@ def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
         clouds.HostPlan("board", slots=2),
         options={
             "conductor": {
-                "max_queued_per_project": 3,
                 "max_queued_sessions": 4,
-            }
+            },
+            "quota": {"queued": 3},
         },
     )
 

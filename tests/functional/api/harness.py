@@ -23,6 +23,7 @@ import typing
 from collections.abc import Mapping
 
 from fpgapool.api import app
+from fpgapool.api import call as calls
 from tests.functional.worker import harness as wire
 from tests.harness import cloud as clouds
 from tests.harness import processes
@@ -51,6 +52,11 @@ class Answer(typing.NamedTuple):
         return str(self.document["errors"][0]["code"])
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether the database answers, as no conductor does."""
+        return calls.SOURCE_HEADER.lower() in self.headers
+
+    @property
     def session(self) -> dict[str, typing.Any]:
         """The session."""
         session: dict[str, typing.Any] = self.document["session"]
@@ -65,15 +71,17 @@ def ask(
     body: typing.Any = None,
     *,
     check: bool = True,
+    content_type: str = "application/json",
 ) -> Answer:
     """Send a request, and check what all answers have in common.
 
     :param address: host and port.
     :param body: bytes, or what JSON is made of.
+    :param content_type: of the body.
     """
     headers = {"X-Auth-Token": token}
     if body is not None:
-        headers["Content-Type"] = "application/json"
+        headers["Content-Type"] = content_type
     if not isinstance(body, bytes | None):
         body = json.dumps(body).encode()
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
@@ -91,6 +99,13 @@ def ask(
     if check:
         answers.check(method, path, *answer)
     return answer
+
+
+#: What tests have just done is to be seen at once.
+_OPTIONS: dict[str, object] = {
+    "auth_strategy": "noauth",
+    "inventory_cache_s": 0,
+}
 
 
 class Server(processes.Daemon):
@@ -113,9 +128,9 @@ class Server(processes.Daemon):
         self.address = f"{process.LOOPBACK}:{self.port}"
         self._cloud = cloud
         parser = configparser.ConfigParser()
+        parser["DEFAULT"] = {"state_path": str(self.directory)}
         parser["api"] = {
-            name: str(value)
-            for name, value in {"auth_strategy": "noauth", **options}.items()
+            name: str(value) for name, value in (_OPTIONS | options).items()
         }
         with self.config_path.open("w") as file:
             parser.write(file)
@@ -165,6 +180,11 @@ class Server(processes.Daemon):
         """Send a request; see :func:`ask`."""
         return ask(self.address, *arguments, **options)
 
+    def is_led(self) -> bool:
+        """Tell whether a conductor answers, and not the database alone."""
+        answer = self.ask("GET", "/v1/pool")
+        return answer.status == 200 and not answer.is_recorded
+
     def open(self, token: str = TOKEN, **members: object) -> Answer:
         """Ask for a session."""
         wanted = {"accelerator": "copy", "claimed_bytes": 100_000}
@@ -179,6 +199,32 @@ class Server(processes.Daemon):
         """Close a session; :returns: the status."""
         path = f"/v1/sessions/{session_id}"
         return self.ask("DELETE", path, token).status
+
+    def bring(
+        self, declaration: Mapping[str, typing.Any], version: str = "1.0"
+    ) -> str:
+        """Upload a bitstream and have it approved; :returns: its id."""
+        members = {
+            "accelerator": declaration["name"],
+            "version": version,
+            "format": "declaration",
+            "shapes": ["medium"],
+        }
+        body = {"bitstream": members}
+        answer = self.ask("POST", "/v1/bitstreams", TOKEN, body)
+        assert answer.status == 201, answer
+        bitstream_id = str(answer.document["bitstream"]["id"])
+        path = f"/v1/bitstreams/{bitstream_id}"
+        data = json.dumps(declaration).encode()
+        octets = "application/octet-stream"
+        answer = self.ask(
+            "PUT", f"{path}/file", TOKEN, data, content_type=octets
+        )
+        assert answer.status == 200, answer
+        approve = {"approve": {}}
+        answer = self.ask("POST", f"{path}/approve", ADMIN_TOKEN, approve)
+        assert answer.status == 200, answer
+        return bitstream_id
 
     def wait(
         self, session: Mapping[str, typing.Any], *states: str

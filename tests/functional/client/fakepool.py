@@ -191,7 +191,10 @@ class Worker:
         try:
             with self._lock:
                 if not self.dead:
-                    self._serve(data)
+                    try:
+                        self._serve(data)
+                    finally:
+                        self._drop_maps()
         except (channel.ChannelClosed, AssertionError) as exc:
             if isinstance(exc, AssertionError):
                 self.violations.append(str(exc))
@@ -285,15 +288,18 @@ class Worker:
 
     def _make_maps(self) -> None:
         # Fresh ones for each connection: the harder case for a client.
-        for fd, _ in self._maps:
-            os.close(fd)
-        self._maps = []
         for name in ("in", "out"):
             fd = os.memfd_create(name)
             os.ftruncate(fd, self._window_bytes)
             self._maps.append((fd, mmap.mmap(fd, self._window_bytes)))
         self._free_outputs = collections.deque(range(self._buffers))
         self._used_outputs: collections.deque = collections.deque()
+
+    def _drop_maps(self) -> None:
+        while self._maps:
+            fd, memory = self._maps.pop()
+            memory.close()
+            os.close(fd)
 
     def _send_again(self, data: channel.PlainChannel, offset: int) -> None:
         self._release(offset)

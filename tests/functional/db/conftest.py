@@ -18,11 +18,13 @@ from fpgapool.db import api
 from fpgapool.db import migration
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
 def empty_url(request, tmp_path) -> str:
     """Give the URL of a database without tables, on each kind of server."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/fpgapool.sqlite"
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql_url")
     return request.getfixturevalue("database_url")
 
 

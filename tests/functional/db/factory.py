@@ -51,6 +51,7 @@ def hardware() -> list[api.Record]:
             nic_bytes_per_s=1.25e9,
             up=True,
             last_report_at=1.7e9 + 0.123456,
+            compute_state=api.ComputeState.KNOWN.value,
         ),
         api.DeviceRecord(
             id=1,

@@ -477,6 +477,7 @@ def test_inventory_has_the_hardware_and_who_holds_it(database, epoch):
             phase="READY",
             session_id=factory.session(1).session_id,
             project_id="p2",
+            user_id=factory.session(1).user_id,
         )
     ]
 

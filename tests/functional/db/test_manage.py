@@ -72,7 +72,8 @@ def test_sync_makes_the_tables_and_the_library(run, empty_url):
     records = {record.name: record for record in database.accelerators()}
     database.close()
     assert {"aes", "copy"} <= set(records)
-    members = set(base.members(objects.AcceleratorProfile))
+    # Whom it is for is said by bitstreams only.
+    members = set(base.members(objects.AcceleratorProfile)) - {"projects"}
     assert all(set(record.profile) == members for record in records.values())
 
 
@@ -106,6 +107,20 @@ def test_an_unknown_version_is_a_usage_error(run):
     assert "nowhere" in error
 
 
+def test_agents_accept_the_conductor_of_a_restored_database(run, synced):
+    synced.take_lease("c1", None)
+    assert run("db", "restored")[0] == 0
+    lease = synced.read_lease()
+    assert lease.holder == ""
+    assert lease.epoch > 1000
+    assert synced.take_lease("c2", lease).epoch == lease.epoch + 1
+
+
+def test_a_restored_database_in_which_nobody_ever_led(run, synced):
+    assert run("db", "restored")[0] == 0
+    assert synced.read_lease() is None
+
+
 def test_purge(run, synced, monkeypatch):
     monkeypatch.setattr(manage, "_PURGE_BATCH_ROWS", 2)
     now = time.time()
@@ -122,7 +137,10 @@ def test_purge(run, synced, monkeypatch):
         ),
     )
     exit_code, output, _ = run("db", "purge", "--older-than-days", "30")
-    assert (exit_code, output) == (0, "5 sessions deleted.\n")
+    assert (exit_code, output) == (
+        0,
+        "5 sessions deleted.\n0 deleted instances forgotten.\n",
+    )
     left = synced.list_sessions(limit=10)
     assert [one.id for one in left] == [7, 1]
 
@@ -167,6 +185,7 @@ def test_bad_files_are_refused(run, synced, tmp_path, text):
         ["db", "purge"],
         ["accelerator", "load"],
         ["accelerator", "load", "--builtin", "x.yaml"],
+        ["placement", "clean", "--pool-name", "A Pool"],
     ],
 )
 def test_usage_errors(run, argv):
@@ -203,3 +222,25 @@ def test_the_default_database_is_made_in_the_state_path(tmp_path, capsys):
     assert manage.main(argv) == 0
     assert (state_path / "fpgapool.sqlite").exists()
     assert state_path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "text"),
+    [
+        ("", 2, "[placement] does not say how"),
+        ("[placement]\nauth_type = none\nendpoint_override = {}\n", 1, "Conn"),
+        ("[placement]\nauth_type = nonsense\n", 2, "[placement]: "),
+        ("[placement]\npool_name = No\n", 2, "pool_name"),
+    ],
+)
+def test_a_placement_that_cannot_be_cleaned(
+    tmp_path, capsys, options, exit_code, text
+):
+    conf = tmp_path / "fpgapool.conf"
+    options = options.format("http://127.0.0.1:1")
+    conf.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n{options}")
+    argv = ["--config-file", str(conf), "placement", "clean"]
+    assert manage.main(argv) == exit_code
+    error = capsys.readouterr().err
+    assert text in error
+    assert "Traceback" not in error

@@ -22,6 +22,8 @@ from tests.functional.emulator import harness
 TOLERANCE = 0.03
 ATTEMPTS = 3
 
+pytestmark = pytest.mark.alone
+
 Flow = harness.Flow
 
 SCENARIOS = {

@@ -45,8 +45,8 @@ def cloud(make_cloud) -> clouds.Cloud:
             "conductor": {
                 "fair_share": True,
                 "fair_share_quantum_bytes": QUANTUM_BYTES,
-                "max_sessions_per_project": SLOTS,
-            }
+            },
+            "quota": {"sessions": SLOTS},
         },
     )
 

@@ -86,10 +86,11 @@ def _memory_of(pid: int) -> bytes:
     for path in memory.iterdir():
         try:
             target = os.readlink(path)
+            if "memfd:" in target or "/shm/" in target:
+                found.append(path.read_bytes())
         except FileNotFoundError:
+            # It has been closed meanwhile.
             continue
-        if "memfd:" in target or "/shm/" in target:
-            found.append(path.read_bytes())
     return b"".join(found)
 
 

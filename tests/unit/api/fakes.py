@@ -13,8 +13,11 @@
 """A conductor and a database that are plain objects."""
 
 import dataclasses
+import datetime
 import json
 import uuid
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import falcon.testing
@@ -28,9 +31,13 @@ from fpgapool.api import call as calls
 from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api import waiters
+from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
+from fpgapool.conductor import admission
+from fpgapool.conductor import bitstreams
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
 from fpgapool.objects import states
 from tests.unit.api import answers
 
@@ -109,6 +116,12 @@ class FakeConductor:
         self.failure: Exception | None = None
         self.renewed: list[str] = []
         self.deaf = False
+        self.revoked: list[str] = []
+        self.catalogue = bitstreams.Catalogue(
+            FakeDatabase.library(), last_id=0
+        )
+        self.running: set[str] = set()
+        self.quotas: dict[str, dict[str, int]] = {}
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -182,6 +195,10 @@ class FakeConductor:
                 known, state=states.QUEUED, revision=known.revision + 1
             )
 
+    def revoke_instance_token(self, instance_id: str) -> None:
+        self._fail()
+        self.revoked.append(instance_id)
+
     def renew_secret(self, session_id: str) -> None:
         self.renewed.append(session_id)
         if not self.deaf:
@@ -189,6 +206,48 @@ class FakeConductor:
             self.views[session_id] = dataclasses.replace(
                 known, secret="a" * 64, revision=known.revision + 1
             )
+
+    def get_quota(self, project_id: str | None = None) -> dict[str, Any]:
+        self._fail()
+        own = self.quotas.get(project_id or "", {})
+        told: dict[str, dict[str, Any]] = {
+            resource: {
+                "limit": own.get(resource, 10),
+                "source": "project" if resource in own else "default",
+            }
+            for resource in (*schemas.RESOURCES, "novelty")
+        }
+        if project_id is not None:
+            for resource in told.values():
+                resource["in_use"] = 3
+        return told
+
+    def set_quota(
+        self, project_id: str, limits: Mapping[str, int | None]
+    ) -> dict[str, Any]:
+        self._fail()
+        own = self.quotas.setdefault(project_id, {})
+        for resource, limit in limits.items():
+            own.pop(resource, None)
+            if limit is not None:
+                own[resource] = limit
+        return self.get_quota(project_id)
+
+    def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
+        self._fail()
+        try:
+            self.catalogue.apply(
+                change,
+                bitstreams.Surroundings(
+                    now=1.7e9,
+                    capacities={"medium": {"lut": 100}},
+                    running=self.running,
+                ),
+            )
+        except admission.Rejected as error:
+            raise exception.BitstreamRefused(
+                str(error), code=error.code
+            ) from error
 
     def pool_summary(self) -> dict[str, Any]:
         self._fail()
@@ -200,7 +259,14 @@ class FakeConductor:
             "programmed": None,
             "novelty": 1,
         }
-        device = {"name": "board0", "healthy": True, "slots": [slot]}
+        device = {
+            "name": "board0",
+            "healthy": True,
+            "reservable_slots": 2,
+            "reserved_slots": 1,
+            "pending_reservations": 0,
+            "slots": [slot],
+        }
         host = {
             "uuid": HOST,
             "name": "compute1",
@@ -227,13 +293,72 @@ class FakeDatabase:
             for number in range(1, 8)
         ]
         self.asked: list[dict[str, Any]] = []
+        self.instances: dict[str, db_api.InstanceRecord] = {}
+        # The conductor writes what is read here.
+        self.catalogue = bitstreams.Catalogue(())
+        self.usage: list[db_api.UsageSum] = []
+        self.limits: list[db_api.QuotaRecord] = []
+        self.reservations: list[db_api.ReservationRecord] = []
+        # By the ids of slots, and the projects of these instances.
+        self.reserved_for: dict[int, str] = {}
+        self.projects: dict[str, str] = {}
+        self.lease = db_api.Lease(holder="controller1", epoch=4, renewals=2)
 
     def _fail(self) -> None:
         if self.failure is not None:
             raise self.failure
 
+    def bitstreams(
+        self, project_id: str | None = None
+    ) -> list[db_api.BitstreamRecord]:
+        self._fail()
+        return [
+            one
+            for one in self.catalogue.bitstreams
+            if project_id in (None, one.project_id)
+        ]
+
+    def sessions_by_ids(self, session_ids: Any) -> list[db_api.SessionRecord]:
+        self._fail()
+        wanted = set(session_ids)
+        return [one for one in self.records if one.session_id in wanted]
+
+    def count_sessions(
+        self, project_id: str | None = None
+    ) -> list[db_api.SessionCount]:
+        self._fail()
+        return [
+            db_api.SessionCount(
+                state=one.state,
+                project_id=one.project_id,
+                accelerator=one.accelerator,
+                host_id=one.host_id,
+                sessions=1,
+                claimed_bytes=one.claimed_bytes,
+            )
+            for one in self.records
+            if project_id in (None, one.project_id)
+        ]
+
+    def quotas(self, project_id: str) -> list[db_api.QuotaRecord]:
+        self._fail()
+        return [one for one in self.limits if one.project_id == project_id]
+
+    def get_bitstream(
+        self, bitstream_id: str
+    ) -> db_api.BitstreamRecord | None:
+        self._fail()
+        for one in self.catalogue.bitstreams:
+            if one.bitstream_id == bitstream_id:
+                return one
+        return None
+
     def accelerators(self) -> list[db_api.AcceleratorRecord]:
         self._fail()
+        return self.library()
+
+    @staticmethod
+    def library() -> list[db_api.AcceleratorRecord]:
         return [
             db_api.AcceleratorRecord(
                 name=name, profile={"peak_bytes_per_s": 1e9, "core": name}
@@ -243,7 +368,7 @@ class FakeDatabase:
 
     def read_lease(self) -> db_api.Lease:
         self._fail()
-        return db_api.Lease(holder="controller1", epoch=4, renewals=2)
+        return self.lease
 
     def inventory(self) -> db_api.Inventory:
         self._fail()
@@ -279,6 +404,7 @@ class FakeDatabase:
                     number=number - 1,
                     shape="medium",
                     faulty=number == 4,
+                    reserved_for=self.reserved_for.get(number),
                 )
                 for number in range(1, 5)
             ],
@@ -289,10 +415,32 @@ class FakeDatabase:
                     phase="ACTIVE",
                     session_id=str(uuid.UUID(int=number)),
                     project_id=f"p{number}",
+                    user_id=f"instance:{uuid.UUID(int=number)}",
                 )
                 for number in (1, 2)
             ],
+            reservations=self.reservations,
+            projects=self.projects,
         )
+
+    def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
+        self._fail()
+        return self.instances.get(instance_id)
+
+    def list_instances(
+        self, project_id: str | None = None, **options: Any
+    ) -> list[db_api.InstanceRecord]:
+        self._fail()
+        self.asked.append({"project_id": project_id, **options})
+        found = [
+            one
+            for one in self.instances.values()
+            if project_id in (None, one.project_id)
+        ]
+        names = [one.instance_id for one in found]
+        if options["marker"] is not None:
+            found = found[names.index(options["marker"]) + 1 :]
+        return found[: options["limit"]]
 
     def get_session(self, session_id: str) -> db_api.SessionRecord | None:
         self._fail()
@@ -316,8 +464,45 @@ class FakeDatabase:
             found = found[names.index(options["marker"]) + 1 :]
         return found[: options["limit"]]
 
+    def sum_usage(
+        self, project_id: str | None = None, **options: Any
+    ) -> list[db_api.UsageSum]:
+        self._fail()
+        self.asked.append({"project_id": project_id, **options})
+        found = [
+            one
+            for one in self.usage
+            if project_id in (None, one.project_id)
+            and (
+                options["after"] is None
+                or _key(one, options["keys"]) > tuple(options["after"])
+            )
+        ]
+        return found[: options["limit"]]
+
     def close(self) -> None:
         pass
+
+
+def _key(one: db_api.UsageSum, keys: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(getattr(one, key) for key in keys)
+
+
+def used(day: int, project_id: str, **members: Any) -> db_api.UsageSum:
+    """Return what was used on a day of May."""
+    values: dict[str, Any] = {
+        "sessions": 2,
+        "slot_s": 7.5,
+        "input_bytes": 700,
+        "output_bytes": 700,
+        "energy_j": None,
+        "accelerator": "copy",
+    }
+    return db_api.UsageSum(
+        day=datetime.date(2026, 5, day),
+        project_id=project_id,
+        **{**values, **members},
+    )
 
 
 def record(number: int, **members: Any) -> db_api.SessionRecord:
@@ -368,26 +553,33 @@ class World:
         *views: objects.SessionView,
         table: Any = routes.ROUTES,
         max_waiters: int = 4,
+        files: calls.Files | None = None,
         **options: Any,
     ) -> None:
         self.conductor = FakeConductor(*views)
         self.database = FakeDatabase()
+        self.database.catalogue = self.conductor.catalogue
         self.conf = configuration(**options)
         self._options = ("auth_strategy", *options)
         self.waiting = waiters.Waiters(
-            self.conductor.changed_sessions,
+            lambda known: self.backends.leader.changed_sessions(known),
             max_waiters=max_waiters,
             interval_s=0.001,
         )
         self.backends = calls.Backends(
             conductor=self.conductor,  # type: ignore[arg-type]
+            reader=self.conductor,  # type: ignore[arg-type]
+            default_limits=dict.fromkeys(schemas.RESOURCES, 20),
             database=self.database,  # type: ignore[arg-type]
             waiting=self.waiting,
             enforcer=policy.Enforcer(self.conf),
+            files=files,
             limits=calls.Limits(
                 max_body_bytes=self.conf.api.max_body_bytes,
                 max_page_length=self.conf.api.max_page_length,
                 max_wait_s=self.conf.api.max_wait_s,
+                # What a test changes is seen at once.
+                inventory_cache_s=options.get("inventory_cache_s", 0.0),
             ),
         )
         self.app = app.build(self.conf, self.backends, table)

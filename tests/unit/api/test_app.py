@@ -13,8 +13,10 @@
 """What all operations have in common, from the outside."""
 
 import dataclasses
+import io
 import random
 
+import falcon.testing
 import oslo_messaging as messaging
 import pytest
 
@@ -32,7 +34,10 @@ def _path(route: routes.Route) -> str:
         host_uuid=fakes.HOST,
         device_id="d",
         slot_id="s",
+        project_id="p1",
+        bitstream_id=fakes.HOST,
         session_id=fakes.view().session_id,
+        instance_id=fakes.HOST,
     )
 
 
@@ -134,6 +139,45 @@ def test_versions_are_named_and_checked(world):
         ) == (406, codes.VERSION_NOT_ACCEPTABLE)
 
 
+class _Body(io.BytesIO):
+    """Counts what is read of it."""
+
+    asked_bytes = 0
+
+    def read(self, size=-1):
+        piece = super().read(size)
+        self.asked_bytes += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize(
+    ("path", "size_bytes", "read_bytes"),
+    [
+        ("/v1/pool", 100_000, 100_000),
+        # Whoever asks is unknown.
+        ("/", 100_000, 0),
+        # No use: it would not be enough.
+        ("/v1/pool", 2**30, 0),
+    ],
+)
+def test_refused_bodies_are_read_on(world, path, size_bytes, read_bytes):
+    body = _Body(bytes(200_000))
+    environ = falcon.testing.create_environ(
+        path=path,
+        method="DELETE",
+        headers={
+            "X-Auth-Token": fakes.MEMBER,
+            "Content-Length": str(size_bytes),
+        },
+        remote_addr="127.0.0.1",
+    )
+    environ["wsgi.input"] = body
+    statuses = []
+    world.app(environ, lambda status, *_: statuses.append(status))
+    assert statuses[0].startswith("405")
+    assert body.asked_bytes == read_bytes
+
+
 def test_bodies_have_a_limit_and_a_type(make_world):
     world = make_world(max_body_bytes=1024)
     path = "/v1/sessions"
@@ -175,7 +219,8 @@ def test_bodies_have_a_limit_and_a_type(make_world):
 )
 def test_what_fails_behind_is_told_by_a_code_alone(world, error, expected):
     world.conductor.failure = error
-    answer = world.ask("GET", "/v1/pool")
+    wanted = {"session": {"accelerator": "copy", "claimed_bytes": 1}}
+    answer = world.ask("POST", "/v1/sessions", body=wanted)
     (told,) = answer.json["errors"]
     assert (answer.status_code, told["code"]) == expected
     assert "pw" not in answer.text

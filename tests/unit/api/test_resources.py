@@ -12,13 +12,14 @@
 
 """Accelerators, hosts, devices, slots, the pool and the services."""
 
+import dataclasses
 import uuid
 
 import oslo_messaging as messaging
 import pytest
 
-from fpgapool.api import inventory
 from fpgapool.core import codes
+from fpgapool.objects import identity
 from tests.unit.api import fakes
 
 
@@ -104,7 +105,7 @@ def test_slots_do_not_tell_tenants_of_each_other(world):
 
 
 def test_slots_are_filtered(world):
-    device = inventory.device_id(fakes.HOST, "board0")
+    device = identity.device_id(fakes.HOST, "board0")
     for query, numbers in (
         (f"host={fakes.HOST}&state=active", [0, 1]),
         (f"device={device}&state=faulty", [3]),
@@ -116,10 +117,74 @@ def test_slots_are_filtered(world):
         assert [one["number"] for one in slots] == numbers
 
 
+def let_p1_use_its_own(world):
+    """Slot 0 is used by p1 for what is its own, slot 2 was."""
+    pool = world.database.inventory()
+    holder = dataclasses.replace(pool.holders[0], accelerator="mine@p1")
+    slots = list(pool.slots)
+    for number in (0, 2):
+        slots[number] = dataclasses.replace(
+            slots[number], programmed="mine@p1"
+        )
+    slots[1] = dataclasses.replace(slots[1], programmed="copy")
+    changed = dataclasses.replace(
+        pool, slots=slots, holders=[holder, *pool.holders[1:]]
+    )
+    world.database.inventory = lambda: changed
+
+
+@pytest.mark.parametrize(
+    ("token", "own"),
+    [
+        (fakes.READER, "mine@p1"),
+        (fakes.ADMIN, "mine@p1"),
+        (fakes.STRANGER, None),
+    ],
+)
+def test_slots_hide_what_is_another_projects_own(world, token, own):
+    let_p1_use_its_own(world)
+    slots = world.ask("GET", "/v1/slots?sort_key=number", token).json["slots"]
+    found = [(one["accelerator"], one["programmed"]) for one in slots]
+    assert found == [
+        (own, own),
+        ("copy", "copy"),
+        (None, own),
+        (None, None),
+    ]
+    (link,) = slots[0]["links"]
+    path = link["href"].partition("falconframework.org")[2]
+    shown = world.ask("GET", path, token).json["slot"]
+    assert (shown["accelerator"], shown["programmed"]) == (own, own)
+    # Nor can it be guessed.
+    path = "/v1/slots?accelerator=mine%40p1"
+    guessed = world.ask("GET", path, token).json["slots"]
+    assert [one["number"] for one in guessed] == ([0] if own else [])
+
+
+@pytest.mark.parametrize(
+    ("token", "own"),
+    [
+        (fakes.READER, "mine@p1"),
+        (fakes.ADMIN, "mine@p1"),
+        (fakes.STRANGER, None),
+    ],
+)
+def test_the_pool_hides_what_is_another_projects_own(world, token, own):
+    summary = world.conductor.pool_summary()
+    (slot,) = summary["hosts"][0]["devices"][0]["slots"]
+    slot |= {"accelerator": "mine@p1", "programmed": "mine@p1"}
+    world.conductor.pool_summary = lambda: summary
+    for key in (own, "copy"):
+        (host,) = world.ask("GET", "/v1/pool", token).json["pool"]["hosts"]
+        (shown,) = host["devices"][0]["slots"]
+        assert (shown["accelerator"], shown["programmed"]) == (key, key)
+        slot |= {"accelerator": "copy", "programmed": "copy"}
+
+
 def test_identifiers_stay_the_same():
-    device = inventory.device_id(str(uuid.UUID(int=7)), "board0")
+    device = identity.device_id(str(uuid.UUID(int=7)), "board0")
     assert device == "398a29a4-84fc-59e3-87c7-c63af58c737f"
-    assert inventory.slot_id(device, 3) != inventory.slot_id(device, 4)
+    assert identity.slot_id(device, 3) != identity.slot_id(device, 4)
 
 
 def test_the_pool_shows_what_this_version_knows(world):

@@ -55,3 +55,10 @@ def test_message_and_code_can_be_replaced():
 
 def test_an_unavailable_database_is_a_database_error():
     assert issubclass(exception.DatabaseUnavailable, exception.DatabaseError)
+
+
+def test_a_code_of_its_own_crosses_rpc():
+    """What oslo.messaging makes an exception of in another process."""
+    sent = exception.BitstreamRefused("why", code=codes.BITSTREAM_IN_USE)
+    made = type(sent)(*sent.args, **sent.kwargs)
+    assert (made.code, made.message) == (codes.BITSTREAM_IN_USE, "why")

@@ -11,12 +11,15 @@
 #    under the License.
 
 import inspect
+import pathlib
 import queue
+import re
 
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
 
+from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import context
@@ -111,6 +114,39 @@ class _Conductor:
             core="aes",
         )
         return [profile.to_primitive()]
+
+    def change_bitstream(self, ctxt, change):
+        objects.DeleteBitstream.from_primitive(change)
+
+    def admit_instance(self, ctxt, entry, lost_hash):
+        return objects.InstanceEntry.from_primitive(entry).to_primitive()
+
+    def revoke_instance_token(self, ctxt, instance_id):
+        return None
+
+    def pool_snapshot(self, ctxt):
+        return {"hosts": {}}
+
+    def administer(
+        self, ctxt, host_uuid, device, state, reason, drain_within_s
+    ):
+        return None
+
+    def set_reservable_slots(self, ctxt, host_uuid, device, slots):
+        raise exception.FewerThanReserved(reserved=slots + 1, device=device)
+
+    def audit(self, ctxt):
+        found = objects.Finding(kind="k", subject="s", detail="d")
+        return [found.to_primitive()]
+
+    def repair(self, ctxt, finding):
+        return objects.Finding.from_primitive(finding).kind == "k"
+
+    def get_quota(self, ctxt, project_id):
+        return {"sessions": {"limit": 3}}
+
+    def set_quota(self, ctxt, project_id, limits):
+        return {"sessions": {"limit": limits["sessions"]}}
 
     @messaging.expected_exceptions(exception.NotLeader)
     def pool_summary(self, ctxt):
@@ -310,6 +346,14 @@ def test_conductor_casts_arrive(serve):
         assert name == method
 
 
+def test_findings_cross_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    (found,) = api.audit()
+    assert found.kind == "k"
+    assert api.repair(found) is True
+
+
 def _received(*endpoints: _Recorder) -> list[int]:
     return [endpoint.received.qsize() for endpoint in endpoints]
 
@@ -389,6 +433,18 @@ def test_errors_arrive_with_their_code(serve):
         api.pool_summary()
     assert error.value.code == "NOT_LEADER"
     assert "epoch 3" in str(error.value)
+
+
+def test_conductors_give_reasons_before_callers_give_up(transport):
+    assert (
+        conductor_manager._ANSWER_S
+        < conductor_api.TRY_S
+        <= rpc.CALL_TIMEOUT_S / 3
+    )
+    assert conductor_manager._CHANGE_S < rpc.CALL_TIMEOUT_S
+    # What is asked in less time than that is asked once.
+    assert conductor_api.ConductorAPI()._tries == 3
+    assert conductor_api.ConductorAPI(call_timeout_s=5)._tries == 1
 
 
 def test_underscored_methods_cannot_be_called(serve):
@@ -492,3 +548,118 @@ def test_what_nobody_answers_has_failed(transport):
     ((method, taken_s, ok),) = seen
     assert (method, ok) == ("answer", False)
     assert taken_s >= 0.1
+
+
+# Pinned versions.
+
+
+@pytest.fixture
+def pin():
+    """Give a function that speaks as [upgrade_levels] allows."""
+    rpc.cleanup()
+    fpgapool_conf.register_opts(cfg.CONF)
+    cfg.CONF([], default_config_files=[])
+
+    def pin_(**levels: str) -> None:
+        for name, version in levels.items():
+            cfg.CONF.set_override(name, version, group="upgrade_levels")
+        rpc.init(url="fake://")
+
+    yield pin_
+    rpc.cleanup()
+    cfg.CONF.reset()
+    for name in ("agent", "conductor"):
+        cfg.CONF.clear_override(name, group="upgrade_levels")
+
+
+@pytest.mark.parametrize("api", [agent_api, conductor_api])
+def test_every_method_says_since_when_it_is_there(api):
+    """A version that was released never gets another method."""
+    first = {
+        conductor_api: set(
+            "cancel_session find_session get_sessions list_accelerators"
+            " open_session pool_summary prepared renew_secret reopen_session"
+            " report".split()
+        ),
+        agent_api: set(
+            "assign release reissue_secret report_now session_changed".split()
+        ),
+    }[api]
+    source = pathlib.Path(api.__file__).read_text()
+    sent = set(re.findall(r'self\._(?:ask|call|cast)\(\s*"(\w+)"', source))
+    sent |= set(re.findall(r'host_uuid,\s+"(\w+)",\s+leader_epoch', source))
+    sent.add(rpc.SEVERAL)
+    assert first < sent
+    assert set(api.SINCE) == sent - first
+    newest = tuple(map(int, api.VERSION.split(".")))
+    assert all(
+        tuple(map(int, version.split("."))) <= newest
+        for version in api.SINCE.values()
+    )
+
+
+def _serve_older(
+    version: str,
+) -> tuple[messaging.MessageHandlingServer, _Recorder]:
+    class Older(_Recorder):
+        target = messaging.Target(version=version)
+
+    endpoint = Older()
+    server = rpc.get_server(conductor_api.TOPIC, "c1", [endpoint])
+    server.start()
+    return server, endpoint
+
+
+def test_an_older_conductor_understands_who_is_pinned(pin):
+    pin(conductor="1.1")
+    server, endpoint = _serve_older("1.1")
+    try:
+        conductor_api.ConductorAPI().renew_secret("s1")
+        name, _ctxt, _kwargs = endpoint.received.get(timeout=WAIT_S)
+        assert name == "renew_secret"
+    finally:
+        server.stop()
+        server.wait()
+
+
+def test_what_is_newer_than_the_pin_is_not_sent(pin):
+    pin(conductor="1.2")
+    api = conductor_api.ConductorAPI()
+    with pytest.raises(messaging.RPCVersionCapError, match=r"1\.2"):
+        api.pool_snapshot()
+
+
+def test_casts_go_one_by_one_to_who_knows_no_better(pin):
+    pin(conductor="1.1")
+    server, endpoint = _serve_older("1.1")
+    try:
+        api = conductor_api.ConductorAPI()
+        with api.together():
+            api.renew_secret("s1")
+            api.renew_secret("s2")
+        got = [endpoint.received.get(timeout=WAIT_S) for _ in range(2)]
+        assert [(name, kw["session_id"]) for name, _ctxt, kw in got] == [
+            ("renew_secret", "s1"),
+            ("renew_secret", "s2"),
+        ]
+    finally:
+        server.stop()
+        server.wait()
+
+
+def test_a_pin_above_what_is_known_changes_nothing(pin):
+    pin(agent="1.9999")
+    client = agent_api.AgentAPI()._client
+    assert client._version == agent_api.VERSION
+
+
+def test_a_pin_of_another_kind_is_refused(pin):
+    pin(agent="2.0")
+    with pytest.raises(exception.ConfigurationError, match="upgrade_levels"):
+        agent_api.AgentAPI()
+
+
+@pytest.mark.parametrize("value", ["1", "new", "1.0.0", ""])
+def test_a_pin_is_a_version(pin, value):
+    with pytest.raises(ValueError):
+        pin(conductor=value)

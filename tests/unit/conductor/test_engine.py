@@ -18,6 +18,7 @@ import dataclasses
 import pytest
 
 from fpgapool import objects
+from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.core import codes
@@ -388,7 +389,7 @@ def test_limits_of_the_queue_and_of_a_project():
     pool = world.World(
         [world.FakeAgent("a", 1)],
         max_queued_sessions=3,
-        max_queued_per_project=2,
+        default_quota=admission.ProjectQuota(queued=2),
     )
     pool.open()  # gets the slot
     first, _ = pool.open(), pool.open()
@@ -473,6 +474,55 @@ def test_waiting_too_long_expires(single):
     single.feed()
     assert single.view(request_id).state == states.EXPIRED
     assert single.view(request_id).reason == codes.WAIT_TIMEOUT
+
+
+def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
+    request_id = single.open()
+    single.deliver_all()
+    generation = single.view(request_id).generation
+    agent = single.agents["a"]
+    # The bus is away while the slot is ready and waits for the client.
+    agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
+    single.feed(agent.report())
+    view = single.view(request_id)
+    assert view.state == states.PREPARING
+    assert view.generation > generation
+    assert view.queued_at == 1000.0
+    single.deliver_all()
+    ready_up(single)
+    assert single.view(request_id).state == states.READY
+
+
+def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
+    request_id = open_until_ready(single)
+    agent = single.agents["a"]
+    agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
+    single.feed(agent.report())
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (
+        states.EXPIRED,
+        codes.CONNECT_TIMEOUT,
+    )
+
+
+def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
+    request_id = single.open()
+    agent = single.agents["a"]
+    generations = set()
+    while single.view(request_id).state == states.PREPARING:
+        generations.add(single.view(request_id).generation)
+        assert len(generations) < 9
+        single.deliver_all()
+        # Word that the slot is ready gets lost each time.
+        agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
+        single.feed(agent.report())
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (
+        states.EXPIRED,
+        codes.CONNECT_TIMEOUT,
+    )
+    # The first one, and three more.
+    assert len(generations) == 4
 
 
 def test_a_failed_preparation_requeues_at_the_old_place(pool):
@@ -764,6 +814,27 @@ def test_a_query_is_answered_after_the_commit(single):
     (host,) = answer.value["hosts"]
     assert host["up"]
     assert host["devices"][0]["slots"][0]["state"] == "idle"
+
+
+def test_a_question_that_fails_is_answered_with_the_error(single):
+    error = ZeroDivisionError("no such question")
+
+    def fail(engine):
+        raise error
+
+    futures = [concurrent.futures.Future() for _ in range(2)]
+    wanted = single.engine.process(
+        (
+            inputs.Query(fail, futures[0]),
+            inputs.Query(lambda engine: engine.queued_count, futures[1]),
+        ),
+        single.now,
+    )
+    assert wanted.after_commit == [
+        effects.Answer(futures[0], error, failed=True),
+        effects.Answer(futures[1], 0),
+    ]
+    assert open_until_ready(single)
 
 
 def test_only_sessions_that_changed_are_told(pool):

@@ -20,11 +20,13 @@ import pytest
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import admission
+from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.objects import finding as findings
 from tests.unit.conductor import world
 
 
@@ -37,7 +39,7 @@ class FakePump:
     def put(self, item: inputs.Input) -> None:
         self.inputs.append(item)
 
-    def ask(self, question, timeout_s):
+    def ask(self, question, timeout_s, *, durable=True):
         raise TimeoutError
 
 
@@ -262,3 +264,102 @@ def test_sessions_that_are_forgotten_are_looked_up(endpoint):
     (view,) = map(objects.SessionView.from_primitive, answer["changed"])
     assert (view.session_id, view.state, view.revision) == ("old", "CLOSED", 7)
     assert answer["unknown"] == ["never"]
+
+
+class AnsweringPump(FakePump):
+    """Has an engine, which it asks at once."""
+
+    def __init__(self, engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self.endpoint: manager.ConductorManager | None = None
+        self.report: objects.AgentReport | None = None
+
+    def ask(self, question, timeout_s, *, durable=True):
+        answer = question(self._engine)
+        if self.endpoint is not None and self.report is not None:
+            # As an agent does that is asked for it.
+            self.endpoint.report(None, self.report.to_primitive())
+        return answer
+
+
+class AuditedDatabase:
+    """Holds one live session of which the engine knows nothing."""
+
+    lost = dataclasses.replace(OLD_RECORD, state="QUEUED")
+
+    def holdings(self, deleted_before: float) -> db_api.Holdings:
+        return db_api.Holdings(
+            lease=db_api.Lease(holder="c", epoch=40, renewals=0),
+            sessions=[
+                db_api.Standing(
+                    id=1,
+                    session_id="old",
+                    state="QUEUED",
+                    slot_id=None,
+                    generation=0,
+                )
+            ],
+            assignments=[],
+        )
+
+    def get_session(self, session_id: str) -> db_api.SessionRecord | None:
+        return self.lost if session_id == "old" else None
+
+
+def test_an_audit_and_its_repair():
+    pool = world.World([world.FakeAgent("a", 1)])
+    pump = AnsweringPump(pool.engine)
+    made = manager.ConductorManager(pump, AuditedDatabase(), 40)
+    pump.endpoint = made
+    pump.report = pool.agents["a"].report().report
+    (found,) = made.audit(None)
+    assert found["data"]["kind"] == "session_unknown"
+    assert made.repair(None, found)
+    pool.feed()
+    # It was given the slot that is free.
+    assert pool.rows["sessions"][1].state == "PREPARING"
+
+
+@pytest.mark.parametrize(
+    ("kind", "session_id", "done"),
+    [
+        ("session_unknown", "nobody", False),
+        ("session_without_slot", "nobody", True),
+        ("worker_without_session", None, True),
+        ("worker_without_agent", None, False),
+        ("novelty", None, False),
+    ],
+)
+def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
+    pool = world.World([world.FakeAgent("a", 1)])
+    pump = AnsweringPump(pool.engine)
+    made = manager.ConductorManager(pump, AuditedDatabase(), 40)
+    found = objects.Finding(
+        kind=kind, subject="s", detail="d", session_id=session_id
+    )
+    before = {name: dict(rows) for name, rows in pool.rows.items()}
+    assert made.repair(None, found.to_primitive()) is done
+    pool.feed()
+    assert pool.rows == before
+
+
+@pytest.mark.parametrize("kind", sorted(findings.RECONCILABLE))
+def test_a_repair_has_only_the_host_of_the_finding_report(kind):
+    pool = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    pool.wire.clear()
+    made = manager.ConductorManager(
+        AnsweringPump(pool.engine), AuditedDatabase(), 40
+    )
+    found = objects.Finding(kind=kind, subject="s", detail="d", host_uuid="b")
+    assert made.repair(None, found.to_primitive())
+    pool.feed()
+    assert pool.wire == [effects.AskReport("b")]
+
+
+@pytest.mark.parametrize("junk", [None, 7, {}, {"kind": "x"}])
+def test_a_malformed_finding_is_refused(junk):
+    made = manager.ConductorManager(FakePump(), AuditedDatabase(), 40)
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.repair(None, junk)
+    assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)

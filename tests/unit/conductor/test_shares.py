@@ -28,6 +28,7 @@ from tests.unit.conductor import world
 
 MIB = 2**20
 DAY_S = 86400.0
+ONE_SESSION = admission.ProjectQuota(sessions=1)
 
 
 def make_world(slots: int = 1, **settings: object) -> world.World:
@@ -122,7 +123,7 @@ def test_who_waits_for_very_long_goes_first():
 
 
 def test_a_project_at_its_limit_waits_and_others_pass_it():
-    pool = make_world(slots=3, max_sessions_per_project=1)
+    pool = make_world(slots=3, default_quota=ONE_SESSION)
     first = pool.open(project_id="a")
     second = pool.open(project_id="a")
     other = pool.open(project_id="b")
@@ -137,7 +138,7 @@ def test_a_project_at_its_limit_waits_and_others_pass_it():
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_quotas_can_be_replaced(fair):
-    pool = make_world(slots=3, max_sessions_per_project=1, fair=fair)
+    pool = make_world(slots=3, default_quota=ONE_SESSION, fair=fair)
     requests = [pool.open(project_id="a") for _ in range(3)]
     quota = admission.ProjectQuota(sessions=2)
     pool.feed(inputs.NewQuotas(admission.Quotas(of_projects={"a": quota})))
@@ -151,7 +152,7 @@ def test_quotas_can_be_replaced(fair):
 
 
 def test_limits_hold_after_a_restart():
-    pool = make_world(slots=2, max_sessions_per_project=1)
+    pool = make_world(slots=2, default_quota=ONE_SESSION)
     pool.open(project_id="a")
     second = pool.open(project_id="a")
     pool.boot_conductor()
@@ -167,7 +168,7 @@ def refusal_of(pool: world.World, **members: object) -> tuple[str, str]:
 
 
 def test_queued_bytes_are_limited_and_given_back():
-    pool = make_world(max_queued_bytes_per_project=1000)
+    pool = make_world(default_quota=admission.ProjectQuota(queued_bytes=1000))
     pool.open(project_id="a", claimed_bytes=1000)
     queued = pool.open(project_id="a", claimed_bytes=600)
     code, message = refusal_of(pool, project_id="a", claimed_bytes=500)
@@ -182,7 +183,7 @@ def test_queued_bytes_are_limited_and_given_back():
 
 
 def test_queued_requests_are_limited_by_project():
-    pool = make_world(max_queued_per_project=1)
+    pool = make_world(default_quota=admission.ProjectQuota(queued=1))
     pool.open(project_id="a")
     pool.open(project_id="a")
     code, message = refusal_of(pool, project_id="a")
@@ -270,3 +271,49 @@ def test_a_clock_that_is_behind_does_not_begin_a_day_anew():
     assert rows["copy"].sessions == 4
     assert rows["aes"].id == 10
     assert ledger.take() == []
+
+
+def report_energy(pool: world.World, energy_j: float | None) -> None:
+    """Let the agent's board say what the holder of its slot has drawn."""
+    pool.agents["a"].slots[0].energy_j = energy_j
+    pool.feed(pool.agents["a"].report())
+
+
+def test_energy_is_recorded_where_it_is_measured():
+    pool = make_world()
+    for energy_j in (None, 5.0, None, 2.5):
+        pool.open(project_id="a")
+        pool.agents["a"].slots[0].energy_j = energy_j
+        finish(pool)
+    pool.open(project_id="b")
+    pool.agents["a"].slots[0].energy_j = None
+    finish(pool)
+    day = str(datetime.date(1970, 1, 1))
+    found = usage_of(pool)
+    assert found["a", day].energy_j == 7.5
+    assert found["b", day].energy_j is None
+
+
+def test_energy_is_not_lost_with_the_agent():
+    pool = make_world()
+    pool.open(project_id="a")
+    pool.deliver_all()
+    report_energy(pool, 3.0)
+    report_energy(pool, 4.0)
+    pool.agents["a"].restart()
+    report_energy(pool, 1.0)
+    finish(pool)
+    (row,) = pool.rows["usage"].values()
+    assert row.energy_j == 5.0
+
+
+def test_energy_of_another_holder_is_not_taken():
+    pool = make_world()
+    pool.open(project_id="a")
+    # What the agent says is of the holder before: it knows of no other yet.
+    report_energy(pool, 100.0)
+    pool.deliver_all()
+    pool.agents["a"].slots[0].energy_j = 1.0
+    finish(pool)
+    (row,) = pool.rows["usage"].values()
+    assert row.energy_j == 1.0

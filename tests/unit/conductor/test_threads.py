@@ -12,10 +12,12 @@
 
 """The threads around the engine, with a database that fails on demand."""
 
+import collections
 import contextlib
 import dataclasses
 import queue
 import threading
+import time
 from collections.abc import Collection
 
 import oslo_messaging as messaging
@@ -382,7 +384,7 @@ class FakeCommitter:
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
             if isinstance(message, effects.Answer):
-                message.future.set_result(message.value)
+                sender._answer(message)
         self.batches(wanted)
 
 
@@ -430,6 +432,20 @@ def test_the_pump_answers_questions(pumping):
     assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0
 
 
+def test_a_question_that_fails_does_not_end_the_pump(pumping):
+    made, _, outbox, _, _ = pumping
+
+    def deliver(messages):
+        for message in messages:
+            sender._answer(message)
+
+    outbox.deliver = deliver
+    for durable in (True, False):
+        with pytest.raises(ZeroDivisionError):
+            made.ask(lambda engine: 1 / 0, WAIT_S, durable=durable)
+    assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0
+
+
 def test_the_pump_wakes_for_a_wait_timeout(pumping):
     made, committer, _, _, _ = pumping
     for number, wait_timeout_s in enumerate((None, 0.2)):
@@ -456,8 +472,13 @@ def test_the_pump_wakes_for_a_wait_timeout(pumping):
 
 
 def test_a_failed_pump_is_noticed(pumping):
-    made, _, _, failed, _ = pumping
-    made.put(inputs.Query(lambda engine: 1 / 0, None))
+    made, _, _, failed, pool = pumping
+
+    def fail(batch, now):
+        raise ZeroDivisionError
+
+    pool.engine.process = fail
+    made.put(inputs.RenewSecret("s"))
     assert failed.next() == "pump"
 
 
@@ -506,6 +527,45 @@ def test_a_free_office_is_taken_at_once(lease, epoch):
 
 
 def test_a_silent_leader_is_succeeded():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    won = election.Election(leases, "me", 0.3).win(threading.Event())
+    assert won == 5
+
+
+def test_nobody_is_succeeded_for_what_was_not_seen():
+    """The database was away, or the stand-by stood still: that is no proof."""
+    lease = db_api.Lease(holder="it", epoch=4, renewals=9)
+    silence = election._Silence()
+    assert silence.note(lease, 100.0, 2.0) == 0.0
+    assert silence.note(lease, 101.0, 2.0) == 1.0
+    assert silence.note(lease, 901.0, 2.0) == 3.0
+    renewed = dataclasses.replace(lease, renewals=10)
+    assert silence.note(renewed, 902.0, 2.0) == 0.0
+
+
+def test_after_an_outage_the_leader_has_the_whole_lease_again():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    reads = collections.deque([False] * 4 + [True] + [False] * 4)
+    outcomes: list[int] = []
+    read_lease = leases.read_lease
+
+    def read():
+        leases.failing = reads.popleft() if reads else False
+        outcomes.append(len(reads))
+        return read_lease()
+
+    leases.read_lease = read
+    # A look every sixth of it: six unchanged looks in a row are needed.
+    won = election.Election(leases, "me", 0.6).win(threading.Event())
+    assert won == 5
+    assert len(outcomes) > 9
+
+
+def test_an_election_looks_at_no_wall_clock(monkeypatch):
+    def forbidden() -> float:
+        raise AssertionError("the wall clock can be set")
+
+    monkeypatch.setattr(time, "time", forbidden)
     leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
     won = election.Election(leases, "me", 0.3).win(threading.Event())
     assert won == 5

@@ -31,6 +31,7 @@ from fpgapool.core import codes
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.db import records
 from fpgapool.objects import states
 from fpgapool.strategies import shared
 
@@ -49,9 +50,13 @@ _RECORDS = {
     "hosts": db_api.HostRecord,
     "devices": db_api.DeviceRecord,
     "slots": db_api.SlotRecord,
+    "bitstreams": db_api.BitstreamRecord,
     "sessions": db_api.SessionRecord,
     "assignments": db_api.AssignmentRecord,
     "usage": db_api.UsageRecord,
+    "instances": db_api.InstanceRecord,
+    "quotas": db_api.QuotaRecord,
+    "reservations": db_api.ReservationRecord,
 }
 
 
@@ -66,6 +71,8 @@ class Slot:
     programmed: str | None = None
     input_bytes: int = 0
     last_result: objects.SessionResult | None = None
+    previous_result: objects.SessionResult | None = None
+    energy_j: float | None = None
 
 
 class FakeAgent:
@@ -92,7 +99,10 @@ class FakeAgent:
                     slot=number,
                     shape="medium",
                     **dataclasses.asdict(slot)
-                    | {"last_result": slot.last_result},
+                    | {
+                        "last_result": slot.last_result,
+                        "previous_result": slot.previous_result,
+                    },
                 )
                 for number, slot in enumerate(self.slots)
             ),
@@ -118,6 +128,7 @@ class FakeAgent:
         slot.state = states.SLOT_PREPARING
         slot.session_id = request.session_id
         slot.generation = request.generation
+        slot.previous_result = slot.last_result
         slot.last_result = None
 
     def release(self, message: effects.ReleaseSlot, now: float) -> None:
@@ -216,9 +227,13 @@ class World:
             "hosts": {},
             "devices": {},
             "slots": {},
+            "bitstreams": {},
             "sessions": {},
             "assignments": {},
             "usage": {},
+            "quotas": {},
+            "instances": {},
+            "reservations": {},
         }
         self.wire: list[effects.Message] = []
         # While it is away, new sessions are not recorded.
@@ -262,6 +277,7 @@ class World:
     def _snapshot(self) -> db_api.Snapshot:
         tables = {name: list(t.values()) for name, t in self.rows.items()}
         sessions = tables.pop("sessions")
+        instances = tables.pop("instances")
         return db_api.Snapshot(
             **tables,
             accelerators=[
@@ -271,12 +287,16 @@ class World:
                 )
             ],
             live_sessions=[s for s in sessions if s.state in states.LIVE],
+            instances=[i for i in instances if i.deleted_at is None],
             max_ids=db_api.MaxIds(
                 0,
                 0,
                 0,
                 max(self.rows["sessions"], default=0),
                 max(self.rows["usage"], default=0),
+                max(self.rows["quotas"], default=0),
+                bitstream=max(self.rows["bitstreams"], default=0),
+                instance=max(self.rows["instances"], default=0),
             ),
         )
 
@@ -298,8 +318,11 @@ class World:
         changes = wanted.changes.without_sessions(self._never_recorded)
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
-                key = row.slot_id if name == "assignments" else row.id
-                table[key] = row
+                table[records.record_key(row)] = row
+        for row_id in changes.deleted_hosts:
+            self.rows["hosts"].pop(row_id, None)
+        for row_id in changes.deleted_bitstreams:
+            self.rows["bitstreams"].pop(row_id, None)
         for slot_id in changes.released_slots:
             self.rows["assignments"].pop(slot_id, None)
         unknown = {new.session_id for new, _ in self.unrecorded.values()}

@@ -14,7 +14,7 @@
 
 from fpgapool.core import codes
 
-SETS = ("REOPENABLE",)
+SETS = ("BITSTREAM_FAULTS", "REOPENABLE")
 
 
 def test_one_symbol_per_value_and_the_same_name() -> None:

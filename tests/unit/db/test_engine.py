@@ -154,3 +154,81 @@ def test_sqlite_is_durable(tmp_path):
         "synchronous": full,
         "foreign_keys": 1,
     }
+
+
+def test_postgresql_gets_safe_defaults():
+    subject = engine.create("postgresql+psycopg://u:p@h/d")
+    query = subject.url.query
+    assert query["connect_timeout"] == "5"
+    assert query["tcp_user_timeout"] == "10000"
+    assert query["options"].split(" -c ") == [
+        "-c lock_timeout=5000",
+        "idle_in_transaction_session_timeout=15000",
+        "statement_timeout=10000",
+    ]
+
+
+def test_postgresql_options_of_the_operator_win():
+    subject = engine.create(
+        "postgresql+psycopg://u:p@h/d"
+        "?connect_timeout=99&options=-c%20lock_timeout%3D1"
+    )
+    query = subject.url.query
+    assert query["connect_timeout"] == "99"
+    # The last one counts.
+    assert query["options"].endswith(" -c lock_timeout=1")
+
+
+def test_postgresql_migrations_may_take_their_time():
+    subject = engine.create(
+        "postgresql+psycopg://u:p@h/d", read_timeout_s=None
+    )
+    assert "tcp_user_timeout" not in subject.url.query
+    assert "statement_timeout" not in subject.url.query["options"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver"),
+    [
+        ({"psycopg", "psycopg2"}, "psycopg"),
+        ({"psycopg"}, "psycopg"),
+        ({"psycopg2"}, "psycopg2"),
+        (set(), "psycopg"),
+    ],
+)
+def test_postgresql_takes_the_driver_that_is_there(
+    monkeypatch, installed, driver
+):
+    monkeypatch.setattr(engine, "_is_installed", installed.__contains__)
+    url = engine._with_postgresql_defaults(
+        sa.make_url("postgresql://u:p@h/d"), 1, 1, 1
+    )
+    assert url.drivername == f"postgresql+{driver}"
+
+
+class _PostgresqlError(Exception):
+    def __init__(self, sqlstate):
+        super().__init__("it happened")
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "expected"),
+    [
+        ("42P01", exception.DatabaseSchemaMismatch),
+        ("42703", exception.DatabaseSchemaMismatch),
+        ("55P03", exception.DatabaseUnavailable),
+        ("57P01", exception.DatabaseUnavailable),
+        ("40001", exception.DatabaseUnavailable),
+        ("22001", exception.DatabaseError),
+        (None, exception.DatabaseError),
+    ],
+)
+def test_postgresql_errors(sqlstate, expected):
+    original = _PostgresqlError(sqlstate)
+    error = sa_exc.DBAPIError("SELECT", {}, original)
+    wrapped = oslo_exception.DBError(error)
+    for one in (error, wrapped):
+        found = engine.translate(one)
+        assert type(found) is expected
+        assert "it happened" in str(found)

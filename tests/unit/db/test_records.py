@@ -25,10 +25,14 @@ TABLES = {
     api.HostRecord: models.hosts,
     api.DeviceRecord: models.devices,
     api.SlotRecord: models.slots,
+    api.ReservationRecord: models.reservations,
     api.AcceleratorRecord: models.accelerators,
+    api.BitstreamRecord: models.bitstreams,
     api.SessionRecord: models.sessions,
     api.AssignmentRecord: models.assignments,
     api.UsageRecord: models.usage,
+    api.QuotaRecord: models.quotas,
+    api.InstanceRecord: models.instances,
 }
 
 small_ids = st.integers(1, 3)

@@ -35,16 +35,30 @@ PAYLOADS = [
 # A payload whose members change needs a new VERSION, see base.Payload, and
 # then its new fingerprint here.
 FINGERPRINTS = {
-    "AcceleratorProfile": "1.0-6d865ea877447a53",
+    "AcceleratorProfile": "1.1-dfb16010d6f8b529",
     "AgentReport": "1.1-146fe8c290f82caf",
-    "AssignRequest": "1.1-1bfcfd9b2797ab35",
+    "AssignRequest": "1.2-8bb52535a36f2e31",
+    "BitstreamRef": "1.0-a5a098a90040dafa",
+    "CreateBitstream": "1.0-7c167a5867451ef6",
+    "DecideBitstream": "1.0-8d6e4dac23fb61b9",
+    "DeleteBitstream": "1.0-c504c3f9cf28ec24",
+    "DevicePayload": "1.0-9a1229a654388aa7",
     "DeviceReport": "1.0-fee79a468627b861",
     "Endpoint": "1.0-b7a0141d0fb5fad9",
+    "Finding": "1.0-5c4e2cbf6285483c",
+    "HostPayload": "1.0-f8c9b99735aa8cbb",
+    "InstanceEntry": "1.0-3d3436b15951a1c0",
     "OpenRequest": "1.0-6584660ae8ce3d29",
+    "PlacePayload": "1.0-7026288970978db1",
     "Prepared": "1.1-145729ce47242323",
+    "SessionPayload": "1.0-33722feff5b8b6b2",
     "SessionResult": "1.0-057ff492ad5587f1",
-    "SessionView": "1.1-8ac4334a59f51662",
-    "SlotReport": "1.0-f2bd59978d8bbb5b",
+    "SessionView": "1.2-b4450f50374cec68",
+    "ShareBitstream": "1.0-a21186e8114a9e41",
+    "SlotPayload": "1.0-c81dbfde75b02cb5",
+    "SlotReport": "1.2-f339a72b06167a20",
+    "UpdateBitstream": "1.0-76edc43a864514c8",
+    "UploadBitstream": "1.0-7af2dd62216b0226",
 }
 
 

@@ -21,11 +21,14 @@ from openstack.test import fakes as sdk_fakes
 
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.api.schemas import hosts as host_schemas
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import host as host_sdk
 from fpgapool.osc.sdk import pool as pool_sdk
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import host
 from fpgapool.osc.v1 import pool
 from fpgapool.osc.v1 import session
 from tests.unit.osc import fakes
@@ -46,6 +49,7 @@ from tests.unit.osc import fakes
             device_sdk.Device,
             device_schemas.DEVICE,
         ),
+        (host.ShowHost, "get_host", host_sdk.Host, host_schemas.HOST),
     ],
 )
 def test_everything_is_shown(
@@ -55,10 +59,10 @@ def test_everything_is_shown(
     app = fakes.App()
     found = sdk_fakes.generate_fake_resource(resource)
     getattr(app.client, method).side_effect = lambda name: found
-    shown = app.rows(class_, "this")
+    shown = app.rows(class_, fakes.SESSION_ID)
     assert set(shown) == set(schema["properties"]) - {"links"}
     assert None not in shown.values()
-    getattr(app.client, method).assert_called_once_with("this")
+    getattr(app.client, method).assert_called_once_with(fakes.SESSION_ID)
 
 
 @pytest.mark.parametrize("text", ["", "..", "a/b", "a?b", "a#b", "%2e"])
@@ -127,4 +131,4 @@ def test_table() -> None:
         id=name, name="board0", dma_bytes_per_s=12_500_000_000.0
     )
     assert app.run(device.ShowDevice, "this") == 0
-    assert "| dma_bytes_per_s | 12.5G  |" in app.stdout.getvalue()
+    assert "| dma_bytes_per_s      | 12.5G  |" in app.stdout.getvalue()

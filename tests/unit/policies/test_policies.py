@@ -29,6 +29,7 @@ PERSONAS = {
     "manager": "manager,member,reader",
     "service": "service",
     "admin": "admin,manager,member,reader",
+    "instance": "fpgapool:instance",
 }
 
 #: Who may do it: in one's own project, and in another one.
@@ -36,10 +37,30 @@ _READERS = ("reader member manager admin", "admin")
 _MEMBERS = ("member manager admin", "admin")
 _ANY = ("reader member manager service admin", "service admin")
 _OPERATORS = ("service admin", "service admin")
+#: An instance is restricted to its own sessions beyond that.
+_AND_INSTANCES = ("reader member manager admin instance", "admin")
+_USERS = ("member manager admin instance", "")
+_READERS_AND_SERVICES = (
+    "reader member manager service admin",
+    "service admin",
+)
 
 EXPECTED = {
-    "fpgapool:accelerators:list": _ANY,
-    "fpgapool:accelerators:get": _ANY,
+    "fpgapool:accelerators:list": (f"{_ANY[0]} instance", _ANY[1]),
+    "fpgapool:accelerators:get": (f"{_ANY[0]} instance", _ANY[1]),
+    "fpgapool:bitstreams:list": _READERS,
+    "fpgapool:bitstreams:list:all_projects": ("admin", "admin"),
+    "fpgapool:bitstreams:get": _READERS_AND_SERVICES,
+    "fpgapool:bitstreams:all_projects": _OPERATORS,
+    "fpgapool:bitstreams:create": ("member manager admin", ""),
+    "fpgapool:bitstreams:upload": _MEMBERS,
+    "fpgapool:bitstreams:download": _READERS_AND_SERVICES,
+    "fpgapool:bitstreams:update": _MEMBERS,
+    "fpgapool:bitstreams:publish": ("admin", "admin"),
+    "fpgapool:bitstreams:share": _MEMBERS,
+    "fpgapool:bitstreams:approve": ("admin", "admin"),
+    "fpgapool:bitstreams:reject": ("admin", "admin"),
+    "fpgapool:bitstreams:delete": _MEMBERS,
     "fpgapool:devices:list": _ANY,
     "fpgapool:devices:get": _ANY,
     "fpgapool:hosts:list": _OPERATORS,
@@ -47,14 +68,28 @@ EXPECTED = {
     "fpgapool:slots:list": _ANY,
     "fpgapool:slots:get": _ANY,
     "fpgapool:pool:get": _ANY,
+    "fpgapool:quotas:get": _READERS,
+    "fpgapool:quotas:defaults": _READERS,
+    "fpgapool:quotas:update": ("admin", "admin"),
+    "fpgapool:quotas:delete": ("admin", "admin"),
+    "fpgapool:usage:list": _READERS,
+    "fpgapool:usage:list:all_projects": ("admin", "admin"),
     "fpgapool:services:list": _OPERATORS,
-    "fpgapool:sessions:list": _READERS,
+    "fpgapool:devices:change": ("admin", "admin"),
+    "fpgapool:hosts:change": ("admin", "admin"),
+    "fpgapool:pool:snapshot": _OPERATORS,
+    "fpgapool:instances:list": _READERS,
+    "fpgapool:instances:list:all_projects": ("admin", "admin"),
+    "fpgapool:instances:all_projects": ("admin", "admin"),
+    "fpgapool:instances:revoke_token": _MEMBERS,
+    "fpgapool:vendordata:create": ("service", "service"),
+    "fpgapool:sessions:list": _AND_INSTANCES,
     "fpgapool:sessions:list:all_projects": ("admin", "admin"),
-    "fpgapool:sessions:get": _READERS,
+    "fpgapool:sessions:get": _AND_INSTANCES,
     "fpgapool:sessions:all_projects": ("admin", "admin"),
-    "fpgapool:sessions:create": ("member manager admin", ""),
-    "fpgapool:sessions:delete": _MEMBERS,
-    "fpgapool:sessions:connect": ("member manager admin", ""),
+    "fpgapool:sessions:create": _USERS,
+    "fpgapool:sessions:delete": (f"{_MEMBERS[0]} instance", _MEMBERS[1]),
+    "fpgapool:sessions:connect": _USERS,
 }
 
 PUBLIC = {route.policy for route in routes.ROUTES if route.public}
@@ -95,7 +130,10 @@ def test_who_has_no_role_is_refused_everywhere(make_world, route):
         host_uuid=fakes.HOST,
         device_id="d",
         slot_id="s",
+        project_id="p1",
+        bitstream_id=fakes.HOST,
         session_id=fakes.view().session_id,
+        instance_id=fakes.HOST,
     )
     # Even before anybody looks at what was sent.
     answer = make_world(fakes.view()).ask(

@@ -1,0 +1,100 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A board that is the processor of the host."""
+
+from __future__ import annotations
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+
+BOARD = "cpu0"
+SHAPE = "process"
+BUILTIN = "builtin:"
+# Of the memory, about: nothing is between it and the cores.
+DMA_BYTES_PER_S = 1e10
+
+
+class CpuDriver(base.Driver):
+    """One board, whose slots run software cores as fast as they can."""
+
+    def __init__(self, settings):
+        self._slots = settings["slots"]
+        #: What this process has put into its slot.
+        self._programmed = {}
+
+    @classmethod
+    def options(cls):
+        from oslo_config import cfg
+
+        return [
+            cfg.IntOpt(
+                "slots", default=2, min=1, max=64, help="Slots of the board."
+            )
+        ]
+
+    def discover(self):
+        slots = tuple(
+            base.SlotInfo(number, SHAPE, None) for number in range(self._slots)
+        )
+        return (
+            base.DeviceInfo(
+                name=BOARD,
+                model="processor",
+                dma_bytes_per_s=DMA_BYTES_PER_S,
+                programming_time_s=0.0,
+                slots=slots,
+            ),
+        )
+
+    def program(self, device, slot, bitstream, file=None):
+        self._check(device, slot)
+        if file is not None or not bitstream.startswith(BUILTIN):
+            raise base.DriverError(
+                base.BITSTREAM_UNKNOWN, f"a processor cannot use {bitstream}"
+            )
+        try:
+            profile = accelerators.load_profile(
+                bitstream.removeprefix(BUILTIN)
+            )
+            core = accelerators.load_core(profile.core)
+        except accelerators.AcceleratorError as error:
+            raise base.DriverError(
+                base.BITSTREAM_UNKNOWN, str(error)
+            ) from error
+        self._programmed[slot] = core
+        return profile
+
+    def open(self, device, slot, params):
+        self._check(device, slot)
+        if slot not in self._programmed:
+            raise base.DriverError(
+                base.NOT_PROGRAMMED, f"slot {slot} is empty"
+            )
+        return self._programmed[slot](params)
+
+    def scrub(self, device, slot):
+        # What a session leaves is in its core, which nobody has any more.
+        self._check(device, slot)
+
+    def health(self, device):
+        return base.Health(device == BOARD)
+
+    def telemetry(self, device):
+        self._check(device)
+        return base.Telemetry(power_w=None, temperature_c=None)
+
+    def _check(self, device, slot=0):
+        if device != BOARD or not 0 <= slot < self._slots:
+            raise base.DriverError(
+                base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+            )

@@ -1,0 +1,117 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the holders of slots draw from their boards.
+
+Pure: readings and holders come in with the time as an argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from fpgapool.agent import table
+
+# A board that has not been read for so long may draw anything.
+_OUTDATED_S = 10.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Board:
+    power_w: float | None = None
+    read_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Share:
+    generation: int
+    energy_j: float | None = None
+
+
+class Meter:
+    """Integrates the power of boards and shares it out among holders.
+
+    A board draws what was read last. All of it, what it draws when idle
+    included, belongs to the slots that are held, in equal parts; while none
+    is, it belongs to nobody.
+
+    :param keys: all slots.
+    """
+
+    def __init__(self, keys: list[table.Key]) -> None:
+        self._boards = {device: _Board() for device, _ in keys}
+        self._slots: dict[str, list[table.Key]] = {}
+        for key in keys:
+            self._slots.setdefault(key[0], []).append(key)
+        self._held: dict[table.Key, int] = {}
+        self._shares: dict[table.Key, _Share] = {}
+        self._now_s: float | None = None
+
+    def note_power(
+        self, device: str, power_w: float | None, now: float
+    ) -> None:
+        """Take a reading.
+
+        :param device: whose.
+        :param power_w: None if the board does not measure it.
+        :param now: monotonic clock, seconds.
+        """
+        self._advance(now)
+        self._boards[device] = _Board(power_w, now)
+
+    def note_holders(
+        self, generations: Mapping[table.Key, int], now: float
+    ) -> None:
+        """Take who has which slot from now on.
+
+        :param generations: of the slots that are held.
+        :param now: monotonic clock, seconds.
+        """
+        if generations == self._held:
+            return
+        self._advance(now)
+        for key, generation in generations.items():
+            if self._held.get(key) != generation:
+                self._shares[key] = _Share(generation)
+        self._held = dict(generations)
+
+    def energy_j(self, key: table.Key, now: float) -> float | None:
+        """Return what a slot's holder has drawn, or the last one has.
+
+        :param key: the slot.
+        :param now: monotonic clock, seconds.
+        :returns: joules; None if the board was not measured.
+        """
+        self._advance(now)
+        share = self._shares.get(key)
+        return None if share is None else share.energy_j
+
+    def _advance(self, now: float) -> None:
+        before_s = self._now_s
+        if before_s is not None and now <= before_s:
+            return
+        self._now_s = now
+        if before_s is None:
+            return
+        for device, board in self._boards.items():
+            held = [key for key in self._slots[device] if key in self._held]
+            if board.power_w is None or not held:
+                continue
+            # What is longer ago than a reading counts is not known.
+            known_s = min(now, board.read_s + _OUTDATED_S) - before_s
+            energy_j = board.power_w * max(known_s, 0.0) / len(held)
+            for key in held:
+                share = self._shares[key]
+                self._shares[key] = dataclasses.replace(
+                    share, energy_j=(share.energy_j or 0.0) + energy_j
+                )

@@ -1,0 +1,123 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Bringing the files of bitstreams to this host, without stopping for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+
+from fpgapool import objects
+from fpgapool.agent import cache as caches
+from fpgapool.agent import sender
+
+
+class Fetcher:
+    """Asks the cache in other threads; the loop's thread asks it.
+
+    Whoever wants a file that is on its way already waits for that one. The
+    time that everyone has for it begins when they ask, not when a thread is
+    free: whoever asked for the slot has a clock that runs, too.
+
+    :param caller: has the threads.
+    :param cache: has the files.
+    """
+
+    def __init__(self, caller: sender.Caller, cache: caches.Cache) -> None:
+        self._caller = caller
+        self._cache = cache
+        # Who waits for a checksum, in the order of their deadlines.
+        self._waiting: dict[str, list[_Waiting]] = {}
+
+    def fetch(
+        self,
+        bitstream: objects.BitstreamRef,
+        on_ready: Callable[[str], None],
+        on_failed: Callable[[str], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Make sure that a file is here.
+
+        :param bitstream: which one.
+        :param on_ready: called in the loop's thread, with its path; before
+            this returns if it is here …
+        :param on_failed: … or this, with what went wrong.
+        :param again: the file that is here is damaged.
+        """
+        waiting = _Waiting(
+            on_ready, on_failed, time.monotonic() + self._cache.timeout_s
+        )
+        others = self._waiting.get(bitstream.checksum_sha256)
+        if others is not None:
+            others.append(waiting)
+            return
+        path = None if again else self._cache.peek(bitstream)
+        if path is not None:
+            on_ready(path)
+            return
+        self._waiting[bitstream.checksum_sha256] = [waiting]
+        self._submit(bitstream, again)
+
+    def _submit(self, bitstream: objects.BitstreamRef, again: bool) -> None:
+        waiting = self._waiting[bitstream.checksum_sha256]
+        first_s, last_s = waiting[0].deadline_s, waiting[-1].deadline_s
+        # The limit answers in time when no thread does; no one who joins
+        # later is due earlier.
+        self._caller.submit(
+            functools.partial(self._cache.get, bitstream, again, last_s),
+            functools.partial(self._ready, bitstream.checksum_sha256),
+            functools.partial(self._failed, bitstream, again, last_s),
+            limit_s=first_s - time.monotonic(),
+        )
+
+    def _ready(self, checksum: str, path: str) -> None:
+        for waiting in self._waiting.pop(checksum):
+            waiting.on_ready(path)
+
+    def _failed(
+        self,
+        bitstream: objects.BitstreamRef,
+        again: bool,
+        until_s: float,
+        error: Exception,
+    ) -> None:
+        """Tell those whose time is over; the others have another try."""
+        waiting = self._waiting.pop(bitstream.checksum_sha256)
+        message = str(error) or type(error).__name__
+        left: list[_Waiting] = []
+        if isinstance(error, TimeoutError):
+            message = f"it was not here within {self._cache.timeout_s:g} s"
+            over_s = max(time.monotonic(), waiting[0].deadline_s)
+            left = [one for one in waiting if one.deadline_s > over_s]
+        elif isinstance(error, caches.Late):
+            left = [one for one in waiting if one.deadline_s > until_s]
+        if left:
+            self._waiting[bitstream.checksum_sha256] = left
+            self._submit(bitstream, again)
+        for one in waiting[: len(waiting) - len(left)]:
+            one.on_failed(message)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Who waits for a file.
+
+    :ivar deadline_s: until when, monotonic clock.
+    """
+
+    on_ready: Callable[[str], None]
+    on_failed: Callable[[str], None]
+    deadline_s: float

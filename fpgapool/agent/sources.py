@@ -1,0 +1,193 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Where an agent gets the files of bitstreams from."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing
+from collections.abc import Callable
+from collections.abc import Generator
+from typing import IO
+
+from oslo_config import cfg
+
+from fpgapool import objects
+from fpgapool.bitstreams import files
+from fpgapool.conf import bitstream_cache as options
+
+if typing.TYPE_CHECKING:
+    from keystoneauth1 import adapter
+
+PIECE_BYTES = 1 << 20
+
+#: Of a connection on which nothing comes.
+READ_TIMEOUT_S = 20.0
+
+
+class SourceError(Exception):
+    """A file cannot be had.
+
+    :ivar final: to ask again cannot help.
+    """
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class Source(typing.Protocol):
+    """Has the files of the library; any thread may ask."""
+
+    def pieces(
+        self, bitstream: objects.BitstreamRef
+    ) -> Generator[bytes, None, None]:
+        """Yield a bitstream's file, piece by piece.
+
+        What comes need not be right: whoever asks compares it, and closes
+        this.
+
+        :param bitstream: which one.
+        :raises SourceError: if there is no such file, or it ends too early.
+        """
+
+
+class NoSource:
+    """Has no files."""
+
+    def pieces(
+        self, bitstream: objects.BitstreamRef
+    ) -> Generator[bytes, None, None]:
+        """See :class:`Source`."""
+        raise SourceError(
+            "the agent was told of no source of bitstreams", final=True
+        )
+        yield b""
+
+
+class DirectorySource:
+    """The directory of the API's file store, shared or on the same machine.
+
+    :param directory: of the store.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = pathlib.Path(directory)
+
+    def pieces(
+        self, bitstream: objects.BitstreamRef
+    ) -> Generator[bytes, None, None]:
+        """See :class:`Source`."""
+        try:
+            path = self._directory / files.relative_path(
+                bitstream.checksum_sha256, bitstream.bitstream_id
+            )
+        except ValueError as error:
+            raise SourceError(str(error), final=True) from error
+        try:
+            file = open(path, "rb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            # On a shared file system it may be a little late.
+            raise SourceError(f"{path}: {error.strerror}") from error
+        with file:
+            while piece := _read(file, path):
+                yield piece
+
+
+def _read(file: IO[bytes], path: pathlib.Path) -> bytes:
+    try:
+        return file.read(PIECE_BYTES)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+
+
+class ApiSource:
+    """The REST API, with the service's own credentials.
+
+    :param make_adapter: returns an adapter of the API's; called when it is
+        needed first. It may raise.
+    """
+
+    def __init__(self, make_adapter: Callable[[], adapter.Adapter]) -> None:
+        self._make_adapter = make_adapter
+        self._adapter: adapter.Adapter | None = None
+
+    def pieces(
+        self, bitstream: objects.BitstreamRef
+    ) -> Generator[bytes, None, None]:
+        """See :class:`Source`."""
+        from keystoneauth1 import exceptions
+        from requests import exceptions as http_exceptions
+
+        try:
+            # Two threads may make one each; the last one stays.
+            self._adapter = self._adapter or self._make_adapter()
+            response = self._adapter.get(
+                f"/bitstreams/{bitstream.bitstream_id}/file",
+                headers={"Accept": "application/octet-stream"},
+                stream=True,
+                raise_exc=False,
+                timeout=READ_TIMEOUT_S,
+            )
+            with response:
+                _check_status(response.status_code)
+                yield from response.iter_content(PIECE_BYTES)
+        except exceptions.ClientException as error:
+            raise SourceError(f"the API: {error}") from error
+        except http_exceptions.RequestException as error:
+            raise SourceError(f"the API: {error}") from error
+
+
+def _check_status(status: int) -> None:
+    if status == 200:
+        return
+    # A service that is being started or is overloaded is worth another try.
+    final = status < 500 and status not in (408, 425, 429)
+    raise SourceError(f"the API answered with {status}", final=final)
+
+
+def from_conf(conf: cfg.ConfigOpts) -> Source:
+    """Return the source that is configured; asks nobody.
+
+    :param conf: with the options of :mod:`fpgapool.conf`.
+    """
+    if conf.bitstream_cache.source == options.FILE:
+        return DirectorySource(conf.bitstreams.store_dir)
+    return ApiSource(lambda: _make_adapter(conf))
+
+
+def _make_adapter(conf: cfg.ConfigOpts) -> adapter.Adapter:
+    from keystoneauth1 import exceptions
+    from keystoneauth1 import loading
+
+    try:
+        options.register_auth_opts(conf)
+        auth = loading.load_auth_from_conf_options(conf, options.GROUP)
+        if auth is None:
+            raise SourceError(
+                f"auth_type is missing in [{options.GROUP}]", final=True
+            )
+        found = loading.load_adapter_from_conf_options(
+            conf,
+            options.GROUP,
+            session=loading.load_session_from_conf_options(
+                conf, options.GROUP, auth=auth
+            ),
+            auth=auth,
+        )
+    except (exceptions.ClientException, cfg.Error, ValueError) as error:
+        raise SourceError(f"[{options.GROUP}]: {error}", final=True) from error
+    if found.endpoint_override is None:
+        found.version = "1"
+    return found

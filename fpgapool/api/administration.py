@@ -1,0 +1,44 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+"""Requests that enable, drain or disable devices and hosts."""
+
+from __future__ import annotations
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.core import codes
+from fpgapool.core import model
+
+
+def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
+    """Have the conductor do what a request's body says.
+
+    :param host_uuid: of the host.
+    :param device_name: None for the whole host.
+    :raises ApiError: if the body contradicts itself.
+    """
+    wish = call.body
+    deadline_s = wish.get("drain_deadline_s")
+    if deadline_s is not None and (
+        wish["state"] != model.AdminState.DRAINING.value
+    ):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            "body.drain_deadline_s: only with the state 'draining'",
+        )
+    call.backends.conductor.administer(
+        host_uuid,
+        device_name,
+        wish["state"],
+        reason=wish.get("reason", ""),
+        drain_within_s=deadline_s,
+    )

@@ -1,0 +1,528 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Bitstreams: describe, upload, decide, share, fetch, delete."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpgapool import objects
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import paging
+from fpgapool.api import times
+from fpgapool.bitstreams import base as stores
+from fpgapool.bitstreams import intake
+from fpgapool.bitstreams import library
+from fpgapool.common import audit
+from fpgapool.common import exception
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
+from fpgapool.objects import declaration
+from fpgapool.policies import bitstreams as policies
+
+_OCTETS = "application/octet-stream"
+
+#: After which the conductor may have done what it was asked for.
+_UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
+
+_TIMES = ("created_at", "updated_at", "uploaded_at", "decided_at")
+_SHARED_MEMBERS = (
+    "name",
+    "description",
+    "project_id",
+    "accelerator",
+    "version",
+    "format",
+    "state",
+    "reason",
+)
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the bitstreams that the caller may know of."""
+    query = call.query
+    wants_all = bool(query.get("all_projects"))
+    if wants_all:
+        call.require(policies.LIST_ALL)
+    shapes = _shapes(call)
+    members = [
+        _document(call, record, shapes)
+        for record in call.backends.database.bitstreams()
+        if (wants_all or library.is_visible(record, call.project_id))
+        and query.get("shape", None) in (None, *record.shapes)
+    ]
+    filters = ("accelerator", "name", "state", "visibility", "project_id")
+    found = paging.matching(call, members, {name: name for name in filters})
+    return calls.Answer(
+        document=paging.listing(
+            call, "bitstreams", found, sort_key="created_at"
+        )
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a bitstream."""
+    return _answer(call, _find(call))
+
+
+def create(call: calls.Call) -> calls.Answer:
+    """Describe a bitstream; its file is uploaded afterwards."""
+    wanted = dict(call.body["bitstream"])
+    public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
+    if public:
+        call.require(policies.PUBLISH)
+    if _files(call).signature_required and not wanted.get("signature"):
+        raise errors.ApiError(
+            codes.SIGNATURE_REQUIRED,
+            "the pool takes only bitstreams that a trusted key has signed",
+        )
+    _check_profile(wanted.get("profile", {}))
+    wanted["shapes"] = tuple(dict.fromkeys(wanted.get("shapes", ())))
+    bitstream_id = str(uuid.uuid4())
+    defaults = {"name": wanted["accelerator"], "version": "1.0"}
+    call.backends.conductor.change_bitstream(
+        objects.CreateBitstream(
+            bitstream_id=bitstream_id,
+            project_id=call.project_id,
+            user_id=call.caller.user_id or "",
+            public=public,
+            **{**defaults, **wanted},
+        )
+    )
+    answer = _answer(call, _reread(call, bitstream_id), status=201)
+    location = {"Location": call.url("bitstreams", bitstream_id)}
+    return calls.Answer(
+        document=answer.document, status=answer.status, headers=location
+    )
+
+
+def update(call: calls.Call) -> calls.Answer:
+    """Change name, description or visibility of a bitstream."""
+    record = _find(call)
+    call.require(policies.UPDATE, record.project_id)
+    wanted = call.body["bitstream"]
+    public: bool | None = None
+    if "visibility" in wanted:
+        public = wanted["visibility"] == library.PUBLIC
+        if public or record.public:
+            call.require(policies.PUBLISH)
+    call.backends.conductor.change_bitstream(
+        objects.UpdateBitstream(
+            bitstream_id=record.bitstream_id,
+            name=wanted.get("name"),
+            description=wanted.get("description"),
+            public=public,
+        )
+    )
+    return _answer(call, _reread(call, record.bitstream_id))
+
+
+def delete(call: calls.Call) -> calls.Answer:
+    """Delete a bitstream and its file."""
+    record = _find(call)
+    call.require(policies.DELETE, record.project_id)
+    call.backends.conductor.change_bitstream(
+        objects.DeleteBitstream(bitstream_id=record.bitstream_id)
+    )
+    _record(call, "delete", record)
+    if record.location:
+        # Whatever is left is swept; the bitstream is gone.
+        with contextlib.suppress(
+            exception.StoreFailed, exception.StoreUnavailable
+        ):
+            _files(call).store.delete(record.location)
+    return calls.Answer(document=None, status=204)
+
+
+def approve(call: calls.Call) -> calls.Answer:
+    """Approve a bitstream: slots may run it then."""
+    wanted = call.body["approve"]
+    record = _find(call)
+    return _decide(
+        call,
+        objects.DecideBitstream(
+            bitstream_id=record.bitstream_id,
+            approve=True,
+            user_id=call.caller.user_id or "",
+            reason=wanted.get("reason", ""),
+            force=wanted.get("force", False),
+            signed_by=_signer(call, record, record.checksum_sha256),
+        ),
+        record,
+    )
+
+
+def reject(call: calls.Call) -> calls.Answer:
+    """Reject a bitstream: slots may not run it."""
+    record = _find(call)
+    return _decide(
+        call,
+        objects.DecideBitstream(
+            bitstream_id=record.bitstream_id,
+            approve=False,
+            user_id=call.caller.user_id or "",
+            reason=call.body["reject"]["reason"],
+        ),
+        record,
+    )
+
+
+def share(call: calls.Call) -> calls.Answer:
+    """Let another project use a bitstream."""
+    return _share(call, True)
+
+
+def unshare(call: calls.Call) -> calls.Answer:
+    """Let another project use a bitstream no more."""
+    _share(call, False)
+    return calls.Answer(document=None, status=204)
+
+
+def upload(call: calls.Call) -> calls.Answer:
+    """Take in a bitstream's file; it is checked as it comes."""
+    record = _find(call)
+    call.require(policies.UPLOAD, record.project_id)
+    if record.state != library.UPLOADING:
+        raise errors.ApiError(
+            codes.BITSTREAM_HAS_FILE, "the bitstream has its file already"
+        )
+    files = _files(call)
+    files.sweeper.maybe()
+    incoming = _incoming(call, record, files)
+    with _one_of_few(files):
+        location = files.store.write(_about(record), incoming)
+    with _kept_if_right(call, record.bitstream_id, location):
+        call.backends.conductor.change_bitstream(
+            _checked(call, record, incoming, location)
+        )
+    return _answer(call, _reread(call, record.bitstream_id))
+
+
+def download(call: calls.Call) -> calls.Answer:
+    """Send a bitstream's file."""
+    record = _find(call)
+    call.require(policies.DOWNLOAD, record.project_id)
+    if not record.location:
+        raise errors.ApiError(
+            codes.BITSTREAM_HAS_NO_FILE, "the bitstream has no file yet"
+        )
+    return calls.Answer(
+        document=None,
+        stream=_files(call).store.read(record.location),
+        length_bytes=record.size_bytes,
+        headers={
+            "Content-Type": _OCTETS,
+            "ETag": f'"{record.checksum_sha256}"',
+        },
+    )
+
+
+# Finding and showing.
+
+
+def _find(call: calls.Call) -> db_api.BitstreamRecord:
+    """Return the bitstream of the path.
+
+    :raises ApiError: if there is none that the caller may know of.
+    """
+    wanted = call.path["bitstream_id"]
+    record = call.backends.database.get_bitstream(wanted[:64].lower())
+    if record is not None and (
+        library.is_visible(record, call.caller.project_id)
+        or call.may(policies.ALL_PROJECTS)
+    ):
+        return record
+    raise errors.ApiError(
+        codes.BITSTREAM_NOT_FOUND, f"there is no bitstream {wanted!r:.80}"
+    )
+
+
+def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
+    record = call.backends.database.get_bitstream(bitstream_id)
+    if record is None:
+        raise errors.ApiError(
+            codes.BITSTREAM_NOT_FOUND, "the bitstream has just been deleted"
+        )
+    return record
+
+
+def _files(call: calls.Call) -> calls.Files:
+    files = call.backends.files
+    if files is None:
+        raise exception.StoreUnavailable(reason="there is none")
+    return files
+
+
+def _shapes(call: calls.Call) -> set[str]:
+    """Return the shapes of all slots of the pool."""
+    return {one.shape for one in call.backends.database.inventory().slots}
+
+
+def _answer(
+    call: calls.Call, record: db_api.BitstreamRecord, *, status: int = 200
+) -> calls.Answer:
+    return calls.Answer(
+        document={"bitstream": _document(call, record, _shapes(call))},
+        status=status,
+    )
+
+
+def _document(
+    call: calls.Call, record: db_api.BitstreamRecord, shapes: set[str]
+) -> dict[str, Any]:
+    is_own = record.project_id == call.caller.project_id
+    knows_all = is_own or call.backends.enforcer.allows(
+        call.caller, policies.UPDATE, {"project_id": record.project_id}
+    )
+    return {
+        "id": record.bitstream_id,
+        **{name: getattr(record, name) for name in _SHARED_MEMBERS},
+        "key": library.key_of(record),
+        "visibility": library.visibility_of(record),
+        "projects": list(record.projects) if knows_all else [],
+        "shapes": list(record.shapes),
+        "compatible": library.fits(record, shapes),
+        "profile": dict(record.profile),
+        "properties": dict(record.properties),
+        "checksum_sha256": record.checksum_sha256 or None,
+        "size_bytes": record.size_bytes or None,
+        "signed_by": record.signed_by or None,
+        **{name: times.text(getattr(record, name)) for name in _TIMES},
+        "links": calls.self_link(call.url("bitstreams", record.bitstream_id)),
+    }
+
+
+# Deciding and sharing.
+
+
+def _decide(
+    call: calls.Call,
+    decision: objects.DecideBitstream,
+    record: db_api.BitstreamRecord,
+) -> calls.Answer:
+    call.backends.conductor.change_bitstream(decision)
+    return _answer(call, _reread(call, record.bitstream_id))
+
+
+def _share(call: calls.Call, shared: bool) -> calls.Answer:
+    record = _find(call)
+    call.require(policies.SHARE, record.project_id)
+    project_id = call.path["project_id"]
+    if not project_id.isprintable() or len(project_id) > 64:
+        raise errors.ApiError(codes.INVALID_REQUEST, "no id of a project")
+    call.backends.conductor.change_bitstream(
+        objects.ShareBitstream(
+            bitstream_id=record.bitstream_id,
+            project_id=project_id,
+            shared=shared,
+        )
+    )
+    return _answer(call, _reread(call, record.bitstream_id))
+
+
+def _record(
+    call: calls.Call, action: str, record: db_api.BitstreamRecord
+) -> None:
+    """Write to the audit log what its owner may do without more rights."""
+    if call.trail.is_noted:
+        return
+    audit.record(
+        action=f"bitstream {action}",
+        outcome=audit.DONE,
+        user=call.caller.user_id,
+        project=call.caller.project_id,
+        target={
+            "bitstream_id": record.bitstream_id,
+            "accelerator": library.key_of(record),
+            "checksum_sha256": record.checksum_sha256,
+        },
+        request_id=call.caller.request_id,
+    )
+
+
+# Taking in a file.
+
+
+@contextlib.contextmanager
+def _one_of_few(files: calls.Files) -> Iterator[None]:
+    """Keep threads free for others: an upload takes as long as it likes."""
+    if not files.uploads.acquire(blocking=False):
+        raise errors.ApiError(
+            codes.TOO_MANY_UPLOADS,
+            "too many files are being uploaded, try again later",
+        )
+    try:
+        yield
+    finally:
+        files.uploads.release()
+
+
+def _incoming(
+    call: calls.Call, record: db_api.BitstreamRecord, files: calls.Files
+) -> intake.Intake:
+    if call.stream is None:
+        raise errors.ApiError(
+            codes.LENGTH_REQUIRED, "the request must say how long the file is"
+        )
+    is_declaration = record.format == bitstream.DECLARATION
+    max_bytes = files.max_size_bytes
+    if is_declaration:
+        max_bytes = min(max_bytes, declaration.MAX_SIZE_BYTES)
+    incoming = intake.Intake(
+        call.stream,
+        call.length_bytes,
+        max_bytes,
+        keep=is_declaration,
+        timeout_s=files.upload_timeout_s,
+    )
+    incoming.check_length()
+    return incoming
+
+
+def _about(record: db_api.BitstreamRecord) -> stores.About:
+    return stores.About(
+        bitstream_id=record.bitstream_id,
+        name=record.name,
+        project_id=record.project_id,
+        accelerator=record.accelerator,
+        version=record.version,
+        description=record.description,
+        properties=record.properties,
+    )
+
+
+@contextlib.contextmanager
+def _kept_if_right(
+    call: calls.Call, bitstream_id: str, location: str
+) -> Iterator[None]:
+    """Remove a file again if the bitstream cannot have it."""
+    try:
+        yield
+    except messaging.MessagingException:
+        # The conductor may have taken it; if not, it is swept.
+        raise
+    except exception.FpgapoolException as error:
+        if error.code not in _UNCERTAIN:
+            _remove(call, bitstream_id, location)
+        raise
+    except errors.ApiError:
+        _remove(call, bitstream_id, location)
+        raise
+
+
+def _remove(call: calls.Call, bitstream_id: str, location: str) -> None:
+    # What cannot be removed now is swept.
+    with contextlib.suppress(exception.FpgapoolException):
+        record = call.backends.database.get_bitstream(bitstream_id)
+        # A second upload of the same file has the same place.
+        if record is None or record.location != location:
+            _files(call).store.delete(location)
+
+
+def _checked(
+    call: calls.Call,
+    record: db_api.BitstreamRecord,
+    incoming: intake.Intake,
+    location: str,
+) -> objects.UploadBitstream:
+    """Return what the conductor is told of a file that is in order.
+
+    :raises ApiError: if it is not.
+    """
+    checksum = incoming.checksum_sha256
+    expected = record.checksum_sha256
+    if expected and not hmac.compare_digest(checksum, expected):
+        raise errors.ApiError(
+            codes.CHECKSUM_MISMATCH,
+            f"the file's SHA-256 is {checksum}, and not {expected}",
+        )
+    signed_by = _signer(call, record, checksum)
+    profile = dict(record.profile)
+    resources: dict[str, int] = {}
+    if record.format == bitstream.DECLARATION:
+        profile, resources = _declared(record, incoming.content)
+    return objects.UploadBitstream(
+        bitstream_id=record.bitstream_id,
+        checksum_sha256=checksum,
+        size_bytes=incoming.size_bytes,
+        location=location,
+        signed_by=signed_by,
+        shapes=tuple(record.shapes),
+        profile=profile,
+        resources=resources,
+    )
+
+
+def _signer(
+    call: calls.Call, record: db_api.BitstreamRecord, checksum_sha256: str
+) -> str:
+    """Return the name of the key that a file is signed with.
+
+    :raises ApiError: if none is and one must be.
+    """
+    files = _files(call)
+    if record.signature and checksum_sha256:
+        return files.trusted_keys.verify(record.signature, checksum_sha256)
+    if files.signature_required and checksum_sha256:
+        raise errors.ApiError(
+            codes.SIGNATURE_REQUIRED,
+            "the pool takes only bitstreams that a trusted key has signed",
+        )
+    return ""
+
+
+def _declared(
+    record: db_api.BitstreamRecord, content: bytes
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the profile of a declaration, and what it takes of a slot.
+
+    :raises ApiError: if it is none, or says other things than its owner.
+    """
+    try:
+        declared = declaration.parse(content)
+    except ValueError as error:
+        raise errors.ApiError(
+            codes.INVALID_DECLARATION, str(error)[:500]
+        ) from error
+    if declared.name != record.accelerator:
+        raise errors.ApiError(
+            codes.INVALID_DECLARATION,
+            f"it declares {declared.name}, and not {record.accelerator}",
+        )
+    found = declared.profile()
+    profile = {name: getattr(found, name) for name in library.PROFILE_DEFAULTS}
+    for name, value in record.profile.items():
+        if profile[name] != value:
+            raise errors.ApiError(
+                codes.INVALID_DECLARATION,
+                f"profile.{name} is not what the declaration says",
+            )
+    return profile, declared.resources
+
+
+def _check_profile(profile: dict[str, Any]) -> None:
+    try:
+        library.check_profile(profile)
+        declaration.check_params_schema(profile.get("params_schema", {}))
+    except ValueError as error:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, str(error)[:500]
+        ) from error

@@ -1,0 +1,112 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Instances: which have tokens of their own; take one away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import paging
+from fpgapool.api import times
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.policies import instances as policies
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List instances that have, or had, a token, newest first."""
+    project_id: str | None = None
+    everywhere = bool(call.query.get("all_projects"))
+    if everywhere:
+        call.require(policies.LIST_ALL)
+        project_id = call.query.get("project_id")
+    elif "project_id" in call.query:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "project_id needs all_projects=true"
+        )
+    else:
+        project_id = call.project_id
+    marker = call.query.get("marker")
+    if marker is not None:
+        _check_marker(call, marker, project_id)
+    records = call.backends.database.list_instances(
+        project_id,
+        marker=marker,
+        limit=paging.limit(call),
+        ascending=paging.is_ascending(call, default=False),
+    )
+    return calls.Answer(
+        document=paging.document(
+            call,
+            "instances",
+            [_document(record, with_host=everywhere) for record in records],
+        )
+    )
+
+
+def revoke_token(call: calls.Call) -> calls.Answer:
+    """Take the token of an instance away, for good."""
+    record = _find(call)
+    call.require(policies.REVOKE_TOKEN, record.project_id)
+    if not record.token_revoked:
+        call.backends.conductor.revoke_instance_token(record.instance_id)
+    return calls.Answer(document=None, status=204)
+
+
+def _find(call: calls.Call) -> db_api.InstanceRecord:
+    """Return the instance of the path.
+
+    :raises ApiError: if there is none that the caller may know of.
+    """
+    instance_id = call.path["instance_id"]
+    record = call.backends.database.get_instance(instance_id[:36].lower())
+    if (
+        record is None
+        or len(instance_id) > len(record.instance_id)
+        or record.deleted_at is not None
+        or (
+            record.project_id != call.caller.project_id
+            and not call.may(policies.ALL_PROJECTS)
+        )
+    ):
+        raise errors.ApiError(
+            codes.INSTANCE_NOT_FOUND,
+            f"there is no instance {instance_id!r:.80} that has a token",
+        )
+    return record
+
+
+def _check_marker(
+    call: calls.Call, marker: str, project_id: str | None
+) -> None:
+    """Make sure that a marker does not tell of other projects' instances."""
+    record = call.backends.database.get_instance(marker[:64])
+    if record is None or project_id not in (None, record.project_id):
+        raise paging.bad_marker(marker)
+
+
+def _document(
+    record: db_api.InstanceRecord, with_host: bool
+) -> dict[str, Any]:
+    return {
+        "id": record.instance_id,
+        "project_id": record.project_id,
+        "name": record.name,
+        # Where an instance is, Nova does not tell its owner either.
+        "host_uuid": record.host_uuid if with_host else None,
+        "max_sessions": record.max_sessions,
+        "token": "revoked" if record.token_revoked else "valid",
+        "created_at": times.text(record.created_at),
+    }

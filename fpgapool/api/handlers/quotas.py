@@ -1,0 +1,95 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What projects may use of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api.schemas import quotas as schemas
+from fpgapool.policies import quotas as policies
+
+
+def show_own(call: calls.Call) -> calls.Answer:
+    """Show what the caller's project may use, and uses."""
+    return _shown(call, call.project_id)
+
+
+def show_defaults(call: calls.Call) -> calls.Answer:
+    """Show what a project may use that has no limits of its own."""
+    told = call.ask(lambda source: source.get_quota())
+    return calls.Answer(
+        document={"quota": _resources(told, ("limit", "source"))}
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show what a project may use, and uses."""
+    project_id = call.path["project_id"]
+    call.require(policies.GET, project_id)
+    return _shown(call, project_id)
+
+
+def update(call: calls.Call) -> calls.Answer:
+    """Limit what a project may use; what is not named stays as it is."""
+    project_id = call.path["project_id"]
+    call.require(policies.UPDATE, project_id)
+    limits = {
+        # JSON knows 1e9, too.
+        resource: None if limit is None else int(limit)
+        for resource, limit in call.body["quota"].items()
+    }
+    told = call.backends.conductor.set_quota(project_id, limits)
+    return _answer(call, project_id, told)
+
+
+def delete(call: calls.Call) -> calls.Answer:
+    """Let the defaults hold for a project."""
+    project_id = call.path["project_id"]
+    call.require(policies.DELETE, project_id)
+    call.backends.conductor.set_quota(
+        project_id, dict.fromkeys(schemas.RESOURCES)
+    )
+    return calls.Answer(document=None, status=204)
+
+
+def _shown(call: calls.Call, project_id: str) -> calls.Answer:
+    told = call.ask(lambda source: source.get_quota(project_id))
+    return _answer(call, project_id, told)
+
+
+def _answer(
+    call: calls.Call, project_id: str, told: Mapping[str, Mapping[str, Any]]
+) -> calls.Answer:
+    return calls.Answer(
+        document={
+            "quota": {
+                "project_id": project_id,
+                **_resources(told, ("limit", "in_use", "source")),
+                "links": calls.self_link(call.url("quotas", project_id)),
+            }
+        }
+    )
+
+
+def _resources(
+    told: Mapping[str, Mapping[str, Any]], members: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
+    # An older or newer conductor may know other resources.
+    return {
+        resource: {name: told[resource][name] for name in members}
+        for resource in schemas.RESOURCES
+        if resource in told
+    }

@@ -1,0 +1,117 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What projects have used, day by day."""
+
+from __future__ import annotations
+
+import datetime
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import paging
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.policies import usage as policies
+
+# What is told apart, by the query's name of it, in the database's order.
+_KEYS = {
+    None: ("day", "project_id", "accelerator"),
+    "day": ("day",),
+    "project": ("project_id",),
+    "accelerator": ("accelerator",),
+}
+
+_SEPARATOR = "/"
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List what projects have used."""
+    keys = _KEYS[call.query.get("group_by")]
+    first_day, last_day = _day(call, "start"), _day(call, "end")
+    if first_day and last_day and first_day > last_day:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "the first day is after the last one"
+        )
+    found = call.backends.database.sum_usage(
+        _project_id(call),
+        accelerator=call.query.get("accelerator"),
+        first_day=first_day,
+        last_day=last_day,
+        keys=keys,
+        after=_after(call, keys),
+        limit=paging.limit(call),
+    )
+    return calls.Answer(
+        document=paging.document(
+            call, "usage", [_document(one, keys) for one in found]
+        )
+    )
+
+
+def _project_id(call: calls.Call) -> str | None:
+    """Return whose usage is meant; None means everybody's."""
+    wanted: str | None = call.query.get("project_id")
+    if call.query.get("all_projects"):
+        call.require(policies.LIST_ALL)
+        return wanted
+    project_id = wanted or call.project_id
+    call.require(policies.LIST, project_id)
+    return project_id
+
+
+def _day(call: calls.Call, name: str) -> datetime.date | None:
+    text = call.query.get(name)
+    if text is None:
+        return None
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, f"query.{name}: {error}"
+        ) from error
+
+
+def _after(call: calls.Call, keys: Sequence[str]) -> list[Any] | None:
+    """Return the keys of the last member of the page before."""
+    marker = call.query.get("marker")
+    if marker is None:
+        return None
+    parts = [urllib.parse.unquote(one) for one in marker.split(_SEPARATOR)]
+    if len(parts) != len(keys):
+        raise paging.bad_marker(marker)
+    try:
+        return [
+            datetime.date.fromisoformat(part) if key == "day" else part
+            for key, part in zip(keys, parts, strict=True)
+        ]
+    except ValueError:
+        raise paging.bad_marker(marker) from None
+
+
+def _document(one: db_api.UsageSum, keys: Sequence[str]) -> dict[str, Any]:
+    values = [str(getattr(one, key)) for key in keys]
+    quoted = [urllib.parse.quote(value, safe="") for value in values]
+    return {
+        "id": _SEPARATOR.join(quoted),
+        "day": one.day.isoformat() if one.day else None,
+        "project_id": one.project_id,
+        "accelerator": one.accelerator,
+        "sessions": one.sessions,
+        "slot_s": one.slot_s,
+        "input_bytes": one.input_bytes,
+        "output_bytes": one.output_bytes,
+        "energy_j": one.energy_j,
+    }

@@ -1,0 +1,307 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Tokens of instances: how they are made, and who asks by one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import collections
+import dataclasses
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_middleware import request_id
+
+from fpgapool.api import errors
+from fpgapool.api import middleware
+from fpgapool.common import context
+from fpgapool.common import exception
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance
+
+#: What the tokens of instances begin with, and no other's do.
+PREFIX = "fpi_"
+
+#: The role that an instance acts in; see :mod:`fpgapool.policies.base`.
+ROLE = "fpgapool:instance"
+
+_PURPOSE = b"fpgapool instance token 1\0"
+_ID_BYTES = 16
+_TOKEN = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{64}})")
+_NONCE_BYTES = 16
+
+# Of the limiter; those who have not asked for longest are forgotten.
+_MAX_BUCKETS = 10_000
+
+# What a token is compared with whose instance nobody knows.
+_NO_HASH = "0" * 64
+
+_BEARER = "bearer "
+
+
+def make_nonce() -> str:
+    """Return what makes the token of an instance its own."""
+    return secrets.token_hex(_NONCE_BYTES)
+
+
+def make_token(key: str, instance_id: str, nonce: str) -> str:
+    """Return the token of an instance, always the same.
+
+    Nobody needs to keep it: config drives and the metadata service get the
+    same one whenever Nova asks again.
+
+    :param key: known to this service only.
+    :param instance_id: the UUID of the instance.
+    :param nonce: see :func:`make_nonce`.
+    """
+    name = uuid.UUID(instance_id).bytes
+    seal = hmac.digest(
+        key.encode(), _PURPOSE + name + nonce.encode(), "sha256"
+    )
+    return PREFIX + base64.urlsafe_b64encode(name + seal).decode()
+
+
+def hash_token(token: str) -> str:
+    """Return what the database may know of a token.
+
+    It has 256 random bits, so that no salt and no slow hash is needed.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def find_token(
+    keys: Sequence[str], instance_id: str, nonce: str, token_hash: str
+) -> str | None:
+    """Make the token again that an instance has.
+
+    :param keys: with which it may have been made.
+    :param instance_id: the UUID of the instance.
+    :param nonce: of the token.
+    :param token_hash: of the token.
+    :returns: None if it was made with another key.
+    """
+    for key in keys:
+        token = make_token(key, instance_id, nonce)
+        if hmac.compare_digest(hash_token(token), token_hash):
+            return token
+    return None
+
+
+def instance_of(token: str) -> str | None:
+    """Return whose token it says that it is; None: it is no token.
+
+    :param token: of any length.
+    """
+    matched = _TOKEN.fullmatch(token)
+    if matched is None:
+        return None
+    try:
+        content = base64.urlsafe_b64decode(matched[1])
+    except binascii.Error:
+        return None
+    return str(uuid.UUID(bytes=content[:_ID_BYTES]))
+
+
+def owner(caller: context.RequestContext) -> str | None:
+    """Return the user to whose things alone a caller is restricted.
+
+    :param caller: who asks.
+    :returns: None: it is not restricted to its own.
+    """
+    if ROLE not in caller.roles:
+        return None
+    return caller.user_id or ""
+
+
+@dataclasses.dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_s: float
+
+
+class Limiter:
+    """A token bucket for each of many callers. Any thread may ask.
+
+    :param per_s: requests per second in the long run; 0: no limit.
+    :param burst: requests without a pause.
+    :param clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        per_s: float,
+        burst: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: collections.OrderedDict[str, _Bucket] = (
+            collections.OrderedDict()
+        )
+
+    def wait_s(self, caller: str) -> float:
+        """Let a caller make one more request, or say how long it shall wait.
+
+        :param caller: its name.
+        :returns: 0 if it may go on.
+        """
+        if not self._per_s:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            bucket = self._buckets.pop(caller, None)
+            if bucket is None:
+                bucket = _Bucket(self._burst, now)
+            self._buckets[caller] = bucket
+            while len(self._buckets) > _MAX_BUCKETS:
+                self._buckets.popitem(last=False)
+            gained = (now - bucket.filled_s) * self._per_s
+            bucket.tokens = min(self._burst, bucket.tokens + gained)
+            bucket.filled_s = now
+            if bucket.tokens < 1:
+                return (1 - bucket.tokens) / self._per_s
+            bucket.tokens -= 1
+            return 0.0
+
+
+class Instances(Protocol):
+    """Knows instances, as :class:`fpgapool.db.api.Database` does."""
+
+    def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
+        """Return an instance, if it is known."""
+
+
+class InstanceAuth:
+    """Find out which instance asks, before anybody asks Keystone.
+
+    A request with the token of an instance never gets to Keystone's
+    middleware, and what its headers say of users and roles is not looked
+    at. All other requests get there as they are.
+
+    :param others: answers those who have no token of an instance.
+    :param app: answers instances.
+    :param known: the instances.
+    :param limiter: how often each may ask.
+    :param retry_after_s: after which to ask again, if nobody can be found
+        out about.
+    """
+
+    def __init__(
+        self,
+        others: middleware.Application,
+        app: middleware.Application,
+        known: Instances,
+        limiter: Limiter,
+        retry_after_s: int = 2,
+    ) -> None:
+        self._retry_after_s = retry_after_s
+        self._others = others
+        self._app = app
+        self._known = known
+        self._limiter = limiter
+
+    @classmethod
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        others: middleware.Application,
+        app: middleware.Application,
+        known: Instances,
+    ) -> InstanceAuth:
+        """Return one that limits requests as ``[vendordata]`` says."""
+        options = conf.vendordata
+        limiter = Limiter(options.requests_per_s, options.burst)
+        return cls(others, app, known, limiter, conf.api.retry_after_s)
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        token = _presented(environ)
+        if token is None:
+            return self._others(environ, start_response)
+        try:
+            record = self._identify(token)
+        except (errors.ApiError, exception.FpgapoolException) as error:
+            told = errors.translate(error)
+            if told.try_later:
+                told.headers.setdefault(
+                    "Retry-After", str(self._retry_after_s)
+                )
+            return middleware.refuse(environ, start_response, told)
+        environ[middleware.CONTEXT] = context.RequestContext(
+            user_id=instance.user_of(record.instance_id),
+            project_id=record.project_id,
+            roles=[ROLE],
+            request_id=environ.get(request_id.ENV_REQUEST_ID),
+        )
+        return self._app(environ, start_response)
+
+    def _identify(self, token: str) -> db_api.InstanceRecord:
+        """Return whose token it is.
+
+        :raises ApiError: if it is nobody's, or asks too often.
+        """
+        instance_id = instance_of(token)
+        record = self._known.get_instance(instance_id) if instance_id else None
+        expected = record.token_hash if record else _NO_HASH
+        # Compared even if it cannot be right: nobody shall learn by the time
+        # that it takes which instances there are.
+        fits = instance_id is not None and hmac.compare_digest(
+            hash_token(token), expected
+        )
+        if record is None or not fits or not record.usable:
+            raise errors.ApiError(
+                codes.UNAUTHORIZED,
+                "the instance's token is not, or not any more, valid",
+                headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
+            )
+        wait_s = self._limiter.wait_s(record.instance_id)
+        if wait_s > 0:
+            raise errors.ApiError(
+                codes.RATE_LIMITED,
+                "the instance asks too often",
+                headers={"Retry-After": str(math.ceil(wait_s))},
+            )
+        return record
+
+
+def _presented(environ: middleware.Environ) -> str | None:
+    """Return the token of a request, if it is an instance's.
+
+    Who has a token for Keystone, too, is whom Keystone says.
+    """
+    token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
+    if not token:
+        credentials: str = environ.get("HTTP_AUTHORIZATION", "").strip()
+        if credentials[: len(_BEARER)].lower() == _BEARER:
+            token = credentials[len(_BEARER) :].strip()
+    return token if token.startswith(PREFIX) else None

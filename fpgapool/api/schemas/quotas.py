@@ -1,0 +1,79 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What projects may use of the pool."""
+
+from fpgapool.api.schemas import common
+
+#: What can be limited, by what it means.
+_MEANINGS = {
+    "sessions": "Sessions with a slot. Further ones wait.",
+    "queued": "Requests that wait. Further ones are refused.",
+    "queued_bytes": "What those claim together, in bytes.",
+    "bitstream_bytes": "What the project's bitstreams have together.",
+}
+RESOURCES = tuple(_MEANINGS)
+
+_LIMIT: common.Schema = {
+    "type": "integer",
+    "minimum": -1,
+    "maximum": 2**63 - 1,
+    "description": "-1 means any amount.",
+}
+_SHOWN_LIMIT: common.Schema = {
+    **common.nullable(_LIMIT),
+    "description": "-1 means any amount; null that it is one of Keystone's,"
+    " while no conductor answers.",
+}
+_SOURCE = common.described(
+    common.one_of("default", "project", "keystone"),
+    "Where the limit comes from: `default` is the service's configuration,"
+    " `project` was set for the project through this API, and `keystone` is"
+    " one of Keystone's unified limits.",
+)
+
+
+def _described(schema: common.Schema) -> dict[str, common.Schema]:
+    return {
+        resource: common.described(schema, meaning)
+        for resource, meaning in _MEANINGS.items()
+    }
+
+
+SHOW = common.record(
+    quota=common.record(
+        project_id=common.NAME,
+        **_described(
+            common.record(
+                limit=_SHOWN_LIMIT, in_use=common.COUNT, source=_SOURCE
+            )
+        ),
+        links=common.LINKS,
+    )
+)
+
+DEFAULTS = common.record(
+    quota=common.record(
+        **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE))
+    )
+)
+
+UPDATE = common.record(
+    quota={
+        **common.record(
+            optional=RESOURCES, **_described(common.nullable(_LIMIT))
+        ),
+        "minProperties": 1,
+        "description": "What is not named stays as it is; null is back to the"
+        " default.",
+    }
+)

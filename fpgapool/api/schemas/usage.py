@@ -1,0 +1,76 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What projects have used."""
+
+from fpgapool.api.schemas import common
+
+_DAY: common.Schema = {
+    "type": "string",
+    "format": "date",
+    "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+}
+
+_FILTERS = {
+    "project_id": common.described(
+        common.NAME, "Only of this project; default is one's own."
+    ),
+    "all_projects": common.described(
+        common.FLAG, "Of all projects, or of the one that is named."
+    ),
+    "accelerator": common.NAME,
+    "start": common.described(_DAY, "The first day, in UTC."),
+    "end": common.described(_DAY, "The last day; it is included."),
+    "group_by": common.described(
+        common.one_of("day", "project", "accelerator"),
+        "Add up what is of the same day, project or accelerator. Without it,"
+        " all three are told apart.",
+    ),
+    "limit": common.described(
+        {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+        "Most members of the answer; the service has a limit of its own.",
+    ),
+    "marker": common.described(
+        {"type": "string", "minLength": 1, "maxLength": 2000},
+        "Identifier of the last member of the page before.",
+    ),
+}
+
+LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
+
+_USAGE = common.record(
+    id=common.described(common.TEXT, "For the marker; differs for each."),
+    day=common.described(
+        common.nullable(_DAY),
+        "On which slots were given back, in UTC; null: several days.",
+    ),
+    project_id=common.described(
+        common.nullable(common.NAME), "Null: several projects."
+    ),
+    accelerator=common.described(
+        common.nullable(common.NAME), "Null: several accelerators."
+    ),
+    sessions=common.described(
+        common.COUNT, "Sessions that have ended, of those that had a slot."
+    ),
+    slot_s=common.described(
+        common.NUMBER, "How long slots were held, in seconds."
+    ),
+    input_bytes=common.COUNT,
+    output_bytes=common.COUNT,
+    energy_j=common.described(
+        common.nullable(common.NUMBER),
+        "Shares of the power of boards, in joules; null: not measured.",
+    ),
+)
+
+LIST = common.page_of("usage", _USAGE)

@@ -1,0 +1,111 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Tokens, and what is said while nobody can check them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob.exc
+from keystoneauth1 import exceptions as auth_exceptions
+from keystonemiddleware import auth_token
+from keystonemiddleware import opts
+from oslo_config import cfg
+
+from fpgapool.api import errors
+from fpgapool.api import middleware
+from fpgapool.core import codes
+
+_AWAY = (
+    auth_exceptions.ConnectionError,
+    auth_exceptions.DiscoveryFailure,
+    auth_exceptions.RequestTimeout,
+    auth_token.ServiceError,
+)
+
+
+# The library waits for ever, and then a Keystone that hangs takes all threads
+# of this service with it.
+_DEFAULTS = {
+    "http_connect_timeout": 10,
+    "http_request_max_retries": 1,
+    # Application credentials may be restricted to services by their types.
+    "service_type": "fpgapool",
+}
+
+
+class _KeystoneAway(Exception):
+    """A token can neither be believed nor refused now."""
+
+
+class Authenticated:
+    """Finds out who asks, with Keystone's help.
+
+    Refusals come from what is inside, in our own words. That Keystone is
+    away is said here: it is no fault of the token, which clients must not
+    throw away.
+
+    :param app: what is inside.
+    :param conf: the configuration.
+    """
+
+    def __init__(
+        self, app: middleware.Application, conf: cfg.ConfigOpts
+    ) -> None:
+        _set_defaults(conf)
+        options = {"oslo_config_config": conf, "delay_auth_decision": True}
+        self._app: middleware.Application = _Protocol(app, options)
+        self._retry_after_s = conf.api.retry_after_s
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            return self._app(environ, start_response)
+        # The second: where it is asked for addresses.
+        except (_KeystoneAway, *_AWAY):
+            error = errors.ApiError(
+                codes.KEYSTONE_UNAVAILABLE,
+                "the token cannot be checked: Keystone is not available",
+                headers={"Retry-After": str(self._retry_after_s)},
+            )
+            return middleware.refuse(environ, start_response, error)
+
+
+def _set_defaults(conf: cfg.ConfigOpts) -> None:
+    for group, options in opts.list_auth_token_opts():
+        conf.register_opts(options, group=group)
+        for name, value in _DEFAULTS.items():
+            conf.set_default(name, value, group=group)
+
+
+class _Protocol(auth_token.AuthProtocol):  # type: ignore[misc]
+    """Tells tokens that are invalid from those that nobody could check."""
+
+    def fetch_token(self, token: str, **kwargs: Any) -> Any:
+        try:
+            return super().fetch_token(token, **kwargs)
+        except auth_token.InvalidToken as error:
+            if isinstance(error.__context__, _AWAY):
+                raise _KeystoneAway from error
+            raise
+        except (
+            webob.exc.HTTPServiceUnavailable,
+            auth_exceptions.EndpointNotFound,
+        ) as error:
+            raise _KeystoneAway from error

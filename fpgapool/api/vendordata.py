@@ -1,0 +1,318 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What an instance is told of the pool when Nova asks for it.
+
+A boot waits for the answer and must not fail for lack of an accelerator, so
+whatever goes wrong, the answer is that there is nothing, and comes soon.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import threading
+import uuid
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.api import instances
+from fpgapool.clients import nova
+from fpgapool.common import exception
+from fpgapool.common import flavors
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+#: How a question of Nova's ended, for the metrics.
+GIVEN = "given"
+NOT_WANTED = "not_wanted"
+REVOKED = "revoked"
+UNKNOWN = "unknown_instance"
+NOT_CONFIGURED = "not_configured"
+BUSY = "busy"
+TIMEOUT = "timeout"
+FAILED = "failed"
+OUTCOMES = (
+    *(GIVEN, NOT_WANTED, REVOKED, UNKNOWN),
+    *(NOT_CONFIGURED, BUSY, TIMEOUT, FAILED),
+)
+
+# Shorter ones can be guessed.
+_MIN_KEY_LENGTH = 32
+
+# One that was answered too late goes on, so that the next one is quick. It
+# must not go on for ever.
+_REQUESTS_PER_LOOKUP_S = 5.0
+
+_MAX_NAME_LENGTH = 255
+
+
+class Servers(Protocol):
+    """Knows servers, as :class:`fpgapool.clients.nova.Nova` does."""
+
+    def server(self, instance_id: str) -> nova.Server | None:
+        """Return an instance, if there is such a one."""
+
+
+class Conductor(Protocol):
+    """What the conductor is asked for."""
+
+    def admit_instance(
+        self, entry: objects.InstanceEntry, *, lost_hash: str = ""
+    ) -> objects.InstanceEntry:
+        """Let an instance have a token."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """See the options of the same names in ``[vendordata]``.
+
+    :ivar ca_cert: what is in the file of the option; empty if there is none.
+    """
+
+    token_keys: Sequence[str] = dataclasses.field(default=(), repr=False)
+    api_url: str | None = None
+    ca_cert: str = ""
+    all_instances: bool = False
+    lookup_timeout_s: float = 1.0
+    max_lookups: int = 8
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Settings:
+        """Return what the group says.
+
+        :raises ConfigurationError: if it makes no sense.
+        """
+        options = conf.vendordata
+        if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
+            raise exception.ConfigurationError(
+                reason="[vendordata] token_keys need at least"
+                f" {_MIN_KEY_LENGTH} characters"
+            )
+        return cls(
+            token_keys=tuple(options.token_keys),
+            api_url=options.api_url,
+            ca_cert=_read(options.ca_file) if options.ca_file else "",
+            all_instances=options.all_instances,
+            lookup_timeout_s=options.lookup_timeout_s,
+            max_lookups=options.max_lookups,
+        )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise exception.ConfigurationError(
+            reason=f"[vendordata] ca_file: {error}"
+        ) from error
+
+
+class Vendordata:
+    """Answers Nova. Any thread may ask.
+
+    :param settings: the options.
+    :param servers: Nova; None: nobody says how it is asked.
+    :param conductor: takes in new instances.
+    :param known: the instances that are known.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        servers: Servers | None,
+        conductor: Conductor,
+        known: instances.Instances,
+    ) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._conductor = conductor
+        self._known = known
+        self._free = threading.BoundedSemaphore(settings.max_lookups)
+        self._lock = threading.Lock()
+        self._outcomes = collections.Counter[str]()
+
+    @classmethod
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        conductor: Conductor,
+        known: instances.Instances,
+    ) -> Vendordata:
+        """Return what answers as the configuration says.
+
+        :raises ConfigurationError: if it makes no sense.
+        """
+        servers = nova.Nova.from_conf(conf, timeout_s=_REQUESTS_PER_LOOKUP_S)
+        return cls(Settings.from_conf(conf), servers, conductor, known)
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How often a question ended how."""
+        with self._lock:
+            return dict(self._outcomes)
+
+    def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
+        """Return what an instance gets; never raises, never takes long.
+
+        :param body: what Nova says of the instance.
+        :param base_url: by which Nova has reached this API.
+        """
+        document, outcome = self._within_time(str(body["instance-id"]))
+        with self._lock:
+            self._outcomes[outcome] += 1
+        if outcome != GIVEN:
+            return {}
+        answer = {"api_url": self._settings.api_url or base_url, **document}
+        if self._settings.ca_cert:
+            answer["ca_cert"] = self._settings.ca_cert
+        return answer
+
+    def _within_time(self, instance_id: str) -> tuple[dict[str, Any], str]:
+        """:returns: what is there for an instance, and how that ended."""
+        if self._servers is None or not self._settings.token_keys:
+            return {}, NOT_CONFIGURED
+        if not self._free.acquire(blocking=False):
+            LOG.warning("Instance %s gets nothing: too many ask", instance_id)
+            return {}, BUSY
+        found: list[tuple[dict[str, Any], str]] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                found.append(self._safely(instance_id))
+            finally:
+                self._free.release()
+                done.set()
+
+        # It cannot be stopped, only left alone.
+        thread = threading.Thread(target=work, name="vendordata", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._free.release()
+            LOG.warning("Instance %s gets nothing: no thread", instance_id)
+            return {}, BUSY
+        if done.wait(self._settings.lookup_timeout_s) and found:
+            return found[0]
+        LOG.warning(
+            "Instance %s gets nothing: its flavor was not found within %g s",
+            instance_id,
+            self._settings.lookup_timeout_s,
+        )
+        return {}, TIMEOUT
+
+    def _safely(self, instance_id: str) -> tuple[dict[str, Any], str]:
+        with contextlib.suppress(exception.InstanceNotFound):
+            try:
+                return self._look_up(instance_id)
+            except exception.InstanceNotFound:
+                raise
+            except Exception as error:
+                LOG.warning(
+                    "Instance %s gets nothing: %s: %s",
+                    instance_id,
+                    type(error).__name__,
+                    error,
+                )
+                return {}, FAILED
+        return {}, UNKNOWN
+
+    def _look_up(self, instance_id: str) -> tuple[dict[str, Any], str]:
+        instance_id = str(uuid.UUID(instance_id))
+        if self._servers is None:
+            return {}, NOT_CONFIGURED
+        # Not what the question says of it: whoever may ask could say
+        # anything.
+        server = self._servers.server(instance_id)
+        if server is None or server.deleted:
+            return {}, UNKNOWN
+        wish = flavors.read(server.extra_specs or {})
+        if not (wish.asks or self._settings.all_instances):
+            return {}, NOT_WANTED
+        token = self._token(instance_id, server, wish)
+        if token is None:
+            return {}, REVOKED
+        return {
+            "instance_token": token,
+            "accelerators": list(wish.accelerators),
+        }, GIVEN
+
+    def _token(
+        self, instance_id: str, server: nova.Server, wish: flavors.Wish
+    ) -> str | None:
+        """Return the token of an instance; None: it has lost it."""
+        record = self._known.get_instance(instance_id)
+        if record is not None and record.deleted_at is not None:
+            raise exception.InstanceNotFound(instance_id=instance_id)
+        known: db_api.InstanceRecord | objects.InstanceEntry | None = record
+        name = server.name[:_MAX_NAME_LENGTH]
+        if record is None or (record.name, record.max_sessions) != (
+            name,
+            wish.max_sessions,
+        ):
+            known = self._admit(instance_id, server, wish)
+        token = self._made_again(instance_id, known)
+        if token is None and known is not None and not known.token_revoked:
+            LOG.info(
+                "Instance %s gets another token: the key of its former one"
+                " is gone",
+                instance_id,
+            )
+            known = self._admit(instance_id, server, wish, known.token_hash)
+            token = self._made_again(instance_id, known)
+        return token
+
+    def _made_again(
+        self,
+        instance_id: str,
+        known: db_api.InstanceRecord | objects.InstanceEntry | None,
+    ) -> str | None:
+        if known is None or known.token_revoked:
+            return None
+        return instances.find_token(
+            self._settings.token_keys,
+            instance_id,
+            known.token_nonce,
+            known.token_hash,
+        )
+
+    def _admit(
+        self,
+        instance_id: str,
+        server: nova.Server,
+        wish: flavors.Wish,
+        lost_hash: str = "",
+    ) -> objects.InstanceEntry:
+        nonce = instances.make_nonce()
+        key = self._settings.token_keys[0]
+        token = instances.make_token(key, instance_id, nonce)
+        return self._conductor.admit_instance(
+            objects.InstanceEntry(
+                instance_id=instance_id,
+                project_id=server.project_id,
+                name=server.name[:_MAX_NAME_LENGTH],
+                max_sessions=wish.max_sessions,
+                token_nonce=nonce,
+                token_hash=instances.hash_token(token),
+            ),
+            lost_hash=lost_hash,
+        )

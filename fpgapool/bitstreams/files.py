@@ -1,0 +1,170 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A directory as the store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from fpgapool.bitstreams import base
+from fpgapool.common import exception
+
+_INCOMING = "incoming"
+_DIRECTORY_MODE = 0o750
+_FILE_MODE = 0o640
+
+_LOCATION = re.compile(
+    r"[0-9a-f]{64}\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
+
+def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
+    """Return where a file is below the store's directory.
+
+    Each bitstream has a file of its own, so that to delete one never races
+    with the upload of another one of the same content.
+
+    :param checksum_sha256: hexadecimal.
+    :raises ValueError: if one of the two is not what it should be: no path
+        is made of what somebody says.
+    """
+    location = f"{checksum_sha256}.{bitstream_id}"
+    if not _LOCATION.fullmatch(location):
+        raise ValueError(f"no file of the store: {location!r:.160}")
+    return f"{checksum_sha256[:2]}/{location}"
+
+
+class FileStore(base.Store):
+    """Files in a directory, named after their content.
+
+    :param directory: made when the first file is written.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = pathlib.Path(directory)
+
+    def write(self, about: base.About, incoming: base.Incoming) -> str:
+        """See :meth:`fpgapool.bitstreams.base.Store.write`."""
+        with _translated(), self._part() as part:
+            # What the sender does wrong is not the store's failure.
+            for chunk in _passed(incoming):
+                part.write(chunk)
+            part.flush()
+            os.fchmod(part.fileno(), _FILE_MODE)
+            os.fsync(part.fileno())
+            path = self._path(
+                f"{incoming.checksum_sha256}.{about.bitstream_id}"
+            )
+            _make_directory(path.parent)
+            os.replace(part.name, path)
+            _sync_directory(path.parent)
+        return path.name
+
+    def read(self, location: str) -> Iterator[bytes]:
+        """See :meth:`fpgapool.bitstreams.base.Store.read`."""
+        with _translated():
+            # Closed by whoever reads it; here, its absence is found out.
+            file = open(self._path(location), "rb")  # noqa: SIM115
+        return _chunks(file)
+
+    def delete(self, location: str) -> None:
+        """See :meth:`fpgapool.bitstreams.base.Store.delete`."""
+        with _translated():
+            self._path(location).unlink(missing_ok=True)
+
+    def files(self) -> Iterator[base.Found]:
+        """See :meth:`fpgapool.bitstreams.base.Store.files`."""
+        now = time.time()
+        with _translated():
+            paths = list(self._directory.glob("*/*"))
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError), _translated():
+                yield base.Found(path.name, now - path.stat().st_mtime)
+
+    @contextlib.contextmanager
+    def _part(self) -> Iterator[IO[bytes]]:
+        """Give a file under a temporary name, which is gone at the end."""
+        incoming = self._directory / _INCOMING
+        _make_directory(incoming)
+        file = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            dir=incoming, delete=False
+        )
+        try:
+            with file:
+                yield file
+        finally:
+            pathlib.Path(file.name).unlink(missing_ok=True)
+
+    def _path(self, location: str) -> pathlib.Path:
+        checksum_sha256, _, bitstream_id = location.partition(".")
+        if location == pathlib.Path(location).name and not bitstream_id:
+            # What an upload that was cut off has left.
+            return self._directory / _INCOMING / location
+        return self._directory / relative_path(checksum_sha256, bitstream_id)
+
+
+class _Sender(Exception):
+    """Carries what the sender's side has raised past the translation."""
+
+
+def _passed(incoming: base.Incoming) -> Iterator[bytes]:
+    try:
+        yield from incoming
+    except OSError as error:
+        raise _Sender from error
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except _Sender as carrier:
+        raise carrier.__cause__ or carrier from None
+    except FileNotFoundError as error:
+        raise exception.StoreFailed(reason="the file is missing") from error
+    except ValueError as error:
+        raise exception.StoreFailed(reason=str(error)) from error
+    except OSError as error:
+        # The path is nobody's business but the operator's.
+        raise exception.StoreUnavailable(
+            reason=error.strerror or "input or output error"
+        ) from error
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while True:
+            with _translated():
+                chunk = file.read(base.CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+
+
+def _make_directory(path: pathlib.Path) -> None:
+    path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+
+
+def _sync_directory(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

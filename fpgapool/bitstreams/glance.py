@@ -1,0 +1,183 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Glance as the store."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_log import log as logging
+
+from fpgapool.bitstreams import base
+from fpgapool.bitstreams import properties
+from fpgapool.clients import glance
+from fpgapool.common import exception
+
+LOG = logging.getLogger(__name__)
+
+#: By which our images are known from others of the same project.
+_MARK = "fpgapool_bitstream_id"
+_POOL = "fpgapool_pool"
+
+_MAX_PROPERTY_LENGTH = 255
+
+
+def properties_of(about: base.About) -> dict[str, str]:
+    """Return an image's properties, named as Cyborg's specification does."""
+    return {
+        **{
+            name: about.properties[name]
+            for name in properties.NAMES
+            if about.properties.get(name)
+        },
+        "bs-name": about.name[:_MAX_PROPERTY_LENGTH],
+        "bs-uuid": about.bitstream_id,
+        "version": about.version,
+        "description": about.description[:_MAX_PROPERTY_LENGTH],
+        "function_name": about.properties.get(
+            "function_name", about.accelerator
+        ),
+        _MARK: about.bitstream_id,
+        "fpgapool_project_id": about.project_id,
+    }
+
+
+class GlanceStore(base.Store):
+    """A hidden image for each file, in the project of the service's user.
+
+    A location is an image's id.
+
+    :param client: asks Glance.
+    :param pool_name: of this pool: others may keep theirs in the project.
+    """
+
+    def __init__(self, client: glance.Glance, pool_name: str) -> None:
+        self._client = client
+        self._pool_name = pool_name
+
+    def write(self, about: base.About, incoming: base.Incoming) -> str:
+        """See :meth:`fpgapool.bitstreams.base.Store.write`."""
+        image_id = self._client.create(
+            f"bitstream-{about.bitstream_id}",
+            {**properties_of(about), _POOL: self._pool_name},
+        )
+        try:
+            self._upload(image_id, incoming)
+        except BaseException:
+            with contextlib.suppress(
+                exception.StoreFailed, exception.StoreUnavailable
+            ):
+                self.delete(image_id)
+            raise
+        return image_id
+
+    def _upload(self, image_id: str, incoming: base.Incoming) -> None:
+        length_bytes = incoming.length_bytes
+        body = (
+            _Body(incoming)
+            if length_bytes is None
+            else _SizedBody(incoming, length_bytes)
+        )
+        try:
+            self._client.upload(image_id, body)
+        except (exception.StoreFailed, exception.StoreUnavailable):
+            if body.error is not None:
+                raise body.error from None
+            raise
+        # The end was not asked for where the length was known.
+        body.finish()
+        self._compare(self._client.show(image_id), body)
+
+    def _compare(self, image: Mapping[str, Any], body: _Body) -> None:
+        is_same = image.get("size") == body.size_bytes
+        if is_same and image.get("os_hash_algo") == "sha512":
+            is_same = image.get("os_hash_value") == body.sum.hexdigest()
+        if not is_same:
+            raise exception.StoreUnavailable(
+                reason="Glance has not kept what it was sent"
+            )
+
+    def read(self, location: str) -> Iterator[bytes]:
+        """See :meth:`fpgapool.bitstreams.base.Store.read`."""
+        return self._client.download(location, base.CHUNK_BYTES)
+
+    def delete(self, location: str) -> None:
+        """See :meth:`fpgapool.bitstreams.base.Store.delete`."""
+        self._client.delete(location)
+
+    def files(self) -> Iterator[base.Found]:
+        """See :meth:`fpgapool.bitstreams.base.Store.files`."""
+        now = datetime.datetime.now(datetime.UTC)
+        for image in self._client.list(visibility="private"):
+            if image.get(_MARK) and image.get(_POOL) == self._pool_name:
+                made = datetime.datetime.fromisoformat(image["created_at"])
+                yield base.Found(image["id"], (now - made).total_seconds())
+
+
+class _Body:
+    """An incoming file as what HTTP libraries read from.
+
+    :ivar error: what reading has raised.
+    :ivar size_bytes: what was read.
+    :ivar sum: of that, as Glance makes it.
+    """
+
+    def __init__(self, incoming: base.Incoming) -> None:
+        self._parts = iter(incoming)
+        self._rest = memoryview(b"")
+        self.error: Exception | None = None
+        self.size_bytes = 0
+        self.sum = hashlib.sha512()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the parts: without a length, that is how it is sent."""
+        while part := self.read(base.CHUNK_BYTES):
+            yield part
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+        if not self._rest:
+            self._rest = memoryview(self._next())
+        if size < 0:
+            size = len(self._rest)
+        part, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        self.size_bytes += len(part)
+        self.sum.update(part)
+        return part
+
+    def finish(self) -> None:
+        """Make sure that there is no more, and that nothing lacks."""
+        self.read()
+
+    def _next(self) -> bytes:
+        try:
+            return next(self._parts, b"")
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class _SizedBody(_Body):
+    """The same of a file whose length is known."""
+
+    def __init__(self, incoming: base.Incoming, length_bytes: int) -> None:
+        super().__init__(incoming)
+        self._length_bytes = length_bytes
+
+    def __len__(self) -> int:
+        return self._length_bytes

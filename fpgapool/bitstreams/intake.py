@@ -1,0 +1,135 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Files on their way in: counted, summed and limited as they pass."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Protocol
+
+from fpgapool.bitstreams import base
+from fpgapool.common import exception
+from fpgapool.core import codes
+
+_READ_BYTES = 64 * 1024
+
+
+class Stream(Protocol):
+    """What a web server gives to read a request's body from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+
+
+class Intake(base.Incoming):
+    """The body of an upload.
+
+    :param stream: to read from.
+    :param length_bytes: what the sender says; None if it does not.
+    :param max_bytes: how much is taken in.
+    :param keep: whether the content is wanted in memory, too: only of what
+        is small.
+    :param timeout_s: how long it may take from now on.
+    :param clock: monotonic, in seconds.
+    :ivar size_bytes: what has come so far.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        length_bytes: int | None,
+        max_bytes: int,
+        *,
+        keep: bool = False,
+        timeout_s: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._until_s = clock() + timeout_s
+        self._stream = stream
+        self._length_bytes = length_bytes
+        self._max_bytes = max_bytes
+        self._sum = hashlib.sha256()
+        self._kept: list[bytes] | None = [] if keep else None
+        self.size_bytes = 0
+
+    @property
+    def length_bytes(self) -> int | None:
+        """See :class:`fpgapool.bitstreams.base.Incoming`."""
+        return self._length_bytes
+
+    @property
+    def checksum_sha256(self) -> str:
+        """See :class:`fpgapool.bitstreams.base.Incoming`."""
+        return self._sum.hexdigest()
+
+    @property
+    def content(self) -> bytes:
+        """All of it, if it was to be kept."""
+        return b"".join(self._kept or ())
+
+    def check_length(self) -> None:
+        """Refuse what says itself that it is too long.
+
+        :raises BitstreamRefused: if so.
+        """
+        if (self._length_bytes or 0) > self._max_bytes:
+            raise self._too_large()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the parts.
+
+        :raises BitstreamRefused: if there is too much or too little.
+        """
+        while chunk := self._read():
+            self.size_bytes += len(chunk)
+            if self.size_bytes > self._max_bytes:
+                raise self._too_large()
+            if self._clock() > self._until_s:
+                raise _incomplete("it takes too long")
+            self._sum.update(chunk)
+            if self._kept is not None:
+                self._kept.append(chunk)
+            yield chunk
+        expected = self._length_bytes
+        if expected is not None and self.size_bytes != expected:
+            raise _incomplete(f"{self.size_bytes} of {expected} bytes came")
+        if not self.size_bytes:
+            raise _incomplete("the file is empty")
+
+    def _read(self) -> bytes:
+        try:
+            # Small enough that even of a slow sender one soon comes, so that
+            # the time is looked at.
+            return self._stream.read(_READ_BYTES)
+        except Exception as error:
+            # Each web server has exceptions of its own for clients that go.
+            raise _incomplete(
+                f"the connection broke after {self.size_bytes} bytes"
+            ) from error
+
+    def _too_large(self) -> exception.BitstreamRefused:
+        return exception.BitstreamRefused(
+            f"a file may have {self._max_bytes} bytes at most",
+            code=codes.BITSTREAM_TOO_LARGE,
+        )
+
+
+def _incomplete(what: str) -> exception.BitstreamRefused:
+    return exception.BitstreamRefused(
+        f"the upload is not complete: {what}", code=codes.UPLOAD_INCOMPLETE
+    )

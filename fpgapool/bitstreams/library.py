@@ -1,0 +1,244 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the bitstreams of the library amount to: pure functions of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from packaging import version as versions
+
+from fpgapool import objects
+from fpgapool.core import library as names
+from fpgapool.db import api as db_api
+
+#: States. Only approved ones are given to slots.
+UPLOADING = "uploading"
+UNAPPROVED = "unapproved"
+APPROVED = "approved"
+REJECTED = "rejected"
+STATES = (UPLOADING, UNAPPROVED, APPROVED, REJECTED)
+
+#: Who may use one. Shared is a private one that some projects may use.
+PRIVATE = "private"
+SHARED = "shared"
+PUBLIC = "public"
+VISIBILITIES = (PRIVATE, SHARED, PUBLIC)
+
+#: What a profile can say, and what it says by default.
+PROFILE_DEFAULTS: Mapping[str, Any] = {
+    "description": "",
+    "peak_bytes_per_s": None,
+    "return_ratio": 1.0,
+    "stateless": False,
+    "params_schema": {},
+    "core": "",
+    "chunk_multiple_bytes": 1,
+}
+
+
+def key_of(record: db_api.BitstreamRecord) -> str:
+    """Return the key of the accelerator that a bitstream implements."""
+    return names.key_of(
+        record.accelerator, None if record.public else record.project_id
+    )
+
+
+def visibility_of(record: db_api.BitstreamRecord) -> str:
+    """Return one of :data:`VISIBILITIES`."""
+    if record.public:
+        return PUBLIC
+    return SHARED if record.projects else PRIVATE
+
+
+def is_visible(record: db_api.BitstreamRecord, project_id: str | None) -> bool:
+    """Whether a project may know of a bitstream of the library.
+
+    What is not approved is its owner's alone.
+    """
+    if record.project_id == project_id:
+        return True
+    shared = record.public or project_id in record.projects
+    return shared and record.state == APPROVED
+
+
+def fits(record: db_api.BitstreamRecord, shapes: Iterable[str]) -> bool:
+    """Whether a bitstream fits a slot of one of these shapes."""
+    return not set(record.shapes).isdisjoint(shapes)
+
+
+def rank(record: db_api.BitstreamRecord) -> tuple[versions.Version, float]:
+    """Return what is greater, the newer a bitstream is."""
+    return versions.parse(record.version), record.created_at
+
+
+def check_profile(profile: Mapping[str, Any]) -> None:
+    """Make sure that an accelerator's profile can be made of what is said.
+
+    :raises ValueError: that names the member.
+    """
+    for name, value in profile.items():
+        if name not in _PROFILE_CHECKS:
+            raise ValueError(f"profile.{name}: there is no such member")
+        if not _PROFILE_CHECKS[name](value):
+            raise ValueError(f"profile.{name}: not a valid value")
+
+
+def _is_number(value: object, least: float) -> bool:
+    # No bool, and nothing that a float cannot hold.
+    return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
+
+
+_MAX_NUMBER = 1e18
+_MAX_CHUNK_MULTIPLE_BYTES = 2**22
+
+_PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "description": lambda value: isinstance(value, str),
+    "peak_bytes_per_s": lambda value: _is_number(value, 1),
+    "return_ratio": lambda value: _is_number(value, 0),
+    "stateless": lambda value: isinstance(value, bool),
+    "params_schema": lambda value: isinstance(value, dict),
+    "core": lambda value: isinstance(value, str),
+    "chunk_multiple_bytes": lambda value: (
+        type(value) is int and 1 <= value <= _MAX_CHUNK_MULTIPLE_BYTES
+    ),
+}
+
+
+class Library:
+    """What sessions can ask for.
+
+    :ivar profiles: of all accelerators, by key.
+
+    :param accelerators: those that need no file.
+    :param bitstreams: of any state.
+    """
+
+    def __init__(
+        self,
+        accelerators: Iterable[db_api.AcceleratorRecord],
+        bitstreams: Iterable[db_api.BitstreamRecord] = (),
+    ) -> None:
+        self._by_key: dict[str, list[db_api.BitstreamRecord]] = {}
+        for record in bitstreams:
+            if record.state == APPROVED:
+                self._by_key.setdefault(key_of(record), []).append(record)
+        for found in self._by_key.values():
+            found.sort(key=rank, reverse=True)
+        self.profiles = {
+            record.name: _with_shapes(builtin_profile(record), found)
+            for record in accelerators
+            for found in (self._by_key.get(record.name, ()),)
+        }
+        for key, found in self._by_key.items():
+            if key not in self.profiles:
+                self.profiles[key] = _own_profile(key, found)
+
+    def choose(
+        self, accelerator_key: str, shape: str
+    ) -> objects.BitstreamRef | None:
+        """Return the file for a slot; None for the driver's own.
+
+        :param accelerator_key: of the session.
+        :param shape: of the slot. The newest version that fits it wins.
+        """
+        for record in self._by_key.get(accelerator_key, ()):
+            if shape in record.shapes:
+                return reference(record)
+        return None
+
+    def may_use(self, accelerator_key: str, project_id: str) -> bool:
+        """Whether there is an accelerator that a project may use."""
+        profile = self.profiles.get(accelerator_key)
+        return profile is not None and profile.is_for(project_id)
+
+    def resolve(self, name: str, project_id: str) -> str | None:
+        """Return the key of what a project means by a name.
+
+        :returns: None if there is nothing of that name that it may use.
+        """
+        return names.resolve(
+            name, project_id, lambda key: self.may_use(key, project_id)
+        )
+
+    def visible(
+        self, project_id: str | None
+    ) -> dict[str, objects.AcceleratorProfile]:
+        """Return the profiles of what a project may use, by key."""
+        return {
+            key: profile
+            for key, profile in self.profiles.items()
+            if profile.is_for(project_id)
+        }
+
+
+def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
+    """Return what agents are told of a bitstream."""
+    return objects.BitstreamRef(
+        bitstream_id=record.bitstream_id,
+        checksum_sha256=record.checksum_sha256,
+        size_bytes=record.size_bytes,
+        format=record.format,
+    )
+
+
+def builtin_profile(
+    record: db_api.AcceleratorRecord,
+) -> objects.AcceleratorProfile:
+    """Return the profile of an accelerator that needs no file."""
+    known = {**PROFILE_DEFAULTS, "peak_bytes_per_s": 0.0, **record.profile}
+    members = {name: known[name] for name in PROFILE_DEFAULTS}
+    return objects.AcceleratorProfile(
+        name=record.name, shapes=tuple(known.get("shapes", ())), **members
+    )
+
+
+def _with_shapes(
+    profile: objects.AcceleratorProfile,
+    found: Sequence[db_api.BitstreamRecord],
+) -> objects.AcceleratorProfile:
+    """Return the profile of what fits the shapes of bitstreams, too."""
+    # Without shapes it fits all of them already.
+    if not profile.shapes or not found:
+        return profile
+    return profile.changed(shapes=_union(found, profile.shapes))
+
+
+def _own_profile(
+    key: str, found: Sequence[db_api.BitstreamRecord]
+) -> objects.AcceleratorProfile:
+    """Return the profile of what only bitstreams implement.
+
+    :param found: the newest first, which says what it is like.
+    """
+    members = {**PROFILE_DEFAULTS, **found[0].profile}
+    members["return_ratio"] = float(members["return_ratio"])
+    members["peak_bytes_per_s"] = float(members["peak_bytes_per_s"])
+    owner = names.owner_of(key)
+    projects = {project for one in found for project in one.projects}
+    return objects.AcceleratorProfile(
+        name=key,
+        shapes=_union(found),
+        projects=() if owner is None else (owner, *sorted(projects)),
+        **members,
+    )
+
+
+def _union(
+    found: Sequence[db_api.BitstreamRecord], shapes: Iterable[str] = ()
+) -> tuple[str, ...]:
+    return tuple(sorted({*shapes, *(s for one in found for s in one.shapes)}))

@@ -1,0 +1,197 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Detached signatures of files.
+
+What is signed is the SHA-256 of the file. RSA keys sign it with PSS, elliptic
+curves with ECDSA, and Ed25519 keys take its 32 bytes for the message. A
+signature is passed around as base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import hashlib
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+
+from cryptography import exceptions as crypto_exceptions
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import utils
+from oslo_log import log as logging
+
+from fpgapool.bitstreams import base
+from fpgapool.common import exception
+from fpgapool.core import codes
+
+LOG = logging.getLogger(__name__)
+
+_SUFFIXES = frozenset({".pem", ".crt", ".pub"})
+_MAX_KEY_FILE_BYTES = 65536
+_MAX_SIGNATURE_LENGTH = 2048
+_LEAST_RSA_BITS = 2048
+
+_HASH = utils.Prehashed(hashes.SHA256())
+_PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
+    """Return the signature of a checksum.
+
+    :param private_key_pem: not encrypted.
+    :param checksum_sha256: of the file, hexadecimal.
+    :raises ConfigurationError: if the key cannot be used.
+    """
+    digest = bytes.fromhex(checksum_sha256)
+    try:
+        key = serialization.load_pem_private_key(private_key_pem, None)
+    except (
+        ValueError,
+        TypeError,
+        crypto_exceptions.UnsupportedAlgorithm,
+    ) as e:
+        raise exception.ConfigurationError(
+            reason=f"the key cannot be read: {e}"
+        ) from e
+    match key:
+        case rsa.RSAPrivateKey() if key.key_size >= _LEAST_RSA_BITS:
+            signature = key.sign(digest, _PSS, _HASH)
+        case ec.EllipticCurvePrivateKey():
+            signature = key.sign(digest, ec.ECDSA(_HASH))
+        case ed25519.Ed25519PrivateKey():
+            signature = key.sign(digest)
+        case _:
+            raise exception.ConfigurationError(
+                reason="the key must be RSA of 2048 bits at least, of an"
+                " elliptic curve, or Ed25519"
+            )
+    return base64.b64encode(signature).decode()
+
+
+def checksum_of(path: pathlib.Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal.
+
+    :raises OSError: if it cannot be read.
+    """
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(base.CHUNK_BYTES):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+class TrustedKeys:
+    """The keys that the operator trusts.
+
+    They are read at each use: a key that was removed must count no more.
+
+    :param directory: of the files; it need not exist.
+    :param now: gives the time by which certificates are valid.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        now: Callable[[], datetime.datetime] | None = None,
+    ) -> None:
+        self._directory = pathlib.Path(directory)
+        self._now = now or _now
+
+    def verify(self, signature: str, checksum_sha256: str) -> str:
+        """Make sure that a trusted key has signed a checksum.
+
+        :param signature: base64.
+        :param checksum_sha256: hexadecimal.
+        :returns: the name of the key, which is that of its file.
+        :raises BitstreamRefused: if none has.
+        """
+        raw = _decode(signature)
+        digest = bytes.fromhex(checksum_sha256)
+        for name, key in self._keys():
+            if _is_signed(key, raw, digest):
+                return name
+        raise _invalid("no trusted key has signed this file")
+
+    def _keys(self) -> Iterator[tuple[str, Any]]:
+        try:
+            paths = sorted(self._directory.iterdir())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise exception.ConfigurationError(
+                reason=f"[bitstreams] trusted_keys_dir: {error.strerror}"
+            ) from error
+        for path in paths:
+            if path.suffix in _SUFFIXES:
+                try:
+                    yield path.stem, self._load(path)
+                except (
+                    OSError,
+                    ValueError,
+                    crypto_exceptions.UnsupportedAlgorithm,
+                ) as error:
+                    LOG.warning("Key %s is not used: %s", path, error)
+
+    def _load(self, path: pathlib.Path) -> Any:
+        """:raises ValueError: if it is not a key, or not a valid one."""
+        with open(path, "rb") as file:
+            data = file.read(_MAX_KEY_FILE_BYTES)
+        if b"BEGIN CERTIFICATE" not in data:
+            return serialization.load_pem_public_key(data)
+        certificate = x509.load_pem_x509_certificate(data)
+        first = certificate.not_valid_before_utc
+        if not first <= self._now() <= certificate.not_valid_after_utc:
+            raise ValueError("the certificate is not valid now")
+        return certificate.public_key()
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _decode(signature: str) -> bytes:
+    if len(signature) > _MAX_SIGNATURE_LENGTH:
+        raise _invalid("the signature is too long")
+    try:
+        return base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        raise _invalid("the signature is not base64") from None
+
+
+def _is_signed(key: Any, signature: bytes, digest: bytes) -> bool:
+    try:
+        match key:
+            case rsa.RSAPublicKey() if key.key_size >= _LEAST_RSA_BITS:
+                key.verify(signature, digest, _PSS, _HASH)
+            case ec.EllipticCurvePublicKey():
+                key.verify(signature, digest, ec.ECDSA(_HASH))
+            case ed25519.Ed25519PublicKey():
+                key.verify(signature, digest)
+            case _:
+                return False
+    except crypto_exceptions.InvalidSignature:
+        return False
+    return True
+
+
+def _invalid(why: str) -> exception.BitstreamRefused:
+    return exception.BitstreamRefused(why, code=codes.INVALID_SIGNATURE)

@@ -1,0 +1,105 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The store that the configuration names, and its upkeep."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool.bitstreams import base
+from fpgapool.bitstreams import files
+from fpgapool.clients import glance as glance_client
+from fpgapool.common import exception
+from fpgapool.conf import bitstreams as options
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+_SWEEP_INTERVAL_S = 3600.0
+
+
+def open_store(conf: cfg.ConfigOpts) -> base.Store:
+    """Return the store; nothing is connected or made yet.
+
+    :raises ConfigurationError: if its options are not usable.
+    """
+    if conf.bitstreams.store == options.GLANCE:
+        # Pulls in a lot that a pool with a directory does not need.
+        from fpgapool.bitstreams import glance
+
+        return glance.GlanceStore(
+            glance_client.Glance(conf), conf.bitstreams.pool_name
+        )
+    return files.FileStore(conf.bitstreams.store_dir)
+
+
+def sweep(
+    store: base.Store,
+    bitstreams: Callable[[], Iterable[db_api.BitstreamRecord]],
+    orphan_age_s: float,
+) -> int:
+    """Remove the files of no bitstream that uploads have left behind.
+
+    :param bitstreams: returns all; asked after the store, so that none is
+        missing whose file is there.
+    :param orphan_age_s: younger ones may belong to an upload under way.
+    :returns: how many were removed.
+    """
+    old = [one for one in store.files() if one.age_s > orphan_age_s]
+    known = {one.location for one in bitstreams()} if old else set()
+    removed = 0
+    for found in old:
+        if found.location not in known:
+            LOG.info("File %s belongs to no bitstream", found.location)
+            store.delete(found.location)
+            removed += 1
+    return removed
+
+
+class Sweeper:
+    """Sweeps now and then, when there is an occasion.
+
+    :param store: what is swept.
+    :param database: knows all bitstreams.
+    :param orphan_age_s: see :func:`sweep`.
+    """
+
+    def __init__(
+        self,
+        store: base.Store,
+        database: db_api.Database,
+        orphan_age_s: float,
+    ) -> None:
+        self._store = store
+        self._database = database
+        self._orphan_age_s = orphan_age_s
+        self._due_s = 0.0
+        self._lock = threading.Lock()
+
+    def maybe(self) -> None:
+        """Sweep if the last time is long ago; failures can wait."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._due_s:
+                return
+            self._due_s = now + _SWEEP_INTERVAL_S
+        try:
+            sweep(self._store, self._database.bitstreams, self._orphan_age_s)
+        except exception.FpgapoolException as error:
+            LOG.warning("The store was not swept: %s", error)

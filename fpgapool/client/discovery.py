@@ -1,0 +1,62 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Where the pool is, for programs that do not say it."""
+
+from __future__ import annotations
+
+import os
+
+from fpgapool.client import apidoor
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import instance
+
+_CLOUD_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
+
+
+def find(finder: instance.Finder = instance.FINDER) -> str | apidoor.PoolApi:
+    """Find the pool.
+
+    The first of these that there is: the front door of this host, by
+    ``FPGAPOOL_SOCKET`` or at a conventional place; the API that
+    ``FPGAPOOL_API_URL`` names, with the token in
+    ``FPGAPOOL_INSTANCE_TOKEN``; that of the cloud of ``OS_CLOUD`` or the
+    other variables ``OS_…``; that of which Nova has told this instance, by
+    its config drive or metadata service.
+
+    :param finder: of what Nova has told.
+    :returns: path of the front door's socket, or the API.
+    :raises errors.FrontDoorUnavailable: if there is none; the message says
+        where it was looked for.
+    :raises errors.InvalidRequest: if a variable makes no sense.
+    """
+    try:
+        return frontdoor.default_path()
+    except errors.FrontDoorUnavailable as exc:
+        no_door = exc.message
+    credentials = instance.from_environment(os.environ)
+    if credentials is not None:
+        return apidoor.PoolApi.of_instance(credentials)
+    url = os.environ.get(instance.API_URL)
+    if url:
+        return apidoor.PoolApi.at(url)
+    if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
+        return apidoor.PoolApi.from_cloud()
+    credentials, places = finder.find()
+    if credentials is not None:
+        return apidoor.PoolApi.of_instance(credentials, finder.forget)
+    raise errors.FrontDoorUnavailable(
+        f"{no_door}; there is neither {instance.API_URL} nor"
+        f" {_CLOUD_VARIABLES[0]}, and Nova has told this machine nothing of"
+        f" the pool: {'; '.join(places)}"
+    )

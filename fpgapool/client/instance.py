@@ -1,0 +1,382 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How a program inside an instance finds the pool, without being told.
+
+Nova hands an instance whose flavor asks for accelerators the address of the
+pool's API and a token, by config drive and metadata service. The standard
+library is enough to use them.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import threading
+import time
+import typing
+import urllib.parse
+
+from fpgapool.client import door as doors
+from fpgapool.client import errors
+from fpgapool.core import codes
+
+#: Name the API, and the instance's token, without asking Nova.
+API_URL = "FPGAPOOL_API_URL"
+TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
+CA_FILE = "FPGAPOOL_CA_FILE"
+#: The metadata service, if it is elsewhere; empty: it is not asked.
+METADATA_URL = "FPGAPOOL_METADATA_URL"
+#: Where a config drive is mounted, if it is elsewhere.
+CONFIG_DRIVE = "FPGAPOOL_CONFIG_DRIVE"
+
+DEFAULT_METADATA_URL = "http://169.254.169.254"
+_FILE = "openstack/latest/vendor_data2.json"
+
+#: What operators call the pool in ``vendordata_dynamic_targets``.
+TARGET = "fpgapool"
+
+_MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
+_LABELS = (
+    "/dev/disk/by-label/config-2",
+    "/dev/disk/by-label/CONFIG-2",
+)
+_MOUNTS = "/proc/self/mounts"
+
+_METADATA_S = 2.0
+# So that nobody waits for the metadata service again and again.
+_ABSENT_S = 10.0
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Credentials:
+    """What an instance knows of the pool.
+
+    :ivar api_url: of the API, without the version.
+    :ivar token: of the instance.
+    :ivar ca_cert: by which the API's certificate is verified, beside those
+        that the system knows; PEM, or None.
+    """
+
+    api_url: str
+    token: str = dataclasses.field(repr=False)
+    ca_cert: str | None = None
+
+
+class _Absent(Exception):
+    """There is nothing about the pool at a place."""
+
+
+class Finder:
+    """Looks for credentials, and remembers what it has found.
+
+    :param clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, clock: collections.abc.Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: Credentials | None = None
+        self._absent_until_s = 0.0
+        self._places: list[str] = []
+
+    def find(
+        self, environ: Environment | None = None
+    ) -> tuple[Credentials | None, list[str]]:
+        """Look at config drives, then ask the metadata service.
+
+        :param environ: environment variables; None: those of the process.
+        :returns: what was found, and where it was looked for in vain.
+        """
+        with self._lock:
+            now_s = self._clock()
+            if self._found is None and now_s >= self._absent_until_s:
+                self._look(os.environ if environ is None else environ)
+                self._absent_until_s = self._clock() + _ABSENT_S
+            return self._found, self._places
+
+    def forget(self) -> None:
+        """Look again the next time: what was found is not valid any more."""
+        with self._lock:
+            self._found = None
+            self._absent_until_s = 0.0
+
+    def _look(self, environ: Environment) -> None:
+        self._places = []
+        for path in _drives(environ):
+            if self._try(str(path), functools.partial(_read_drive, path)):
+                return
+        base = environ.get(METADATA_URL, DEFAULT_METADATA_URL).rstrip("/")
+        if base:
+            url = f"{base}/{_FILE}"
+            self._try(url, lambda: _read_service(url))
+
+    def _try(
+        self, place: str, read: collections.abc.Callable[[], bytes]
+    ) -> bool:
+        try:
+            self._found = parse(read())
+        except _Absent as exc:
+            self._places.append(f"{place} ({exc})")
+            return False
+        return True
+
+
+FINDER = Finder()
+
+
+def from_environment(environ: Environment) -> Credentials | None:
+    """Return what environment variables say; None: nothing.
+
+    :param environ: the variables.
+    :raises errors.InvalidRequest: if a file that they name is not readable.
+    """
+    url, token = environ.get(API_URL, ""), environ.get(TOKEN, "")
+    if not url or not token:
+        return None
+    path = environ.get(CA_FILE)
+    try:
+        ca_cert = pathlib.Path(path).read_text() if path else None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.InvalidRequest(
+            errors.INVALID_REQUEST, f"{CA_FILE}: {exc}"
+        ) from exc
+    return Credentials(url, token, ca_cert)
+
+
+def parse(content: bytes) -> Credentials:
+    """Return what a file or an answer with vendordata says.
+
+    :param content: JSON, an object with one member per target.
+    :raises _Absent: if it says nothing of the pool.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _Absent("it is no JSON") from None
+    part = document.get(TARGET) if isinstance(document, dict) else None
+    if not isinstance(part, dict) or not part:
+        raise _Absent("it says nothing of the pool")
+    url, token = part.get("api_url"), part.get("instance_token")
+    ca_cert = part.get("ca_cert")
+    if (
+        not isinstance(url, str)
+        or not isinstance(token, str)
+        or not isinstance(ca_cert, str | None)
+        or urllib.parse.urlsplit(url).scheme not in ("http", "https")
+    ):
+        raise _Absent("what it says of the pool makes no sense")
+    return Credentials(url, token, ca_cert)
+
+
+def _drives(environ: Environment) -> list[pathlib.Path]:
+    """Return where a config drive is, or would be, mounted."""
+    named = environ.get(CONFIG_DRIVE)
+    if named:
+        return [pathlib.Path(named)]
+    devices = {os.path.realpath(name) for name in _LABELS}
+    found = []
+    try:
+        lines = pathlib.Path(_MOUNTS).read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        device, _, rest = line.partition(" ")
+        if device.startswith("/") and os.path.realpath(device) in devices:
+            # Blanks in it are written as octal numbers.
+            point = rest.partition(" ")[0].replace("\\040", " ")
+            found.append(point)
+    names = dict.fromkeys([*found, *_MOUNT_POINTS])
+    return [pathlib.Path(name) for name in names]
+
+
+def _read_drive(root: pathlib.Path) -> bytes:
+    try:
+        with (root / _FILE).open("rb") as stream:
+            return stream.read(_MAX_BYTES)
+    except FileNotFoundError:
+        raise _Absent("there is none") from None
+    except OSError as exc:
+        raise _Absent(exc.strerror or type(exc).__name__) from exc
+
+
+def _read_service(url: str) -> bytes:
+    try:
+        answer = _exchange(
+            "GET", url, {"Accept": "application/json"}, None, _METADATA_S
+        )
+    except (OSError, ValueError) as exc:
+        raise _Absent(f"{type(exc).__name__}: {exc}") from exc
+    if answer.status_code != 200:
+        raise _Absent(f"it answers {answer.status_code}")
+    return answer.content
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answer of HTTP."""
+
+    status_code: int
+    content: bytes = dataclasses.field(repr=False)
+    headers: collections.abc.Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is well."""
+        return self.status_code < 400
+
+    def json(self) -> typing.Any:
+        """Return the document.
+
+        :raises ValueError: if it is none.
+        """
+        return json.loads(self.content)
+
+
+def _exchange(
+    method: str,
+    url: str,
+    headers: collections.abc.Mapping[str, str],
+    body: bytes | None,
+    timeout_s: float,
+    ca_cert: str | None = None,
+) -> Answer:
+    """Ask once, straight, following nobody elsewhere.
+
+    A token must not go where a proxy or a redirection says.
+
+    :raises OSError: if there is no answer in time.
+    :raises ValueError: if the address, or the answer, makes no sense.
+    """
+    # Whoever has a front door never needs them.
+    import http.client
+    import ssl
+
+    parts = urllib.parse.urlsplit(url)
+    if not parts.hostname:
+        raise ValueError(f"{url!r:.80} is no address")
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        if ca_cert is not None:
+            context.load_verify_locations(cadata=ca_cert)
+        connection = http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=timeout_s, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(
+            parts.hostname, parts.port, timeout=timeout_s
+        )
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    ends_s = time.monotonic() + timeout_s
+    try:
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        content = _read_all(connection, response, ends_s)
+        # Proxies write their names in one way or the other.
+        found = {n.title(): value for n, value in response.headers.items()}
+        return Answer(response.status, content, found)
+    except http.client.HTTPException as exc:
+        raise ValueError(f"{type(exc).__name__}: {exc}") from exc
+    finally:
+        connection.close()
+
+
+def _read_all(
+    connection: typing.Any, response: typing.Any, ends_s: float
+) -> bytes:
+    """Read the body; a server that sends it drop by drop gets no more time."""
+    content = bytearray()
+    while block := response.read1(65536):
+        content += block
+        if len(content) > _MAX_BYTES:
+            raise ValueError("the answer is too long")
+        left_s = ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        if connection.sock is not None:
+            connection.sock.settimeout(left_s)
+    return bytes(content)
+
+
+class TokenAdapter:
+    """Asks the API by the token of an instance.
+
+    Looks like a ``keystoneauth1.adapter.Adapter``, as far as
+    :class:`fpgapool.client.apidoor.ApiDoor` knows that.
+
+    :param credentials: of the instance.
+    :param service_type: in the header that names the version.
+    """
+
+    def __init__(self, credentials: Credentials, service_type: str) -> None:
+        self._credentials = credentials
+        self._service_type = service_type
+
+    def request(
+        self,
+        path: str,
+        method: str,
+        *,
+        json: typing.Any = None,
+        microversion: str,
+        timeout: float,
+        **_: object,
+    ) -> Answer:
+        """Ask once.
+
+        :param path: after the version.
+        :param method: of HTTP.
+        :param json: the body; None: there is none.
+        :param microversion: that is asked for.
+        :param timeout: in seconds.
+        :raises ConnectionLost: if there is no answer.
+        """
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {self._credentials.token}",
+            "OpenStack-API-Version": f"{self._service_type} {microversion}",
+        }
+        body = None
+        if json is not None:
+            body = _dumps(json)
+            headers["Content-Type"] = "application/json"
+        url = f"{self._credentials.api_url.rstrip('/')}/v1{path}"
+        try:
+            answer = _exchange(
+                method, url, headers, body, timeout, self._credentials.ca_cert
+            )
+        except (OSError, ValueError) as exc:
+            raise doors.ConnectionLost(
+                f"the pool's API at {self._credentials.api_url}:"
+                f" {type(exc).__name__}: {exc}"
+            ) from exc
+        if 300 <= answer.status_code < 400:
+            raise errors.RequestRejected(
+                codes.PROTOCOL_ERROR,
+                f"the pool's API at {self._credentials.api_url} is elsewhere",
+            )
+        return answer
+
+
+def _dumps(document: typing.Any) -> bytes:
+    return json.dumps(document).encode()

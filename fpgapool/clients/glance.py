@@ -1,0 +1,181 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Glance: files as images of the service's project."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import Protocol
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+from requests import exceptions as requests_exceptions
+
+from fpgapool.common import exception
+from fpgapool.conf import glance as options
+
+_CONNECT_RETRIES = 2
+# Between two parts of an answer, not for all of it.
+_TIMEOUT_S = 60
+_PAGE_LENGTH = 100
+_LEAST_CHUNK_BYTES = 1 << 16
+
+_RETRIABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Body(Protocol):
+    """A file that is sent as it is read."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of keystoneauth; repeating it changes nothing."""
+    for register in (
+        loading.register_auth_conf_options,
+        loading.register_session_conf_options,
+        loading.register_adapter_conf_options,
+    ):
+        register(conf, options.GROUP)
+    conf.set_default("service_type", "image", group=options.GROUP)
+    conf.set_default("timeout", _TIMEOUT_S, group=options.GROUP)
+
+
+class Glance:
+    """What is done with images. Safe to use from several threads.
+
+    All methods raise StoreUnavailable if repeating may help, else
+    StoreFailed.
+
+    :param conf: the configuration; nothing is asked before the first call.
+    :raises ConfigurationError: if the group's options are not usable.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        register_opts(conf)
+        try:
+            auth = loading.load_auth_from_conf_options(conf, options.GROUP)
+            session = loading.load_session_from_conf_options(
+                conf, options.GROUP, auth=auth
+            )
+            self._images = loading.load_adapter_from_conf_options(
+                conf,
+                options.GROUP,
+                session=session,
+                connect_retries=_CONNECT_RETRIES,
+            )
+        except ksa_exceptions.ClientException as error:
+            raise exception.ConfigurationError(
+                reason=f"[{options.GROUP}]: {error}"
+            ) from error
+        if auth is None:
+            raise exception.ConfigurationError(
+                reason=f"[bitstreams] store = glance needs auth_type in"
+                f" [{options.GROUP}]"
+            )
+
+    def create(self, name: str, properties: Mapping[str, str]) -> str:
+        """Make an image without a file; :returns: its id."""
+        image = {
+            **properties,
+            "name": name,
+            "disk_format": "raw",
+            "container_format": "bare",
+            "visibility": "private",
+            "os_hidden": True,
+            "protected": False,
+        }
+        with _translated():
+            found = self._images.post("/v2/images", json=image).json()
+        return str(found["id"])
+
+    def upload(self, image_id: str, body: Body) -> None:
+        """Send an image's file; what reading raises passes through."""
+        with _translated():
+            self._images.put(
+                f"/v2/images/{image_id}/file",
+                data=body,
+                headers={"Content-Type": "application/octet-stream"},
+                # A second try would send what is left of the file: nothing.
+                connect_retries=0,
+            )
+
+    def show(self, image_id: str) -> Mapping[str, Any]:
+        """Return what Glance says of an image."""
+        with _translated():
+            found: Mapping[str, Any] = self._images.get(
+                f"/v2/images/{image_id}"
+            ).json()
+        return found
+
+    def download(self, image_id: str, chunk_bytes: int) -> Iterator[bytes]:
+        """Return the parts of an image's file."""
+        with _translated():
+            answer = self._images.get(
+                f"/v2/images/{image_id}/file", stream=True
+            )
+        if answer.status_code == 204:
+            answer.close()
+            raise exception.StoreFailed(reason="the image has no file")
+        return _parts(answer, max(chunk_bytes, _LEAST_CHUNK_BYTES))
+
+    def delete(self, image_id: str) -> None:
+        """Delete an image; one that is not there is fine."""
+        with (
+            contextlib.suppress(ksa_exceptions.NotFound),
+            _translated(pass_on=ksa_exceptions.NotFound),
+        ):
+            self._images.delete(f"/v2/images/{image_id}")
+
+    def list(self, **filters: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the hidden images that have these properties."""
+        query = {**filters, "os_hidden": "true", "limit": str(_PAGE_LENGTH)}
+        path: str | None = "/v2/images"
+        while path:
+            with _translated():
+                page = self._images.get(path, params=query).json()
+            yield from page["images"]
+            path, query = page.get("next"), {}
+
+
+def _parts(answer: Any, chunk_bytes: int) -> Iterator[bytes]:
+    with contextlib.closing(answer), _translated():
+        yield from answer.iter_content(chunk_bytes)
+
+
+@contextlib.contextmanager
+def _translated(
+    pass_on: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    try:
+        yield
+    except pass_on:
+        raise
+    except ksa_exceptions.HttpError as error:
+        # What it says may hold more than a tenant should know.
+        reason = f"Glance answers {error.http_status}"
+        if error.http_status in _RETRIABLE_STATUSES:
+            raise exception.StoreUnavailable(reason=reason) from error
+        raise exception.StoreFailed(reason=reason) from error
+    except (
+        ksa_exceptions.ClientException,
+        requests_exceptions.RequestException,
+    ) as error:
+        raise exception.StoreUnavailable(
+            reason="Glance or Keystone cannot be reached"
+        ) from error

@@ -1,0 +1,169 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Keystone: the unified limits of projects, by way of oslo.limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from fpgapool.common import exception
+
+GROUP = "oslo_limit"
+SERVICE_TYPE = "fpgapool"
+
+# A Keystone that is frozen must not be waited for for ever.
+_TIMEOUT_S = 10
+
+_MODEL = "flat"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnifiedLimits:
+    """All limits of this service that Keystone has.
+
+    :ivar registered: of projects without one of their own, by resource.
+    :ivar of_projects: by project and resource.
+    """
+
+    registered: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    of_projects: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+def prepare() -> None:
+    """Make sure that limits can be read; asks nobody.
+
+    The global configuration must have been read: oslo.limit uses no other.
+
+    :raises ConfigurationError: if oslo.limit is missing or not configured.
+    """
+    _oslo_limit()
+    options = cfg.CONF[GROUP]
+    if not (options.auth_type or options.auth_section):
+        raise exception.ConfigurationError(
+            reason=f"[quota] driver = unified needs auth_type in [{GROUP}]"
+        )
+
+
+def _oslo_limit() -> Any:
+    # Not before it is wanted: few have it, and it registers its options with
+    # values that the files must have been read for.
+    try:
+        module = importlib.import_module("oslo_limit.limit")
+    except ImportError as error:
+        raise exception.ConfigurationError(
+            reason=f"[quota] driver = unified needs oslo.limit: {error}"
+        ) from error
+    for name, value in {
+        "endpoint_service_type": SERVICE_TYPE,
+        "timeout": _TIMEOUT_S,
+    }.items():
+        cfg.CONF.set_default(name, value, group=GROUP)
+    return module
+
+
+class LimitsReader:
+    """Asks Keystone for all limits of this service at once.
+
+    oslo.limit itself asks project by project, when something is wanted; its
+    configuration and its connection are used.
+    """
+
+    def __init__(self) -> None:
+        self._connection: Any = None
+        self._service: tuple[str, str | None] | None = None
+
+    def read(self) -> UnifiedLimits:
+        """Return all limits.
+
+        Blocks until Keystone has answered, several times.
+
+        :raises KeystoneUnavailable: if they cannot be had.
+        """
+        try:
+            return self._read()
+        except exception.FpgapoolException:
+            raise
+        except Exception as error:
+            # Three libraries are under it, each with errors of its own.
+            self._connection = self._service = None
+            raise exception.KeystoneUnavailable(
+                reason=f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _read(self) -> UnifiedLimits:
+        if self._connection is None:
+            self._connection = _connect()
+        if self._service is None:
+            self._service = _find_service(self._connection)
+        service_id, region_id = self._service
+        registered = _by_region(
+            self._connection.registered_limits(service_id=service_id),
+            region_id,
+        )
+        limits = _by_region(
+            self._connection.limits(service_id=service_id), region_id
+        )
+        of_projects: dict[str, dict[str, int]] = {}
+        for one in limits:
+            if one.project_id is not None:
+                own = of_projects.setdefault(one.project_id, {})
+                own[one.resource_name] = one.resource_limit
+        return UnifiedLimits(
+            {one.resource_name: one.default_limit for one in registered},
+            of_projects,
+        )
+
+
+def _connect() -> Any:
+    enforcer = _oslo_limit().Enforcer(lambda project_id, resources: {})
+    if enforcer.model.name != _MODEL:
+        raise exception.KeystoneUnavailable(
+            reason=f"the enforcement model is {enforcer.model.name}; only"
+            f" {_MODEL} is supported"
+        )
+    return enforcer.connection
+
+
+def _find_service(connection: Any) -> tuple[str, str | None]:
+    """Find the service whose limits are meant.
+
+    Keystone refuses to tell who would not see the limits of all projects.
+
+    :returns: its id, and the region of its endpoint.
+    """
+    options = cfg.CONF[GROUP]
+    if options.endpoint_id:
+        endpoint = connection.get_endpoint(options.endpoint_id)
+        return endpoint.service_id, endpoint.region_id
+    # oslo.limit has made sure that there is just one.
+    (service,) = connection.services(
+        type=options.endpoint_service_type,
+        name=options.endpoint_service_name,
+    )
+    return service.id, options.endpoint_region_name
+
+
+def _by_region(limits: Iterable[Any], region_id: str | None) -> list[Any]:
+    """Return the limits of a region, those of the region itself last."""
+    return sorted(
+        (one for one in limits if one.region_id in (None, region_id)),
+        key=lambda one: one.region_id is not None,
+    )

@@ -1,0 +1,330 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Nova: flavors of instances, what becomes of them, and compute nodes."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import datetime
+import itertools
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import Self
+from typing import TypeVar
+
+from oslo_config import cfg
+
+from fpgapool.common import exception
+from fpgapool.conf import nova as options
+
+#: Servers tell their flavor's extra specs since 2.47, and hypervisors their
+#: uuids since 2.53.
+MICROVERSION = "2.53"
+
+#: Migrations have uuids, and come in pages, since 2.59.
+MIGRATIONS_MICROVERSION = "2.59"
+
+# Nova keeps migrations for ever; those that still have something are new.
+_MAX_MIGRATION_PAGES = 10
+
+# Of an instance that is gone; SOFT_DELETED can be restored.
+_DELETED = "DELETED"
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """An instance, as Nova tells of it.
+
+    :ivar hypervisor: the name of its compute node's; None: it has none, as
+        before it is scheduled and when it is shelved.
+    :ivar extra_specs: of its flavor; None: they are not told to this user.
+    """
+
+    id: str
+    project_id: str
+    name: str = ""
+    status: str = ""
+    hypervisor: str | None = None
+    extra_specs: Mapping[str, object] | None = None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is gone for good."""
+        return self.status == _DELETED
+
+
+@dataclasses.dataclass(frozen=True)
+class Computes:
+    """The compute nodes.
+
+    :ivar uuids: of all.
+    :ivar by_name: by the names of their hypervisors; a name that several
+        have, in different cells, stands for none of them.
+    """
+
+    uuids: frozenset[str] = frozenset()
+    by_name: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def prepare(conf: cfg.ConfigOpts) -> bool:
+    """Register the options for asking Nova.
+
+    :param conf: the configuration.
+    :returns: whether it says how Nova is to be asked.
+    """
+    options.register_auth_opts(conf)
+    group = conf[options.GROUP]
+    return bool(group.auth_type or group.auth_section)
+
+
+class Nova:
+    """Asks Nova; any thread may.
+
+    Nothing is asked before the first call. Every method raises
+    NovaUnavailable if there is no answer that makes sense.
+
+    :param adapter: a ``keystoneauth1.adapter.Adapter``.
+    :param timeout_s: how long each request takes at most.
+    :param page_length: how many servers to ask for at a time.
+    """
+
+    def __init__(
+        self,
+        adapter: Any,
+        *,
+        timeout_s: float = 30.0,
+        page_length: int = 1000,
+    ) -> None:
+        self._adapter = adapter
+        self._timeout_s = timeout_s
+        self._page_length = page_length
+
+    @classmethod
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, *, timeout_s: float | None = None
+    ) -> Self | None:
+        """Return how the group ``[nova]`` says that Nova is to be asked.
+
+        :param conf: the configuration.
+        :param timeout_s: how long each request takes at most; None is what
+            the group says.
+        :returns: None if it does not say how.
+        :raises ConfigurationError: if it says so in a way that makes no
+            sense.
+        """
+        if not prepare(conf):
+            return None
+        from keystoneauth1 import exceptions
+        from keystoneauth1 import loading
+
+        group = conf[options.GROUP]
+        timeout_s = timeout_s or group.request_timeout_s
+        try:
+            auth = loading.load_auth_from_conf_options(conf, options.GROUP)
+            session = loading.load_session_from_conf_options(
+                conf, options.GROUP, auth=auth
+            )
+            # Keystone, too, may be frozen.
+            session.timeout = min(session.timeout or timeout_s, timeout_s)
+            adapter = loading.load_adapter_from_conf_options(
+                conf, options.GROUP, session=session, auth=auth
+            )
+        except (exceptions.ClientException, cfg.Error, ValueError) as error:
+            raise exception.ConfigurationError(
+                reason=f"[{options.GROUP}]: {error}"
+            ) from error
+        return cls(adapter, timeout_s=timeout_s, page_length=group.page_length)
+
+    def server(self, instance_id: str) -> Server | None:
+        """Return an instance; None: there is none, or it is deleted.
+
+        :param instance_id: its UUID.
+        """
+        from keystoneauth1 import exceptions
+
+        with _translated():
+            try:
+                document = self._get(f"/servers/{instance_id}")
+            except exceptions.NotFound:
+                return None
+            return _server(document["server"])
+
+    def servers(self, changed_since: float | None = None) -> Iterator[Server]:
+        """Ask for the instances of all projects, in parts.
+
+        :param changed_since: only for those that have changed since then,
+            also for those that are deleted; wall clock. None: for all that
+            are not deleted.
+        """
+        query: dict[str, Any] = {"all_tenants": "1"}
+        if changed_since is not None:
+            query["changes-since"] = _time(changed_since)
+        yield from self._pages("/servers/detail", "servers", query, _server)
+
+    def computes(self) -> Computes:
+        """Return the compute nodes."""
+        found = self._pages("/os-hypervisors", "hypervisors", {}, _compute)
+        uuids = collections.defaultdict(list)
+        for name, uuid in found:
+            uuids[name].append(uuid)
+        return Computes(
+            frozenset(uuid for own in uuids.values() for uuid in own),
+            {name: own[0] for name, own in uuids.items() if len(own) == 1},
+        )
+
+    def has_compute(self, host_uuid: str) -> bool:
+        """Tell whether there is a compute node.
+
+        A list may lack one that there is: Nova leaves out those whose service
+        it does not find, and then ends a page too soon. If a cell is away,
+        there is no answer.
+
+        :param host_uuid: its UUID.
+        """
+        from keystoneauth1 import exceptions
+
+        with _translated():
+            try:
+                document = self._get(f"/os-hypervisors/{host_uuid}")
+            except exceptions.NotFound:
+                return False
+            _compute(document["hypervisor"])
+        return True
+
+    def migrating(self, migration_ids: Collection[str]) -> dict[str, str]:
+        """Return which instances migrations move, or have moved.
+
+        :param migration_ids: UUIDs.
+        :returns: UUIDs of instances, by those of their migrations; without
+            those that are no migrations, or not among the newest ten pages.
+        """
+        wanted = set(migration_ids)
+        found: dict[str, str] = {}
+        # The newest come first.
+        for migration_id, instance_id in self._pages(
+            "/os-migrations",
+            "migrations",
+            {},
+            _migration,
+            microversion=MIGRATIONS_MICROVERSION,
+            marker_name="uuid",
+            max_pages=_MAX_MIGRATION_PAGES,
+        ):
+            if migration_id in wanted:
+                found[migration_id] = instance_id
+                if len(found) == len(wanted):
+                    break
+        return found
+
+    def _pages(
+        self,
+        path: str,
+        name: str,
+        query: Mapping[str, Any],
+        read: Callable[[Any], _T],
+        *,
+        microversion: str = MICROVERSION,
+        marker_name: str = "id",
+        max_pages: int | None = None,
+    ) -> Iterator[_T]:
+        """Ask for a list until there is no next page.
+
+        :param marker_name: what names the last member of a page.
+        :param max_pages: how many are asked for at most; None: all.
+        """
+        marker: str | None = None
+        numbers = itertools.count() if max_pages is None else range(max_pages)
+        for _ in numbers:
+            asked = {**query, "limit": self._page_length}
+            if marker is not None:
+                asked["marker"] = marker
+            with _translated():
+                document = self._get(path, asked, microversion)
+                members = document[name]
+                page = [read(member) for member in members]
+                links = document.get(f"{name}_links", [])
+                last = str(members[-1][marker_name]) if members else None
+            yield from page
+            is_last = not any(link.get("rel") == "next" for link in links)
+            if is_last or last is None or last == marker:
+                return
+            marker = last
+
+    def _get(
+        self,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        microversion: str = MICROVERSION,
+    ) -> Any:
+        answer = self._adapter.get(
+            path,
+            params=query,
+            microversion=microversion,
+            timeout=self._timeout_s,
+        )
+        return answer.json()
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    from keystoneauth1 import exceptions
+
+    try:
+        yield
+    except (
+        exceptions.ClientException,
+        # A cafile that cannot be read.
+        OSError,
+        # What is no JSON, or not of the shape that it should be.
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise exception.NovaUnavailable(
+            reason=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _server(document: Mapping[str, Any]) -> Server:
+    extra_specs = (document.get("flavor") or {}).get("extra_specs")
+    if extra_specs is not None and not isinstance(extra_specs, dict):
+        raise ValueError("extra_specs are no object")
+    return Server(
+        id=str(document["id"]),
+        project_id=str(document["tenant_id"]),
+        name=str(document.get("name") or ""),
+        status=str(document.get("status") or ""),
+        hypervisor=document.get("OS-EXT-SRV-ATTR:hypervisor_hostname"),
+        extra_specs=extra_specs,
+    )
+
+
+def _compute(document: Mapping[str, Any]) -> tuple[str, str]:
+    return str(document["hypervisor_hostname"]), str(document["id"])
+
+
+def _migration(document: Mapping[str, Any]) -> tuple[str, str]:
+    return str(document["uuid"]), str(document["instance_uuid"])
+
+
+def _time(wall_s: float) -> str:
+    moment = datetime.datetime.fromtimestamp(wall_s, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

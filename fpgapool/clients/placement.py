@@ -1,0 +1,389 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Placement: resource providers, their inventories, traits and allocations."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import Self
+
+from oslo_config import cfg
+
+from fpgapool.common import exception
+from fpgapool.conf import placement as options
+
+#: Nested providers are there since 1.14, inventories that are reserved as a
+#: whole since 1.26; nothing newer is used.
+MICROVERSION = "1.36"
+
+_CONCURRENT_UPDATE = "placement.concurrent_update"
+_INVENTORY_IN_USE = "placement.inventory.inuse"
+_PROVIDER_IN_USE = "placement.resource_provider.inuse"
+
+# How often a change is tried that others come before.
+_MAX_ATTEMPTS = 5
+
+# What another user, or another Placement, would not be told.
+_USELESS = frozenset({401, 403, 406})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A resource provider.
+
+    :ivar generation: another one after each change of its inventories,
+        traits and new allocations; the end of an allocation changes nothing.
+    :ivar parent_uuid: None for a root.
+    """
+
+    uuid: str
+    name: str
+    generation: int
+    root_uuid: str
+    parent_uuid: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inventory:
+    """How much a provider has of a resource class.
+
+    :ivar total: how much there is.
+    :ivar reserved: how much of it is not given to anybody new.
+    """
+
+    total: int
+    reserved: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as Placement writes it."""
+        return {
+            "total": self.total,
+            "reserved": self.reserved,
+            "min_unit": 1,
+            "max_unit": self.total,
+            "step_size": 1,
+            "allocation_ratio": 1.0,
+        }
+
+
+def prepare(conf: cfg.ConfigOpts) -> bool:
+    """Register the options for asking Placement.
+
+    :param conf: the configuration.
+    :returns: whether it says how Placement is to be asked.
+    """
+    options.register_auth_opts(conf)
+    group = conf[options.GROUP]
+    return bool(group.auth_type or group.auth_section)
+
+
+class Placement:
+    """Asks Placement; one thread may.
+
+    Nothing is asked before the first call. Every method raises
+    PlacementUnavailable if there is no answer that makes sense, and its
+    subclass PlacementRefused if there is one, and it is no.
+
+    :ivar requests: how many have been made.
+    :ivar conflicts: how many changes others came before, so that they were
+        tried again.
+
+    :param adapter: a ``keystoneauth1.adapter.Adapter``.
+    :param timeout_s: how long each request takes at most.
+    """
+
+    def __init__(self, adapter: Any, *, timeout_s: float = 30.0) -> None:
+        self.requests = 0
+        self.conflicts = 0
+        self._adapter = adapter
+        self._timeout_s = timeout_s
+        # Traits and resource classes that exist.
+        self._known: set[str] = set()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
+        """Return how ``[placement]`` says that Placement is to be asked.
+
+        :param conf: the configuration.
+        :returns: None if it does not say how.
+        :raises ConfigurationError: if it says so in a way that makes no
+            sense.
+        """
+        if not prepare(conf):
+            return None
+        from keystoneauth1 import exceptions
+        from keystoneauth1 import loading
+
+        timeout_s = conf[options.GROUP].request_timeout_s
+        try:
+            auth = loading.load_auth_from_conf_options(conf, options.GROUP)
+            session = loading.load_session_from_conf_options(
+                conf, options.GROUP, auth=auth
+            )
+            # Keystone, too, may be frozen.
+            session.timeout = min(session.timeout or timeout_s, timeout_s)
+            adapter = loading.load_adapter_from_conf_options(
+                conf, options.GROUP, session=session, auth=auth
+            )
+        except (exceptions.ClientException, cfg.Error, ValueError) as error:
+            raise exception.ConfigurationError(
+                reason=f"[{options.GROUP}]: {error}"
+            ) from error
+        return cls(adapter, timeout_s=timeout_s)
+
+    # -- questions ---------------------------------------------------------
+
+    def traits(self, prefix: str) -> list[str]:
+        """Return the traits that any provider has.
+
+        :param prefix: what they begin with.
+        """
+        query = {"name": f"startswith:{prefix}", "associated": "true"}
+        with _sensible():
+            return [str(one) for one in self._get("/traits", query)["traits"]]
+
+    def providers(
+        self, trait: str, free: Mapping[str, int] | None = None
+    ) -> list[Provider]:
+        """Return the providers that have a trait, of the whole cloud.
+
+        :param free: how much must be left of resource classes.
+        """
+        query = {"required": trait}
+        if free:
+            wanted = (f"{name}:{count}" for name, count in free.items())
+            query["resources"] = ",".join(wanted)
+        with _sensible():
+            document = self._get("/resource_providers", query)
+            return [_provider(one) for one in document["resource_providers"]]
+
+    def provider(self, uuid: str) -> Provider | None:
+        """Return a provider; None: there is none."""
+        answer = self._ask("GET", _path(uuid), accept={404})
+        if answer.status_code == 404:
+            return None
+        with _sensible():
+            return _provider(answer.json())
+
+    def inventory(self, uuid: str, resource_class: str) -> Inventory | None:
+        """Return what a provider has of a resource class; None: nothing."""
+        with _sensible():
+            found = self._get(_path(uuid, "inventories"))["inventories"]
+            one = found.get(resource_class)
+            if one is None:
+                return None
+            return Inventory(int(one["total"]), int(one["reserved"]))
+
+    def allocations(self, uuid: str, resource_class: str) -> dict[str, int]:
+        """Return how much of a resource class each consumer has.
+
+        :param uuid: of the provider.
+        """
+        with _sensible():
+            found = self._get(_path(uuid, "allocations"))["allocations"]
+            return {
+                str(consumer): int(one["resources"][resource_class])
+                for consumer, one in found.items()
+                if resource_class in one["resources"]
+            }
+
+    # -- changes -----------------------------------------------------------
+
+    def create(self, uuid: str, name: str, parent_uuid: str) -> None:
+        """Make a child provider; if it is there already, that is fine."""
+        body = {
+            "uuid": uuid,
+            "name": name,
+            "parent_provider_uuid": parent_uuid,
+        }
+        answer = self._ask(
+            "POST", "/resource_providers", body=body, accept={409}
+        )
+        if answer.status_code == 409:
+            found = self.provider(uuid)
+            if found is None or found.parent_uuid != parent_uuid:
+                raise _refusal(answer)
+
+    def change_traits(
+        self, uuid: str, add: Collection[str], remove: Collection[str]
+    ) -> None:
+        """Add and remove traits; all others of the provider stay."""
+        for trait in sorted(add):
+            self._ensure(f"/traits/{trait}")
+
+        def changed(document: dict[str, Any]) -> dict[str, Any]:
+            before = {*document["traits"]}
+            traits = (before | {*add}) - {*remove}
+            if traits == before:
+                return document
+            return {**document, "traits": sorted(traits)}
+
+        self._rewrite(_path(uuid, "traits"), changed)
+
+    def set_inventory(
+        self, uuid: str, resource_class: str, inventory: Inventory | None
+    ) -> None:
+        """Say how much a provider has; its other inventories stay.
+
+        :param inventory: None: it has nothing of that class.
+        """
+        if inventory is not None:
+            self._ensure(f"/resource_classes/{resource_class}")
+
+        def changed(document: dict[str, Any]) -> dict[str, Any]:
+            inventories = dict(document["inventories"])
+            inventories.pop(resource_class, None)
+            if inventory is not None:
+                inventories[resource_class] = inventory.document()
+            return {**document, "inventories": inventories}
+
+        self._rewrite(_path(uuid, "inventories"), changed)
+
+    def delete(self, uuid: str) -> None:
+        """Delete a provider; if there is none, that is fine."""
+        self._ask("DELETE", _path(uuid), accept={404})
+
+    def _ensure(self, path: str) -> None:
+        """Make a trait or resource class."""
+        if path not in self._known:
+            self._ask("PUT", path)
+            self._known.add(path)
+
+    def _rewrite(
+        self, path: str, changed: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> None:
+        """Replace a document that carries the provider's generation."""
+        for _ in range(_MAX_ATTEMPTS):
+            with _sensible():
+                before = self._get(path)
+                after = changed(before)
+            if after == before:
+                return
+            answer = self._ask("PUT", path, body=after, accept={400, 409})
+            if answer.status_code < 400:
+                return
+            if _code(answer) != _CONCURRENT_UPDATE:
+                # Somebody may have deleted a trait that nobody used.
+                self._known.clear()
+                raise _refusal(answer)
+            self.conflicts += 1
+        raise exception.PlacementRefused(
+            reason=f"{path} has been changed by others {_MAX_ATTEMPTS} times"
+        )
+
+    def _get(
+        self, path: str, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        found = self._ask("GET", path, query=query).json()
+        if not isinstance(found, dict):
+            raise ValueError(f"{path} is no object")
+        return found
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        accept: Collection[int] = (),
+    ) -> Any:
+        """Return the answer to a request.
+
+        :param accept: statuses that mean something to the caller.
+        """
+        from keystoneauth1 import exceptions
+
+        arguments = {"params": query} if query else {}
+        if body is not None:
+            arguments["json"] = body
+        self.requests += 1
+        try:
+            answer = self._adapter.request(
+                path,
+                method,
+                microversion=MICROVERSION,
+                timeout=self._timeout_s,
+                raise_exc=False,
+                **arguments,
+            )
+        # A cafile that cannot be read is a plain OSError.
+        except (exceptions.ClientException, OSError) as error:
+            raise exception.PlacementUnavailable(
+                reason=f"{type(error).__name__}: {error}"
+            ) from error
+        status = answer.status_code
+        if status < 400 or status in accept:
+            return answer
+        if status in _USELESS or status >= 500:
+            raise exception.PlacementUnavailable(
+                reason=f"{method} {path}: {_told(answer)}"
+            )
+        raise _refusal(answer)
+
+
+@contextlib.contextmanager
+def _sensible() -> Iterator[None]:
+    """Translate what is no JSON, or not of the shape that it should be."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise exception.PlacementUnavailable(
+            reason=f"its answer makes no sense: {error!r:.200}"
+        ) from error
+
+
+def _path(uuid: str, what: str | None = None) -> str:
+    path = f"/resource_providers/{uuid}"
+    return path if what is None else f"{path}/{what}"
+
+
+def _provider(document: Mapping[str, Any]) -> Provider:
+    parent = document["parent_provider_uuid"]
+    return Provider(
+        uuid=str(document["uuid"]),
+        name=str(document["name"]),
+        generation=int(document["generation"]),
+        root_uuid=str(document["root_provider_uuid"]),
+        parent_uuid=None if parent is None else str(parent),
+    )
+
+
+def _error(answer: Any) -> Mapping[str, Any]:
+    """:returns: what Placement says of an error, as far as that is known."""
+    try:
+        found = answer.json()["errors"][0]
+    except (LookupError, TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _code(answer: Any) -> str:
+    return str(_error(answer).get("code", ""))
+
+
+def _told(answer: Any) -> str:
+    detail = " ".join(str(_error(answer).get("detail", "")).split())
+    return f"HTTP {answer.status_code} {detail}"[:400].rstrip()
+
+
+def _refusal(answer: Any) -> exception.PlacementUnavailable:
+    if _code(answer) in (_INVENTORY_IN_USE, _PROVIDER_IN_USE):
+        return exception.PlacementRefused(reason="somebody still has of it")
+    return exception.PlacementRefused(reason=_told(answer))

@@ -1,0 +1,71 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""What the installed commands call: those whose libraries may be missing.
+
+Every command is installed with the client library; what it needs comes with
+an extra. Without it, a command says which one instead of a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+FAILURE = 1
+
+
+def agent() -> int:
+    """Run ``fpgapool-agent``."""
+    return _run("agent", extra="server")
+
+
+def allinone() -> int:
+    """Run ``fpgapool-allinone``."""
+    return _run("allinone", extra="allinone")
+
+
+def conductor() -> int:
+    """Run ``fpgapool-conductor``."""
+    return _run("conductor", extra="server")
+
+
+def manage() -> int:
+    """Run ``fpgapool-manage``."""
+    return _run("manage", extra="server")
+
+
+def sim() -> int:
+    """Run ``fpgapool-sim``."""
+    return _run("sim", extra="sim")
+
+
+def status() -> int:
+    """Run ``fpgapool-status``."""
+    return _run("status", extra="server")
+
+
+def _run(name: str, extra: str) -> int:
+    try:
+        command = importlib.import_module(f"fpgapool.cmd.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "fpgapool").split(".")[0] == "fpgapool":
+            raise
+        print(
+            f"fpgapool-{name}: {error.name} is not installed; "
+            f"pip install 'fpgapool[{extra}]'",
+            file=sys.stderr,
+        )
+        return FAILURE
+    status: int = command.main()
+    return status

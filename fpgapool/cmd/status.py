@@ -1,0 +1,336 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""fpgapool-status: is everything as this release needs it?
+
+``fpgapool-status upgrade check`` is run with the code of the new release,
+after ``fpgapool-manage db sync`` and before services are started again; any
+other time will do as well. Exit codes are those of oslo.upgradecheck: 0 all is
+well, 1 something should be looked at, 2 the services would not work, 255 the
+check itself failed.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as oslo_exception
+from oslo_log import log as logging
+from oslo_upgradecheck import common_checks
+from oslo_upgradecheck import upgradecheck
+from sqlalchemy import exc as sa_exc
+
+from fpgapool.common import config
+from fpgapool.common import exception
+from fpgapool.db import api as db_api
+from fpgapool.db import engine as db_engine
+from fpgapool.db import migration
+from fpgapool.db import models
+
+PROGRAM = "fpgapool-status"
+
+_CHARACTER_SET = "utf8mb4"
+_COLLATION = "utf8mb4_bin"
+#: Transports that end with the process, or that oslo.messaging has for tests.
+_TEST_TRANSPORTS = ("fake", "kombu+memory")
+# How often the leader renews its lease in the time that the lease holds.
+_RENEWALS = 3
+_MOST_NAMES = 5
+
+_DATABASE_ERRORS = (oslo_exception.DBError, sa_exc.SQLAlchemyError)
+
+_SUCCESS = upgradecheck.Code.SUCCESS
+_WARNING = upgradecheck.Code.WARNING
+_FAILURE = upgradecheck.Code.FAILURE
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    wait_s: Callable[[float], None] = time.sleep,
+) -> int:
+    """Run a command.
+
+    :param argv: the command line without the program; None means the
+        process's own.
+    :param wait_s: see :class:`Checks`.
+    :returns: the exit code.
+    """
+    # A configuration of its own: nothing here needs RPC.
+    conf = cfg.ConfigOpts()
+    checks = Checks(conf, wait_s)
+    upgradecheck.register_cli_options(conf, checks)
+    # Standard output is for those who read it by programs.
+    logging.register_options(conf)
+    conf.set_default("use_stderr", True)
+    try:
+        config.init(PROGRAM, argv, conf=conf)
+    except exception.ConfigurationError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return int(_FAILURE)
+    # Read by the base class, to choose between a table and JSON.
+    upgradecheck.CONF = conf
+    try:
+        return int(upgradecheck.run(conf))
+    finally:
+        checks.close()
+
+
+def _result(
+    code: upgradecheck.Code, details: str | None = None
+) -> upgradecheck.Result:
+    return upgradecheck.Result(code, details)
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """What is checked; each check says what to do about it.
+
+    :param conf: its files are read before :meth:`check` is called.
+    :param wait_s: how to let time pass, to see whether a leader lives.
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, wait_s: Callable[[float], None]
+    ) -> None:
+        self._conf = conf
+        self._wait_s = wait_s
+        self._opened: db_api.Database | None = None
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def _database(self) -> db_api.Database:
+        if self._opened is None:
+            self._opened = db_api.Database.from_conf(self._conf)
+        return self._opened
+
+    def _check_schema(self) -> upgradecheck.Result:
+        """Whether the tables are those of this release."""
+        try:
+            migration.require_newest(self._database.engine)
+            differences = migration.differences(self._database.engine)
+        except exception.FpgapoolException as error:
+            return _result(_FAILURE, str(error))
+        if differences:
+            return _result(
+                _WARNING,
+                f"{len(differences)} differences between the tables and what"
+                " the migrations make; 'fpgapool-manage db check' lists them.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_characters(self) -> upgradecheck.Result:
+        """Whether texts keep all their characters, and their case."""
+        engine = self._database.engine
+        checks = {
+            "mysql": self._check_mysql_characters,
+            "postgresql": self._check_postgresql_characters,
+            "sqlite": self._check_sqlite,
+        }
+        try:
+            with engine.connect() as connection:
+                return checks[engine.dialect.name](connection)
+        except _DATABASE_ERRORS as error:
+            return _result(_FAILURE, str(db_engine.translate(error)))
+
+    def _check_mysql_characters(
+        self, connection: sa.Connection
+    ) -> upgradecheck.Result:
+        spoken = connection.scalar(sa.text("SELECT @@character_set_client"))
+        if spoken != _CHARACTER_SET:
+            return _result(
+                _WARNING,
+                f"The connection speaks {spoken}: write"
+                f" charset={_CHARACTER_SET} in [database] connection.",
+            )
+        query = sa.text(
+            "SELECT DISTINCT table_name FROM information_schema.columns"
+            " WHERE table_schema = DATABASE() AND collation_name <> :wanted"
+            " AND data_type IN ('varchar', 'char', 'text')"
+        )
+        found = connection.scalars(query, {"wanted": _COLLATION}).all()
+        wrong = sorted(set(found) & set(models.metadata.tables))
+        if wrong:
+            return _result(
+                _FAILURE,
+                f"Tables that are not {_COLLATION}, so that names which"
+                " differ by case count as equal, or characters are lost:"
+                f" {', '.join(wrong)}. Convert them by ALTER TABLE ..."
+                f" CONVERT TO CHARACTER SET {_CHARACTER_SET}"
+                f" COLLATE {_COLLATION}.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_postgresql_characters(
+        self, connection: sa.Connection
+    ) -> upgradecheck.Result:
+        encoding = connection.scalar(sa.text("SHOW server_encoding"))
+        if encoding != "UTF8":
+            return _result(
+                _FAILURE,
+                f"The database is encoded in {encoding}, which lacks"
+                " characters: dump it and restore it into one in UTF8.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_sqlite(self, _connection: sa.Connection) -> upgradecheck.Result:
+        return _result(
+            _WARNING,
+            "The database is a file: only the processes of one machine can"
+            " share it. Set [database] connection.",
+        )
+
+    def _check_library(self) -> upgradecheck.Result:
+        """Whether there is something to ask for."""
+        query = sa.select(sa.func.count()).select_from(models.accelerators)
+        try:
+            with self._database.engine.connect() as connection:
+                count = connection.scalar(query)
+        except _DATABASE_ERRORS as error:
+            return _result(_FAILURE, str(db_engine.translate(error)))
+        if not count:
+            return _result(
+                _WARNING,
+                "The library has no accelerators:"
+                " 'fpgapool-manage accelerator load --builtin' loads those"
+                " of this release.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_leader(self) -> upgradecheck.Result:
+        """Whether a conductor leads."""
+        try:
+            before = self._database.read_lease()
+            if before is None or not before.holder:
+                return _result(_WARNING, "No conductor leads: start one.")
+            for _ in range(_RENEWALS + 1):
+                self._wait_s(self._conf.conductor.lease_s / _RENEWALS)
+                if self._database.read_lease() != before:
+                    return _result(_SUCCESS)
+        except exception.FpgapoolException as error:
+            return _result(_FAILURE, str(error))
+        return _result(
+            _WARNING,
+            f"{before.holder} led last and does not renew its lease: start a"
+            " conductor.",
+        )
+
+    def _check_hosts(self) -> upgradecheck.Result:
+        """Whether agents report."""
+        columns = models.hosts.c
+        query = sa.select(columns.name).where(columns.up == sa.false())
+        try:
+            with self._database.engine.connect() as connection:
+                names = connection.scalars(query.order_by("name")).all()
+        except _DATABASE_ERRORS as error:
+            return _result(_FAILURE, str(db_engine.translate(error)))
+        if names:
+            more = "" if len(names) <= _MOST_NAMES else ", ..."
+            return _result(
+                _WARNING,
+                f"The agents of {len(names)} hosts do not report:"
+                f" {', '.join(names[:_MOST_NAMES])}{more}",
+            )
+        return _result(_SUCCESS)
+
+    def _check_transport(self) -> upgradecheck.Result:
+        """Whether services can reach each other."""
+        # oslo.messaging registers its options with a transport only, and
+        # that would need the global configuration.
+        option = cfg.StrOpt("transport_url", secret=True, default="")
+        try:
+            self._conf.register_opt(option)
+        except cfg.DuplicateOptError:
+            pass
+        url = self._conf.transport_url or ""
+        scheme = url.partition(":")[0]
+        if not url:
+            return _result(
+                _WARNING,
+                "[DEFAULT] transport_url is not set: services look for a"
+                " RabbitMQ on their own machine.",
+            )
+        if scheme in _TEST_TRANSPORTS:
+            return _result(
+                _FAILURE,
+                f"[DEFAULT] transport_url: {scheme} reaches nobody outside of"
+                " the process.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_authentication(self) -> upgradecheck.Result:
+        """Whether the API knows who asks."""
+        if self._conf.api.auth_strategy != "keystone":
+            return _result(
+                _FAILURE,
+                "[api] auth_strategy is not keystone: the API answers to its"
+                " own machine only, and believes everybody.",
+            )
+        group = "keystone_authtoken"
+        for name in ("auth_type", "auth_section"):
+            try:
+                self._conf.register_opt(cfg.StrOpt(name), group=group)
+            except cfg.DuplicateOptError:
+                pass
+        options = self._conf[group]
+        if not (options.auth_type or options.auth_section):
+            return _result(
+                _WARNING,
+                "[keystone_authtoken] has no auth_type. The API does not"
+                " work without; conductors and agents do.",
+            )
+        return _result(_SUCCESS)
+
+    def _check_levels(self) -> upgradecheck.Result:
+        """Whether services still speak as those before them did."""
+        levels = self._conf.upgrade_levels
+        pinned = [name for name in ("conductor", "agent") if levels[name]]
+        if pinned:
+            return _result(
+                _WARNING,
+                f"[upgrade_levels] {', '.join(pinned)}: remove it when all"
+                " services are of this release.",
+            )
+        return _result(_SUCCESS)
+
+    _upgrade_checks = (
+        ("Database schema", _check_schema),
+        ("Database characters", _check_characters),
+        ("Accelerators", _check_library),
+        ("Leading conductor", _check_leader),
+        ("Agents", _check_hosts),
+        ("Message bus", _check_transport),
+        ("Authentication", _check_authentication),
+        ("Upgrade levels", _check_levels),
+    )
+
+    def check(self) -> upgradecheck.Code:
+        """Perform the checks, that of the policy file among them.
+
+        :returns: the worst result.
+        """
+        policy = (
+            "Policy file format",
+            (common_checks.check_policy_json, {"conf": self._conf}),
+        )
+        self._upgrade_checks = (*type(self)._upgrade_checks, policy)
+        return super().check()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Tell what has changed in the pool, by what was written.
+
+Pure: rows go in, events come out. The conductor's other threads need not
+know of it, and nothing is told that is not in the database.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import uuid
+from collections.abc import Collection
+from collections.abc import Iterator
+
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import base
+from fpgapool.objects import notification
+from fpgapool.objects import states
+
+SESSION_QUEUED = "session.queued"
+SESSION_PREPARING = "session.preparing"
+SESSION_READY = "session.ready"
+SESSION_ACTIVE = "session.active"
+SESSION_DETACHED = "session.detached"
+SESSION_END = "session.end"
+DEVICE_UPDATE = "device.update"
+DEVICE_DRAIN = "device.drain"
+DEVICE_FAULT = "device.fault"
+SLOT_UPDATE = "slot.update"
+SLOT_FAULT = "slot.fault"
+HOST_UPDATE = "host.update"
+HOST_DRAIN = "host.drain"
+HOST_DOWN = "host.down"
+
+#: Every event with the class of its payload.
+EVENTS: dict[str, type[base.Payload]] = {
+    SESSION_QUEUED: notification.SessionPayload,
+    SESSION_PREPARING: notification.SessionPayload,
+    SESSION_READY: notification.SessionPayload,
+    SESSION_ACTIVE: notification.SessionPayload,
+    SESSION_DETACHED: notification.SessionPayload,
+    SESSION_END: notification.SessionPayload,
+    DEVICE_UPDATE: notification.DevicePayload,
+    DEVICE_DRAIN: notification.DevicePayload,
+    DEVICE_FAULT: notification.DevicePayload,
+    SLOT_UPDATE: notification.SlotPayload,
+    SLOT_FAULT: notification.SlotPayload,
+    HOST_UPDATE: notification.HostPayload,
+    HOST_DRAIN: notification.HostPayload,
+    HOST_DOWN: notification.HostPayload,
+}
+
+_STEPS = {
+    states.QUEUED: SESSION_QUEUED,
+    states.PREPARING: SESSION_PREPARING,
+    states.READY: SESSION_READY,
+    states.ACTIVE: SESSION_ACTIVE,
+    states.DETACHED: SESSION_DETACHED,
+}
+# Ends of sessions that are remembered: the last row of one may come twice.
+_MAX_ENDED = 10_000
+_FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
+_ILL_ENDS = frozenset({states.FAILED, states.LOST})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """Something that somebody may want to know.
+
+    :ivar type: of :data:`EVENTS`.
+    :ivar payload: what it is about, as it is now.
+    """
+
+    type: str
+    payload: base.Payload
+
+    @property
+    def is_error(self) -> bool:
+        """Whether an operator should look at it."""
+        state = getattr(self.payload, "state", None)
+        return self.type in _FAULTS or state in _ILL_ENDS
+
+
+class Journal:
+    """Compares what is written with what was told before.
+
+    :param snapshot: what a conductor has taken over; somebody else has told
+        of it.
+    """
+
+    def __init__(self, snapshot: db_api.Snapshot) -> None:
+        self._states = {s.id: s.state for s in snapshot.live_sessions}
+        self._ended: collections.OrderedDict[int, str] = (
+            collections.OrderedDict()
+        )
+        self._hosts = {host.id: host for host in snapshot.hosts}
+        self._devices = {device.id: device for device in snapshot.devices}
+        self._slots = {slot.id: slot for slot in snapshot.slots}
+
+    def events(
+        self, changes: db_api.Changes, withdrawn: Collection[int] = ()
+    ) -> list[Event]:
+        """Return what is new, in order: first what contains, then contents.
+
+        :param changes: rows, once they are durable.
+        :param withdrawn: ids of sessions that were not recorded.
+        """
+        found = [
+            *self._of_hosts(changes),
+            *self._of_devices(changes),
+            *self._of_slots(changes),
+        ]
+        for record in changes.rows(db_api.SessionRecord):
+            if record.id not in withdrawn:
+                found.extend(self._of_session(record))
+        return found
+
+    def _of_hosts(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.HostRecord):
+            old = self._hosts.get(new.id)
+            self._hosts[new.id] = new
+            if _silent(old) == _silent(new):
+                continue
+            type_ = HOST_UPDATE
+            if old is not None and old.up and not new.up:
+                type_ = HOST_DOWN
+            elif _begins_to_drain(old, new):
+                type_ = HOST_DRAIN
+            yield Event(type_, _host(new))
+
+    def _of_devices(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.DeviceRecord):
+            old = self._devices.get(new.id)
+            self._devices[new.id] = new
+            if old == new:
+                continue
+            type_ = DEVICE_UPDATE
+            if not new.healthy and (old is None or old.healthy):
+                type_ = DEVICE_FAULT
+            elif _begins_to_drain(old, new):
+                type_ = DEVICE_DRAIN
+            yield Event(type_, _device(new, self._hosts[new.host_id]))
+
+    def _of_slots(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.SlotRecord):
+            old = self._slots.get(new.id)
+            self._slots[new.id] = new
+            if _silent(old) == _silent(new):
+                continue
+            broken = new.faulty and (old is None or not old.faulty)
+            yield Event(SLOT_FAULT if broken else SLOT_UPDATE, self._slot(new))
+
+    def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
+        told = self._states.get(new.id) or self._ended.get(new.id)
+        if told == new.state:
+            return
+        if told is None and new.state != states.QUEUED:
+            # Steps that are written together leave only the last one.
+            yield Event(SESSION_QUEUED, self._session(_as_queued(new)))
+        if new.state in states.TERMINAL:
+            self._states.pop(new.id, None)
+            # Its row is written again when its slot comes back.
+            self._ended[new.id] = new.state
+            while len(self._ended) > _MAX_ENDED:
+                self._ended.popitem(last=False)
+        else:
+            self._ended.pop(new.id, None)
+            self._states[new.id] = new.state
+        yield Event(_STEPS.get(new.state, SESSION_END), self._session(new))
+
+    def _slot(self, slot: db_api.SlotRecord) -> notification.SlotPayload:
+        place = self._place(slot)
+        return notification.SlotPayload(
+            **{name: getattr(place, name) for name in base.members(place)},
+            shape=slot.shape,
+            programmed=slot.programmed,
+            faulty=slot.faulty,
+            fault_reason=slot.fault_reason,
+        )
+
+    def _place(self, slot: db_api.SlotRecord) -> notification.PlacePayload:
+        device = self._devices[slot.device_id]
+        host = self._hosts[device.host_id]
+        device_id = _named(host.uuid, device.name)
+        return notification.PlacePayload(
+            slot_id=_named(device_id, str(slot.number)),
+            slot=slot.number,
+            device_id=device_id,
+            device=device.name,
+            host_uuid=host.uuid,
+            host_name=host.name,
+        )
+
+    def _session(
+        self, record: db_api.SessionRecord
+    ) -> notification.SessionPayload:
+        host = self._hosts.get(record.host_id or 0)
+        slot = self._slots.get(record.slot_id or 0)
+        return notification.SessionPayload(
+            session_id=record.session_id,
+            request_id=record.request_id,
+            project_id=record.project_id,
+            user_id=record.user_id,
+            accelerator=record.accelerator,
+            claimed_bytes=record.claimed_bytes,
+            priority=record.priority,
+            state=record.state,
+            reason=record.reason,
+            message=record.message,
+            generation=record.generation,
+            host_uuid=host.uuid if host else None,
+            place=self._place(slot) if slot else None,
+            local=record.local,
+            queued_at=_text(record.queued_at) or "",
+            ready_at=_text(record.ready_at),
+            started_at=_text(record.started_at),
+            finished_at=_text(record.finished_at),
+            input_bytes=record.input_bytes,
+            output_bytes=record.output_bytes,
+        )
+
+
+def _silent(
+    record: db_api.HostRecord | db_api.SlotRecord | None,
+) -> db_api.HostRecord | db_api.SlotRecord | None:
+    """Return a row without what is not worth a notification."""
+    if isinstance(record, db_api.HostRecord):
+        return dataclasses.replace(
+            record, last_report_at=None, compute_state=""
+        )
+    if isinstance(record, db_api.SlotRecord):
+        return dataclasses.replace(record, programmed=None)
+    return None
+
+
+def _begins_to_drain(
+    old: db_api.HostRecord | db_api.DeviceRecord | None,
+    new: db_api.HostRecord | db_api.DeviceRecord,
+) -> bool:
+    draining = model.AdminState.DRAINING.value
+    return new.admin_state == draining and (
+        old is None or old.admin_state != draining
+    )
+
+
+def _as_queued(record: db_api.SessionRecord) -> db_api.SessionRecord:
+    return dataclasses.replace(
+        record,
+        state=states.QUEUED,
+        reason="",
+        message="",
+        generation=0,
+        slot_id=None,
+        local=None,
+        ready_at=None,
+        started_at=None,
+        finished_at=None,
+        input_bytes=0,
+        output_bytes=0,
+    )
+
+
+def _host(host: db_api.HostRecord) -> notification.HostPayload:
+    return notification.HostPayload(
+        host_uuid=host.uuid,
+        host_name=host.name,
+        nic_bytes_per_s=host.nic_bytes_per_s,
+        up=host.up,
+        admin_state=host.admin_state,
+        admin_reason=host.admin_reason,
+        drain_deadline_at=_text(host.drain_deadline_at),
+    )
+
+
+def _device(
+    device: db_api.DeviceRecord, host: db_api.HostRecord
+) -> notification.DevicePayload:
+    return notification.DevicePayload(
+        device_id=_named(host.uuid, device.name),
+        device=device.name,
+        host_uuid=host.uuid,
+        host_name=host.name,
+        model=device.model,
+        dma_bytes_per_s=device.dma_bytes_per_s,
+        healthy=device.healthy,
+        fault_reason=device.fault_reason,
+        admin_state=device.admin_state,
+        admin_reason=device.admin_reason,
+        drain_deadline_at=_text(device.drain_deadline_at),
+    )
+
+
+def _named(parent: str, name: str) -> str:
+    """Return an identifier as the REST API makes them."""
+    return str(uuid.uuid5(uuid.UUID(parent), name))
+
+
+def _text(time_s: float | None) -> str | None:
+    if time_s is None:
+        return None
+    moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

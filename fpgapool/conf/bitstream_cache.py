@@ -1,0 +1,129 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [bitstream_cache]."""
+
+from __future__ import annotations
+
+import copy
+
+from oslo_config import cfg
+
+GROUP = "bitstream_cache"
+
+API = "api"
+FILE = "file"
+
+bitstream_cache_group = cfg.OptGroup(
+    GROUP,
+    title="Bitstream cache",
+    help="""
+How an agent gets the files of the library's bitstreams, and how many of them
+it keeps, in the directory ``bitstream-cache`` of its ``state_path``.
+""",
+)
+
+bitstream_cache_opts = [
+    cfg.StrOpt(
+        "source",
+        default=API,
+        choices=[
+            (API, "The REST API, as a user of its own; see ``auth_type``."),
+            (FILE, "The directory ``[bitstreams] store_dir``."),
+        ],
+        help="""
+Where files come from. With ``file`` the agent reads the directory of the
+API's file store by itself, because it is on the same machine or a shared file
+system; with ``api`` it asks the service ``fpgapool`` of the catalog.
+
+The user of ``api`` needs the role ``service`` in any project. Nobody is asked
+before the first bitstream is needed.
+""",
+    ),
+    cfg.IntOpt(
+        "max_bytes",
+        default=8 * 2**30,
+        min=0,
+        max=2**62,
+        help="""
+Size of the cache in bytes. Before a file is fetched, those that were used
+least recently are removed until it has room. A file that a session needs
+stays in any case, so that the cache can become larger than this for a while.
+""",
+    ),
+    cfg.FloatOpt(
+        "fetch_timeout_s",
+        default=40,
+        min=1,
+        max=3600,
+        help="""
+Seconds within which a file must have been fetched, all tries included. After
+that the session gets another slot, or ends with ``BITSTREAM_UNAVAILABLE``.
+
+Fetching is a part of preparing a slot: this and the time that the slowest
+board takes to be programmed must be less than ``[conductor]
+prepare_timeout_s``.
+""",
+    ),
+]
+
+#: What keystoneauth would do otherwise.
+_DEFAULTS = {
+    "service_type": "fpgapool",
+    "valid_interfaces": ["internal", "public"],
+}
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group, but for those of keystoneauth.
+
+    Only an agent that asks the API needs the rest.
+    """
+    # A group of its own for each configuration: keystoneauth's options, that
+    # only some of them have, would get into all of them.
+    conf.register_group(copy.deepcopy(bitstream_cache_group))
+    conf.register_opts(bitstream_cache_opts, group=bitstream_cache_group)
+
+
+def register_auth_opts(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options, so that the API can be asked."""
+    from keystoneauth1 import loading
+
+    loading.register_auth_conf_options(conf, GROUP)
+    loading.register_session_conf_options(conf, GROUP)
+    # Nobody can give both interface and valid_interfaces, which has a default.
+    loading.register_adapter_conf_options(
+        conf, GROUP, include_deprecated=False
+    )
+    for name, value in _DEFAULTS.items():
+        conf.set_default(name, value, group=GROUP)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return fpgapool's own options of this group."""
+    return {bitstream_cache_group: bitstream_cache_opts}
+
+
+def list_auth_opts() -> list[cfg.Opt]:
+    """Return keystoneauth's options, for the sample configuration."""
+    from keystoneauth1 import loading
+
+    found = [
+        *loading.get_auth_common_conf_options(),
+        *loading.get_session_conf_options(),
+        *loading.get_adapter_conf_options(include_deprecated=False),
+        *loading.get_auth_plugin_conf_options("v3password"),
+    ]
+    options = {option.dest: copy.copy(option) for option in found}
+    for name, value in _DEFAULTS.items():
+        options[name].default = value
+    return list(options.values())

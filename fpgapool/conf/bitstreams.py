@@ -1,0 +1,142 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [bitstreams]."""
+
+from oslo_config import cfg
+
+FILE = "file"
+GLANCE = "glance"
+
+bitstreams_group = cfg.OptGroup(
+    "bitstreams",
+    title="Bitstream library",
+    help="""
+Where the files of bitstreams are, and which are taken in. Processes of the
+API, the conductor and the agents read different ones of these options.
+""",
+)
+
+bitstreams_opts = [
+    cfg.StrOpt(
+        "store",
+        default=FILE,
+        choices=[
+            (FILE, "A directory, see ``store_dir``."),
+            (GLANCE, "Images of Glance, see the group [glance]."),
+        ],
+        help="""
+Where the API keeps the files. With ``file``, all processes of the API, on
+whichever machines, must see the same directory.
+
+What is in the other store after a change of this option cannot be read: move
+it first, or upload it again.
+""",
+    ),
+    cfg.StrOpt(
+        "store_dir",
+        default="$state_path/bitstreams",
+        help="""
+Directory of the files, if ``store`` is ``file``. It is made if it does not
+exist. Files in it are named after their SHA-256.
+""",
+    ),
+    cfg.StrOpt(
+        "pool_name",
+        default="fpgapool",
+        help="""
+Name of this pool in the images of Glance. Pools that keep their bitstreams in
+the same project of one Glance need different names: each removes those images
+of its name that it does not know.
+""",
+    ),
+    cfg.IntOpt(
+        "max_size_bytes",
+        default=256 * 2**20,
+        min=1,
+        max=2**40,
+        help="""
+Largest file of a bitstream. An upload ends with ``BITSTREAM_TOO_LARGE`` as
+soon as it is longer.
+""",
+    ),
+    cfg.IntOpt(
+        "max_uploads",
+        default=4,
+        min=1,
+        max=1000,
+        help="""
+Most uploads at a time in each process of the API; further ones are answered
+with ``TOO_MANY_UPLOADS``. It must be less than the process has threads, or
+slow uploads would keep all others waiting.
+""",
+    ),
+    cfg.FloatOpt(
+        "upload_timeout_s",
+        default=1800.0,
+        min=1.0,
+        help="""
+Longest time that an upload may take, in seconds; it ends then with
+``UPLOAD_INCOMPLETE``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_per_project",
+        default=200,
+        min=-1,
+        max=10**6,
+        help="""
+Most bitstreams of a project, whatever their size; -1 means any number. Read
+by the conductor.
+""",
+    ),
+    cfg.BoolOpt(
+        "signature_required",
+        default=True,
+        help="""
+Whether a bitstream must be signed with a key of ``trusted_keys_dir``. If not,
+a signature that comes with one must be right nevertheless.
+
+A bitstream decides what a board does to its bus. Leave this on wherever
+projects that do not trust each other share boards.
+""",
+    ),
+    cfg.StrOpt(
+        "trusted_keys_dir",
+        default="/etc/fpgapool/trusted-keys",
+        help="""
+Directory of the public keys and certificates that signatures are verified
+with: files whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read
+at each verification, so that a key that is removed counts no more at once.
+""",
+    ),
+    cfg.IntOpt(
+        "orphan_age_s",
+        default=86400,
+        min=60,
+        help="""
+Seconds after which a file in the store that belongs to no bitstream is
+removed. It must be more than the longest upload takes.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(bitstreams_group)
+    conf.register_opts(bitstreams_opts, group=bitstreams_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {bitstreams_group: bitstreams_opts}

@@ -1,0 +1,50 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Options of the group [notifications]."""
+
+from oslo_config import cfg
+
+notifications_group = cfg.OptGroup(
+    "notifications",
+    title="Notifications",
+    help="""
+Notifications of what happens in the pool. They are off unless ``driver`` in
+the group ``[oslo_messaging_notifications]`` is set, to ``messagingv2`` as a
+rule; the topics are set there, too.
+""",
+)
+
+notifications_opts = [
+    cfg.IntOpt(
+        "max_queued",
+        default=10000,
+        min=1,
+        max=10_000_000,
+        help="""
+How many notifications wait while the message bus is away or slow. The
+conductor never waits for it: further ones are dropped and counted.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(notifications_group)
+    conf.register_opts(notifications_opts, group=notifications_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {notifications_group: notifications_opts}

@@ -1,0 +1,134 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [nova]."""
+
+from __future__ import annotations
+
+import copy
+
+from oslo_config import cfg
+
+GROUP = "nova"
+
+nova_group = cfg.OptGroup(
+    GROUP,
+    title="Nova",
+    help="""
+How Nova is asked about instances: by the API for their flavors, see
+``[vendordata]``, and by the conductor for what becomes of them. Nobody asks
+anything unless ``auth_type`` is set. The user needs the role ``admin``, in
+any project.
+""",
+)
+
+nova_opts = [
+    cfg.FloatOpt(
+        "poll_interval_s",
+        default=10,
+        min=0.1,
+        max=3600,
+        help="""
+Seconds between two questions of the conductor what has become of instances.
+Sessions of a deleted one end within that time.
+""",
+    ),
+    cfg.FloatOpt(
+        "compute_interval_s",
+        default=60,
+        min=0.1,
+        max=86400,
+        help="""
+Seconds between two questions of the conductor which compute nodes there are.
+""",
+    ),
+    cfg.FloatOpt(
+        "request_timeout_s",
+        default=30,
+        min=0.1,
+        max=600,
+        help="""
+Seconds that the conductor waits for an answer of Nova.
+""",
+    ),
+    cfg.IntOpt(
+        "page_length",
+        default=1000,
+        min=1,
+        max=10000,
+        help="""
+How many instances are asked for at a time. Nova's ``[api] max_limit`` limits
+it, too.
+""",
+    ),
+    cfg.BoolOpt(
+        "instances_are_local",
+        default=False,
+        help="""
+Whether data stay on the host on their way from an instance to a board of the
+same host.
+
+Say so only if workers are reached by a network of which both ends are on
+that host, such as a bridge that does not leave it. Then a session that an
+instance opens by its own token counts as one from its host, which the
+scheduler prefers for it. Otherwise it counts as one that comes from outside.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group, but for those of keystoneauth.
+
+    Most processes never ask Nova; :mod:`fpgapool.clients.nova` registers
+    the rest.
+    """
+    # A group of its own: all configurations that register the same one share
+    # the options that one of them adds to it later.
+    group = cfg.OptGroup(GROUP, title=nova_group.title, help=nova_group.help)
+    conf.register_group(group)
+    conf.register_opts(nova_opts, group=GROUP)
+
+
+def register_auth_opts(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options, so that Nova can be asked."""
+    from keystoneauth1 import loading
+
+    loading.register_auth_conf_options(conf, GROUP)
+    loading.register_session_conf_options(conf, GROUP)
+    # Nobody can give both interface and valid_interfaces, which has a default.
+    loading.register_adapter_conf_options(
+        conf, GROUP, include_deprecated=False
+    )
+    conf.set_default("service_type", "compute", group=GROUP)
+    conf.set_default("valid_interfaces", ["internal", "public"], group=GROUP)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return fpgapool's own options of this group."""
+    return {nova_group: nova_opts}
+
+
+def list_auth_opts() -> list[cfg.Opt]:
+    """Return keystoneauth's options, for the sample configuration."""
+    from keystoneauth1 import loading
+
+    found = [
+        *loading.get_auth_common_conf_options(),
+        *loading.get_session_conf_options(),
+        *loading.get_adapter_conf_options(include_deprecated=False),
+        *loading.get_auth_plugin_conf_options("v3password"),
+    ]
+    options = {option.dest: copy.copy(option) for option in found}
+    options["service_type"].default = "compute"
+    options["valid_interfaces"].default = ["internal", "public"]
+    return list(options.values())

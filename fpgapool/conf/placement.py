@@ -1,0 +1,128 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [placement]."""
+
+from __future__ import annotations
+
+import copy
+
+from oslo_config import cfg
+
+GROUP = "placement"
+
+#: What pools are called, so that a trait can be made of it.
+POOL_NAME = r"^[a-z0-9_]{1,64}$"
+
+placement_group = cfg.OptGroup(
+    GROUP,
+    title="Placement",
+    help="""
+How the conductor that leads tells Placement of devices, and learns which
+instances have slots reserved. Nobody asks anything unless ``auth_type`` is
+set. The user needs the role ``service`` or ``admin``, in any project.
+""",
+)
+
+placement_opts = [
+    cfg.FloatOpt(
+        "sync_interval_s",
+        default=60,
+        min=1,
+        max=86400,
+        help="""
+Seconds between two comparisons of what Placement has with what the pool has.
+What changes in the pool is written within two seconds in any case; this is
+for what others change, and for compute nodes that are new.
+""",
+    ),
+    cfg.FloatOpt(
+        "allocation_interval_s",
+        default=5,
+        min=0.5,
+        max=3600,
+        help="""
+Seconds between two questions which instances have reserved slots, where there
+are slots that can be reserved.
+""",
+    ),
+    cfg.FloatOpt(
+        "request_timeout_s",
+        default=30,
+        min=0.1,
+        max=600,
+        help="""
+Seconds that the conductor waits for an answer of Placement.
+""",
+    ),
+    cfg.StrOpt(
+        "pool_name",
+        default="default",
+        regex=POOL_NAME,
+        help="""
+Tells the pools of one cloud apart: a pool changes only resource providers
+that have the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>``, and removes those
+that are no devices of it. Two pools in one cloud need different names. Small
+letters, digits and underscores. Before it is changed, ``fpgapool-manage
+placement clean`` removes what has the old name.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group, but for those of keystoneauth.
+
+    Most processes never ask Placement;
+    :mod:`fpgapool.clients.placement` registers the rest.
+    """
+    # A group of its own, as for [nova].
+    group = cfg.OptGroup(
+        GROUP, title=placement_group.title, help=placement_group.help
+    )
+    conf.register_group(group)
+    conf.register_opts(placement_opts, group=GROUP)
+
+
+def register_auth_opts(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options, so that Placement can be asked."""
+    from keystoneauth1 import loading
+
+    loading.register_auth_conf_options(conf, GROUP)
+    loading.register_session_conf_options(conf, GROUP)
+    # Nobody can give both interface and valid_interfaces, which has a default.
+    loading.register_adapter_conf_options(
+        conf, GROUP, include_deprecated=False
+    )
+    conf.set_default("service_type", "placement", group=GROUP)
+    conf.set_default("valid_interfaces", ["internal", "public"], group=GROUP)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return fpgapool's own options of this group."""
+    return {placement_group: placement_opts}
+
+
+def list_auth_opts() -> list[cfg.Opt]:
+    """Return keystoneauth's options, for the sample configuration."""
+    from keystoneauth1 import loading
+
+    found = [
+        *loading.get_auth_common_conf_options(),
+        *loading.get_session_conf_options(),
+        *loading.get_adapter_conf_options(include_deprecated=False),
+        *loading.get_auth_plugin_conf_options("v3password"),
+    ]
+    options = {option.dest: copy.copy(option) for option in found}
+    options["service_type"].default = "placement"
+    options["valid_interfaces"].default = ["internal", "public"]
+    return list(options.values())

@@ -1,0 +1,122 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [quota]."""
+
+from oslo_config import cfg
+
+LOCAL = "local"
+UNIFIED = "unified"
+
+quota_group = cfg.OptGroup(
+    "quota",
+    title="Quotas",
+    help="""
+How much of the pool a project may use at a time. The conductor decides by
+these options; the API only shows them while no conductor answers. -1 means any
+amount, and 0 none at all.
+""",
+)
+
+quota_opts = [
+    cfg.StrOpt(
+        "driver",
+        default=LOCAL,
+        choices=[
+            (LOCAL, "The options below, and what is set through the API."),
+            (
+                UNIFIED,
+                "Keystone's unified limits. They need the package oslo.limit"
+                " and the group [oslo_limit].",
+            ),
+        ],
+        help="""
+Where the limits of projects come from.
+
+With ``unified``, the options below hold for what has no registered limit in
+Keystone, and until Keystone has answered for the first time.
+""",
+    ),
+    cfg.IntOpt(
+        "sessions",
+        default=64,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Most slots that a project has at a time. Further sessions of it wait, with
+``PROJECT_SESSION_LIMIT`` as the reason, until it gives a slot back; sessions
+of other projects pass them.
+
+The default keeps a project from having all slots of all but small pools. A
+good value is about half of the slots of the pool. Nothing is refused because
+of it, and nobody loses a slot if it is lowered.
+""",
+    ),
+    cfg.IntOpt(
+        "queued",
+        default=20000,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Most requests of a project that wait at a time. Further ones are refused with
+``QUOTA_EXCEEDED``.
+
+A good value is far above what a project needs in a busy hour and far below
+``[conductor] max_queued_sessions``, so that no project can fill the queue
+alone. The default is a tenth of that option's.
+""",
+    ),
+    cfg.IntOpt(
+        "queued_bytes",
+        default=2**50,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Most bytes that the waiting requests of a project claim together. Further
+ones, and any that claims more by itself, are refused with ``QUOTA_EXCEEDED``.
+
+The default, 1 PiB, is that of ``[conductor] max_claimed_bytes``: the largest
+request can wait, but only one of them.
+""",
+    ),
+    cfg.IntOpt(
+        "bitstream_bytes",
+        default=10 * 2**30,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Most bytes of a project's own bitstreams together. Further ones are refused
+with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for some hundreds.
+""",
+    ),
+    cfg.FloatOpt(
+        "refresh_interval_s",
+        default=60,
+        min=1,
+        max=86400,
+        help="""
+Seconds between two questions to Keystone for all limits; only for the driver
+``unified``. A change in Keystone takes effect within that time.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(quota_group)
+    conf.register_opts(quota_opts, group=quota_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {quota_group: quota_opts}

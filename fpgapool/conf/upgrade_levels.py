@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of the group [upgrade_levels]."""
+
+from oslo_config import cfg
+
+upgrade_levels_group = cfg.OptGroup(
+    "upgrade_levels",
+    title="Upgrade levels",
+    help="""
+What services of an earlier release understand, while there are some. See the
+upgrade guide, and remove these options when all services are upgraded.
+""",
+)
+
+_VERSION = r"^[0-9]{1,4}\.[0-9]{1,4}$"
+
+upgrade_levels_opts = [
+    cfg.StrOpt(
+        "conductor",
+        regex=_VERSION,
+        help="""
+Version of the conductor's remote calls, such as ``1.3``, that agents and the
+API may use at most. The default is the newest that they know.
+
+What an older conductor does not have fails as if no conductor answered.
+""",
+    ),
+    cfg.StrOpt(
+        "agent",
+        regex=_VERSION,
+        help="""
+Version of the agents' remote calls, such as ``1.1``, that the conductor may
+use at most. The default is the newest that it knows.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this group."""
+    conf.register_group(upgrade_levels_group)
+    conf.register_opts(upgrade_levels_opts, group=upgrade_levels_group)
+
+
+def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
+    """Return the options of this group for the sample configuration."""
+    return {upgrade_levels_group: upgrade_levels_opts}

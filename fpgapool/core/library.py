@@ -1,0 +1,58 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Names of accelerators in the library.
+
+A public accelerator is called by its plain name. One that a project has
+brought itself has the key ``name@project``, so that two projects can use the
+same name. Whoever asks for ``name`` gets its own project's, if there is one.
+"""
+
+from collections.abc import Callable
+
+SEPARATOR = "@"
+
+
+def key_of(name: str, project_id: str | None) -> str:
+    """Return the library's key of an accelerator.
+
+    :param name: its plain name.
+    :param project_id: whose own it is; None for a public one.
+    """
+    return name if project_id is None else f"{name}{SEPARATOR}{project_id}"
+
+
+def plain_name(key: str) -> str:
+    """Return the plain name of an accelerator."""
+    return key.partition(SEPARATOR)[0]
+
+
+def owner_of(key: str) -> str | None:
+    """Return the project whose own an accelerator is; None: public."""
+    return key.partition(SEPARATOR)[2] or None
+
+
+def resolve(
+    name: str, project_id: str, is_usable: Callable[[str], bool]
+) -> str | None:
+    """Return the key of what a project means by a name.
+
+    :param name: plain, or a key.
+    :param project_id: who asks.
+    :param is_usable: whether that project may use what has a certain key.
+    :returns: None if there is nothing of that name that it may use.
+    """
+    own = key_of(name, project_id)
+    for key in (own, name) if SEPARATOR not in name else (name,):
+        if is_usable(key):
+            return key
+    return None

@@ -1,0 +1,450 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which slots are reserved for which instances.
+
+A reservation is for a slot of a device, not for a certain one: here it gets
+one, keeps it as long as it can be used, and gets another one if not. Slots
+that can be reserved, and are not yet, are kept for it: none of them is given
+to a session that could not be moved out of the way.
+"""
+
+import typing
+from collections import abc
+
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import slots
+from fpgapool.core import strategy as strategy_api
+
+if typing.TYPE_CHECKING:
+    from fpgapool.core import view as pool_view
+
+#: Who a slot is reserved for from now on; None: nobody.
+Change = tuple[model.SlotId, str | None]
+
+_PREPARING = model.Phase.PREPARING
+
+# How well a slot serves a reservation: at once, when its holder has been moved
+# out of the way, or nobody knows when.
+_AT_ONCE, _SOON, _SOMETIME = range(3)
+
+
+class Reservations:
+    """The reservations of all devices, and the slots that they have.
+
+    :param view: the pool.
+
+    :ivar wanted: how many slots which instances have reserved, by device.
+    :ivar reservable: how many slots can be reserved at most, by device, where
+        there are any.
+    :ivar bound: the slots of the reservations, by device.
+    :ivar short: devices with a reservation that waits for a better slot, or
+        for any.
+    :ivar stirred: instances for which a reserved slot or a job may be new.
+    :ivar since: the first generation that was given out after a slot was
+        reserved.
+    """
+
+    def __init__(self, view: "pool_view.PoolView") -> None:
+        self._view = view
+        self._table = view.slots
+        self.wanted: dict[model.DeviceId, dict[str, int]] = {}
+        self.reservable: dict[model.DeviceId, int] = {}
+        self.bound: dict[model.DeviceId, dict[model.SlotId, str]] = {}
+        self.short: set[model.DeviceId] = set()
+        self.stirred: set[str] = set()
+        self.since: dict[model.SlotId, int] = {}
+        self._unsettled: set[model.DeviceId] = set()
+        self.withheld: dict[tuple[str, str | None, bool], bool] = {}
+        # The slots of before a restart, until they are known.
+        self._former: dict[model.SlotId, str] = {}
+
+    # -- what is said ----------------------------------------------------
+
+    def set_wanted(self, event: events.ReservationsChanged) -> None:
+        """Take in all reservations that there are."""
+        wanted = {
+            device_id: {name: count for name, count in counts if count > 0}
+            for device_id, counts in event.by_device
+        }
+        for device_id in wanted.keys() | self.wanted.keys():
+            if wanted.get(device_id, {}) != self.wanted.get(device_id, {}):
+                self._unsettled.add(device_id)
+        self.wanted = {id_: counts for id_, counts in wanted.items() if counts}
+        self._former.update(event.former_slots)
+
+    def set_reservable(self, device_id: model.DeviceId, count: int) -> None:
+        """Say how many slots of a device can be reserved."""
+        if count > 0:
+            self.reservable[device_id] = count
+        else:
+            self.reservable.pop(device_id, None)
+        self._unsettled.add(device_id)
+
+    def touch_host(self, host_id: model.HostId) -> None:
+        """See again to the devices of a host that is not as it was."""
+        host = self._table.hosts.get(host_id)
+        if host is None or not (
+            self.wanted or self.reservable or self.bound or self._former
+        ):
+            return
+        self._unsettled.update(device.id for device in host.spec.devices)
+
+    def touch_short(self, device_id: model.DeviceId) -> None:
+        """See again to a device where a slot may have become better."""
+        if device_id in self.short:
+            self._unsettled.add(device_id)
+
+    def library_changed(self) -> None:
+        """See again to all: other holders can be moved, other slots used."""
+        self._unsettled.update(self.wanted, self.reservable)
+
+    def stir_all(self) -> None:
+        """Look again for jobs of all instances."""
+        for bound in self.bound.values():
+            self.stirred.update(bound.values())
+
+    def note_restored(self, hold: slots.Hold) -> None:
+        """An assignment is older than the reservation of its slot."""
+        if hold.slot_id in self.since:
+            self.since[hold.slot_id] = max(
+                self.since[hold.slot_id], hold.generation + 1
+            )
+
+    # -- which slots -----------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether :meth:`settle` has nothing to do."""
+        return not self._unsettled
+
+    def settle(self) -> tuple[list[Change], list[slots.Hold]]:
+        """Give reservations slots.
+
+        :returns: what has changed, and who has to leave reserved slots.
+        """
+        changes: list[Change] = []
+        leaving: list[slots.Hold] = []
+        while self._unsettled:
+            device_id = min(self._unsettled)
+            self._unsettled.remove(device_id)
+            known = self._table.slots_of(device_id)
+            if known:
+                changes += self._settle(device_id, known)
+                leaving += self._to_leave(device_id)
+        return changes, leaving
+
+    def _settle(
+        self, device_id: model.DeviceId, known: list[slots.Slot]
+    ) -> list[Change]:
+        # The highest numbers are reserved first.
+        known = sorted(known, key=lambda slot: slot.number, reverse=True)
+        old = self.bound.pop(device_id, {})
+        former = {
+            slot.id: self._former.pop(slot.id)
+            for slot in known
+            if slot.id in self._former
+        }
+        old = former | old
+        new, poor = self._sticky(device_id, known, old)
+        wanted = self.wanted.get(device_id, {})
+        count = sum(wanted.values())
+        if len(new) < count:
+            self._find_more(wanted, known, new, poor)
+        if len(new) < count or any(
+            self._grade(slot, new[slot.id]) == _SOMETIME
+            for slot in known
+            if slot.id in new
+        ):
+            self.short.add(device_id)
+        else:
+            self.short.discard(device_id)
+        if new:
+            self.bound[device_id] = new
+        self._mark(device_id, known, old, new)
+        return [
+            (slot_id, new.get(slot_id))
+            for slot_id in sorted(old.keys() | new.keys())
+            if old.get(slot_id) != new.get(slot_id) or slot_id in former
+        ]
+
+    def _sticky(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        old: abc.Mapping[model.SlotId, str],
+    ) -> tuple[dict[model.SlotId, str], dict[model.SlotId, str]]:
+        """:returns: the slots that stay reserved, and those that had better
+        not, as they cannot be used.
+        """
+        left = dict(self.wanted.get(device_id, {}))
+        new: dict[model.SlotId, str] = {}
+        poor: dict[model.SlotId, str] = {}
+        graded = [
+            (self._grade(slot, old[slot.id]), slot)
+            for slot in known
+            if slot.id in old
+        ]
+        graded.sort(key=lambda one: one[0])
+        for grade, slot in graded:
+            instance_id = old[slot.id]
+            if left.get(instance_id, 0) > 0:
+                left[instance_id] -= 1
+                (poor if grade == _SOMETIME else new)[slot.id] = instance_id
+        return new, poor
+
+    def _find_more(
+        self,
+        wanted: abc.Mapping[str, int],
+        known: list[slots.Slot],
+        new: dict[model.SlotId, str],
+        poor: abc.Mapping[model.SlotId, str],
+    ) -> None:
+        """Reserve other slots; where there is none, poor ones stay."""
+        for instance_id in sorted(wanted):
+            missing = wanted[instance_id] - _count(new, instance_id)
+            fair = sorted(
+                (rank, slot.id)
+                for rank, slot in (
+                    (self._rank(slot, instance_id), slot)
+                    for slot in known
+                    if slot.id not in new
+                )
+                if rank[1] < _SOMETIME
+            )
+            # For one that has a slot, if a poor one, nobody has to leave.
+            urgent = missing - _count(poor, instance_id)
+            for n, (rank, slot_id) in enumerate(fair[: max(missing, 0)]):
+                if rank[1] == _AT_ONCE or n < urgent:
+                    new[slot_id] = instance_id
+        for slot_id, instance_id in poor.items():
+            if (
+                slot_id not in new
+                and _count(new, instance_id) < wanted[instance_id]
+            ):
+                new[slot_id] = instance_id
+
+    def _rank(
+        self, slot: slots.Slot, instance_id: str
+    ) -> tuple[bool, int, bool, int]:
+        is_of_use = any(
+            accelerator.fits(slot.spec.shape)
+            for accelerator in self._view.accelerators.values()
+        )
+        return (
+            not is_of_use,
+            self._grade(slot, instance_id),
+            not slot.kept,
+            -slot.number,
+        )
+
+    def _grade(self, slot: slots.Slot, instance_id: str) -> int:
+        if not slot.works:
+            return _SOMETIME
+        hold = self._table.assignments.get(slot.id)
+        if hold is None or self._instance_of(hold) == instance_id:
+            return _AT_ONCE
+        if hold.revoked or self._can_move(hold):
+            return _SOON
+        return _SOMETIME
+
+    def _instance_of(self, hold: slots.Hold) -> str | None:
+        return self._view.record(hold.job_id).job.instance_id
+
+    def _can_move(self, hold: slots.Hold) -> bool:
+        """Whether a holder can go on in another slot.
+
+        While its slot is prepared its client knows nothing of it yet.
+        """
+        return hold.phase is _PREPARING or self._view.is_stateless(
+            hold.accelerator
+        )
+
+    def _to_leave(self, device_id: model.DeviceId) -> list[slots.Hold]:
+        holds = (
+            (self._table.assignments.get(slot_id), instance_id)
+            for slot_id, instance_id in self.bound.get(device_id, {}).items()
+        )
+        return [
+            hold
+            for hold, instance_id in holds
+            if hold is not None
+            and not hold.revoked
+            and self._instance_of(hold) != instance_id
+            and self._can_move(hold)
+        ]
+
+    def _mark(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        old: abc.Mapping[model.SlotId, str],
+        new: abc.Mapping[model.SlotId, str],
+    ) -> None:
+        """Let the table know, and the queues."""
+        for slot_id in old.keys() | new.keys():
+            if slot_id not in new:
+                self.since.pop(slot_id, None)
+            elif new[slot_id] != old.get(slot_id) or slot_id not in self.since:
+                self.since[slot_id] = self._view.next_generation
+        kept = self._keep(device_id, known, new)
+        host_id = self._table.set_reserved(device_id, old.keys(), new, kept)
+        if host_id is not None:
+            self._view.topology_changed(host_id)
+        self.stirred.update(new.values())
+
+    def _keep(
+        self,
+        device_id: model.DeviceId,
+        known: list[slots.Slot],
+        bound: abc.Mapping[model.SlotId, str],
+    ) -> set[model.SlotId]:
+        """Choose the slots that are kept for further reservations."""
+        count = self.reservable.get(device_id, 0) - sum(
+            self.wanted.get(device_id, {}).values()
+        )
+        free = [
+            slot
+            for slot in known
+            if slot.id not in bound and slot.id not in self._table.faulty_slots
+        ]
+        free.sort(key=self._is_stuck)
+        return {slot.id for slot in free[: max(count, 0)]}
+
+    def _is_stuck(self, slot: slots.Slot) -> bool:
+        """Whether who has it can never be moved."""
+        hold = self._table.assignments.get(slot.id)
+        return hold is not None and not self._view.is_stateless(
+            hold.accelerator
+        )
+
+    # -- who is served ---------------------------------------------------
+
+    def serve(self) -> abc.Iterator[strategy_api.Choice]:
+        """Give idle reserved slots to waiting jobs of their instances."""
+        stirred, self.stirred = self.stirred, set()
+        for instance_id in sorted(stirred):
+            choice = self._serve_one(instance_id)
+            while choice is not None:
+                yield choice
+                choice = self._serve_one(instance_id)
+
+    def _serve_one(self, instance_id: str) -> strategy_api.Choice | None:
+        queues = self._view.jobs.of_instances.get(instance_id, {})
+        idle = self._table.reserved_idle.get(instance_id, {})
+        if not queues or not idle:
+            return None
+        first: ordered.Key | None = None
+        place: slots.Slot | None = None
+        for name, queue in queues.items():
+            accelerator = self._view.accelerators[name]
+            fitting = [
+                slot
+                for slot in idle.values()
+                if accelerator.fits(slot.spec.shape)
+            ]
+            key, slot = self._first_of(queue, name, fitting)
+            if key is not None and (first is None or key < first):
+                first, place = key, slot
+        if first is None or place is None:
+            return None
+        record = self._view.record(first[-1])
+        return self._view.give(record, place, in_turn=False)
+
+    def _first_of(
+        self,
+        queue: ordered.KeyQueue,
+        accelerator: str,
+        fitting: list[slots.Slot],
+    ) -> tuple[ordered.Key | None, slots.Slot | None]:
+        """:returns: the first job that may have one of these slots, and the
+        slot.
+        """
+        if fitting:
+            for key in queue:
+                record = self._view.record(key[-1])
+                avoiding = record.group.avoiding if record.group else ()
+                allowed = [s for s in fitting if s.id not in avoiding]
+                if self._view.is_held(record.job.project):
+                    # All of an instance are of one project.
+                    break
+                if allowed:
+                    avoided = record.avoided
+                    return key, min(
+                        allowed,
+                        key=lambda slot: (
+                            slot.id in avoided,
+                            not slot.starts_at_once(accelerator),
+                            slot.position,
+                        ),
+                    )
+        return None, None
+
+    def is_wanted(self, slot: slots.Slot) -> bool:
+        """Whether a waiting job could have a reserved slot."""
+        queues = self._view.jobs.of_instances.get(slot.reserved_for or "", {})
+        return any(
+            self._view.accelerators[name].fits(slot.spec.shape)
+            for name in queues
+        )
+
+    def withholds(self, job: model.Job, *, idle: bool) -> bool:
+        """Whether a job does not get a slot because of reservations.
+
+        :param idle: a slot that nobody has; else any that can be used.
+        """
+        own = job.instance_id
+        if own not in self._table.reserved.values():
+            own = None
+        key = job.accelerator, own, idle
+        if key not in self.withheld:
+            self.withheld[key] = self._withholds(job, idle=idle)
+        return self.withheld[key]
+
+    def _withholds(self, job: model.Job, *, idle: bool) -> bool:
+        accelerator = self._view.accelerators[job.accelerator]
+        marked = [*self._table.reserved, *self._table.kept]
+        return any(
+            slot.is_usable
+            and accelerator.fits(slot.spec.shape)
+            and not (idle and slot.id in self._table.assignments)
+            and (
+                not accelerator.stateless
+                if slot.reserved_for is None
+                else slot.reserved_for != job.instance_id
+            )
+            for slot in map(self._table.slots.get, marked)
+            if slot is not None
+        )
+
+    # -- figures ---------------------------------------------------------
+
+    def pending(self, device_id: model.DeviceId) -> int:
+        """How many reserved slots of a device cannot be used now."""
+        ready = sum(
+            slot is not None
+            and slot.is_usable
+            and self._grade(slot, instance_id) == _AT_ONCE
+            for slot, instance_id in (
+                (self._table.slots.get(slot_id), instance_id)
+                for slot_id, instance_id in self.bound.get(
+                    device_id, {}
+                ).items()
+            )
+        )
+        return sum(self.wanted.get(device_id, {}).values()) - ready
+
+
+def _count(bound: abc.Mapping[model.SlotId, str], instance_id: str) -> int:
+    return sum(owner == instance_id for owner in bound.values())

@@ -1,0 +1,96 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Queries of what projects have used."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from fpgapool.db import models
+from fpgapool.db import records
+
+#: What rows can be told apart by, in the order in which they are sorted.
+KEYS = ("day", "project_id", "accelerator")
+
+_SUMS = ("sessions", "slot_s", "input_bytes", "output_bytes", "energy_j")
+
+
+def conditions(
+    project_id: str | None,
+    accelerator: str | None,
+    first_day: datetime.date | None,
+    last_day: datetime.date | None,
+) -> list[sa.ColumnElement[bool]]:
+    """Return which rows are meant; None is any, and days are included."""
+    columns = models.usage.c
+    found = []
+    if project_id is not None:
+        found.append(columns.project_id == project_id)
+    if accelerator is not None:
+        found.append(columns.accelerator == accelerator)
+    if first_day is not None:
+        found.append(columns.day >= first_day)
+    if last_day is not None:
+        found.append(columns.day <= last_day)
+    return found
+
+
+def sums(
+    where: Sequence[sa.ColumnElement[bool]],
+    keys: Sequence[str],
+    after: Sequence[Any] | None,
+    limit: int,
+) -> sa.Select[Any]:
+    """Return the query of sums over rows that have the same keys.
+
+    :param where: which rows.
+    :param keys: of KEYS; rows that differ in others only are added up.
+    :param after: the values of the keys after which to begin; None means at
+        the beginning.
+    :param limit: how many at most.
+    """
+    columns = models.usage.c
+    by = [columns[key] for key in keys]
+    query = (
+        sa.select(*by, *(sa.func.sum(columns[n]).label(n) for n in _SUMS))
+        .where(*where)
+        .group_by(*by)
+        .order_by(*by)
+        .limit(limit)
+    )
+    return query if after is None else query.where(_beyond(by, after))
+
+
+def _beyond(
+    columns: Sequence[sa.Column[Any]], values: Sequence[Any]
+) -> sa.ColumnElement[bool]:
+    first, value = columns[0], values[0]
+    if len(columns) == 1:
+        return first > value
+    return sa.or_(
+        first > value,
+        sa.and_(first == value, _beyond(columns[1:], values[1:])),
+    )
+
+
+def summed(row: sa.Row[Any]) -> records.UsageSum:
+    """Return a row of :func:`sums`."""
+    found: dict[str, Any] = dict(row._mapping)
+    for name in ("sessions", "input_bytes", "output_bytes"):
+        # MariaDB sums up whole numbers as decimal ones.
+        found[name] = int(found[name])
+    return records.UsageSum(**found)

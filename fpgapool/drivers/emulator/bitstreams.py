@@ -1,0 +1,133 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the emulator can put into a slot."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import typing
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.core import codes
+from fpgapool.drivers import base
+
+if typing.TYPE_CHECKING:
+    from fpgapool.objects import declaration as declarations
+
+#: Bitstreams of this prefix are the built-in accelerators.
+BUILTIN_PREFIX = "builtin:"
+
+Params = collections.abc.Mapping[str, typing.Any]
+#: Starts a session's computation.
+MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
+
+
+def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
+    """Find an accelerator of this host.
+
+    :param bitstream: its name, behind :data:`BUILTIN_PREFIX`.
+    :returns: its profile, and what makes its core.
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
+    """
+    name = bitstream.removeprefix(BUILTIN_PREFIX)
+    if name == bitstream:
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            f"without a file the emulator knows {BUILTIN_PREFIX}"
+            f"<accelerator>, not {bitstream!r}",
+        )
+    try:
+        profile = accelerators.load_profile(name)
+        # Not only when a session is opened, which searching would delay.
+        return profile, accelerators.load_core(profile.core)
+    except accelerators.AcceleratorError as exc:
+        known = exc.code == codes.CORE_UNAVAILABLE
+        code = exc.code if known else base.BITSTREAM_UNKNOWN
+        raise base.DriverError(code, exc.message) from exc
+
+
+def load_file(
+    file: base.BitstreamFile, capacity: collections.abc.Mapping[str, int]
+) -> tuple[base.Profile, MakeCore]:
+    """Read a bitstream that says by itself what it is.
+
+    :param file: of the bitstream.
+    :param capacity: of the slot.
+    :returns: the profile that it declares, and what makes its core.
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
+        ``BITSTREAM_DAMAGED``.
+    """
+    # Few slots ever get one.
+    from fpgapool.objects import declaration as declarations
+
+    if file.format != base.DECLARATION:
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            f"the emulator takes bitstreams of the format {base.DECLARATION}"
+            f", not {file.format!r:.80}",
+        )
+    contents = file.read(declarations.MAX_SIZE_BYTES)
+    try:
+        declared = declarations.parse(contents)
+        core_class = accelerators.load_core(declared.core)
+    except accelerators.AcceleratorError as exc:
+        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+    except ValueError as exc:
+        raise base.DriverError(base.BITSTREAM_UNKNOWN, str(exc)) from exc
+    if not declared.fits(capacity):
+        raise base.DriverError(
+            base.BITSTREAM_UNFIT, _shortage(declared, capacity)
+        )
+    make_core = functools.partial(_make_declared, core_class, declared)
+    return _profile(file.accelerator, declared), make_core
+
+
+def _make_declared(
+    core_class: type[base.Core],
+    declared: declarations.Declaration,
+    params: Params,
+) -> base.Core:
+    try:
+        merged = declared.merged(params)
+    except ValueError as exc:
+        raise base.InvalidParams(str(exc)) from None
+    return core_class(merged)
+
+
+def _profile(
+    accelerator: str, declared: declarations.Declaration
+) -> base.Profile:
+    return base.Profile(
+        name=accelerator,
+        description=declared.description,
+        peak_bytes_per_s=declared.peak_bytes_per_s,
+        return_ratio=declared.return_ratio,
+        stateless=declared.stateless,
+        shapes=(),
+        params_schema=declared.params_schema,
+        core=declared.core,
+        chunk_multiple_bytes=declared.chunk_multiple_bytes,
+    )
+
+
+def _shortage(
+    declared: declarations.Declaration,
+    capacity: collections.abc.Mapping[str, int],
+) -> str:
+    missing = ", ".join(
+        f"{needed} {resource} of {capacity[resource]}"
+        for resource, needed in declared.resources.items()
+        if needed > capacity.get(resource, needed)
+    )
+    return f"the slot is too small: it takes {missing}"

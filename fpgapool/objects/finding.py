@@ -1,0 +1,67 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What does not agree in a pool."""
+
+import dataclasses
+
+from fpgapool.objects import base
+
+SESSION_WITHOUT_SLOT = "session_without_slot"
+SLOT_WITHOUT_SESSION = "slot_without_session"
+SESSION_UNKNOWN = "session_unknown"
+SESSION_DIFFERS = "session_differs"
+SESSION_NOT_RECORDED = "session_not_recorded"
+WORKER_WITHOUT_SESSION = "worker_without_session"
+SESSION_WITHOUT_WORKER = "session_without_worker"
+ORDER_NOT_FOLLOWED = "order_not_followed"
+WORKER_WITHOUT_AGENT = "worker_without_agent"
+DEVICES_OF_SILENT_HOST = "devices_of_silent_host"
+RESERVATION_WITHOUT_INSTANCE = "reservation_without_instance"
+FILE_WITHOUT_ROW = "file_without_row"
+ROW_WITHOUT_FILE = "row_without_file"
+LEASE_OF_OTHER = "lease_of_other"
+NO_LEADER = "no_leader"
+
+#: What the leader mends by writing anew what it has in memory.
+RECORDABLE = frozenset(
+    {
+        SESSION_WITHOUT_SLOT,
+        SLOT_WITHOUT_SESSION,
+        SESSION_DIFFERS,
+        SESSION_NOT_RECORDED,
+    }
+)
+#: What it mends as soon as it hears an agent again.
+RECONCILABLE = frozenset(
+    {WORKER_WITHOUT_SESSION, SESSION_WITHOUT_WORKER, ORDER_NOT_FOLLOWED}
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding(base.Payload):
+    """A difference between the parts of a pool.
+
+    :param kind: one of the names above.
+    :param subject: what it is about, for a person.
+    :param detail: what each part says.
+    :param session_id: what it is about, for whoever mends it; as the two
+        after it.
+    :param slot_id: of its row.
+    """
+
+    kind: str
+    subject: str
+    detail: str
+    session_id: str | None = None
+    slot_id: int | None = None
+    host_uuid: str | None = None

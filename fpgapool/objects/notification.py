@@ -1,0 +1,154 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""What notifications carry.
+
+Their form is the one that is usual in OpenStack: ``fpgapool_object.name``,
+``.namespace``, ``.version`` and ``.data``. As in remote calls, the minor
+version grows when a member is added.
+"""
+
+import dataclasses
+from typing import Any
+
+from fpgapool.objects import base
+
+NAMESPACE = "fpgapool"
+_PREFIX = "fpgapool_object."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostPayload(base.Payload):
+    """A compute node.
+
+    :ivar up: whether its agent reports.
+    :ivar admin_state: what the operator says: enabled, draining, disabled.
+    """
+
+    host_uuid: str
+    host_name: str
+    nic_bytes_per_s: float
+    up: bool
+    admin_state: str
+    admin_reason: str
+    drain_deadline_at: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePayload(base.Payload):
+    """A board.
+
+    :ivar device_id: its name in the REST API.
+    :ivar healthy: what its driver says.
+    """
+
+    device_id: str
+    device: str
+    host_uuid: str
+    host_name: str
+    model: str
+    dma_bytes_per_s: float
+    healthy: bool
+    fault_reason: str
+    admin_state: str
+    admin_reason: str
+    drain_deadline_at: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPayload(base.Payload):
+    """A slot of a board.
+
+    :ivar slot_id: its name in the REST API.
+    :ivar slot: its number on the device.
+    """
+
+    slot_id: str
+    slot: int
+    device_id: str
+    device: str
+    host_uuid: str
+    host_name: str
+    shape: str
+    programmed: str | None
+    faulty: bool
+    fault_reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlacePayload(base.Payload):
+    """The slot that a session has or had."""
+
+    slot_id: str
+    slot: int
+    device_id: str
+    device: str
+    host_uuid: str
+    host_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPayload(base.Payload):
+    """A session. Times are in ISO 8601, in UTC.
+
+    Neither parameters, which may hold keys, nor secrets and endpoints.
+
+    :ivar host_uuid: of the host from which it was asked for; None if that
+        is none of the pool's.
+    :ivar reason: code of its end.
+    """
+
+    session_id: str
+    request_id: str
+    project_id: str
+    user_id: str
+    accelerator: str
+    claimed_bytes: int
+    priority: int
+    state: str
+    reason: str
+    message: str
+    generation: int
+    host_uuid: str | None
+    place: PlacePayload | None
+    local: bool | None
+    queued_at: str
+    ready_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    input_bytes: int
+    output_bytes: int
+
+
+#: All that a notification's payload may be.
+PAYLOADS = (HostPayload, DevicePayload, SlotPayload, SessionPayload)
+
+
+def to_notification(payload: base.Payload) -> dict[str, Any]:
+    """Return a payload in the form that notifications have.
+
+    :param payload: whose members are plain values or payloads.
+    """
+    return {
+        f"{_PREFIX}name": type(payload).__name__,
+        f"{_PREFIX}namespace": NAMESPACE,
+        f"{_PREFIX}version": payload.VERSION,
+        f"{_PREFIX}data": {
+            name: _plain(getattr(payload, name))
+            for name in base.members(payload)
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    return to_notification(value) if isinstance(value, base.Payload) else value

@@ -1,0 +1,52 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What projects have used."""
+
+from __future__ import annotations
+
+from openstack import resource
+
+from fpgapool.osc.sdk import base
+
+
+class Usage(base.Resource):
+    """What was used on a day, by a project, of an accelerator.
+
+    Of these three, those are None in which it is several.
+    """
+
+    resources_key = "usage"
+    base_path = "/usage"
+    allow_list = True
+
+    _query_mapping = base.query(
+        "project_id",
+        "all_projects",
+        "accelerator",
+        "start",
+        "end",
+        "group_by",
+    )
+
+    #: In UTC, as ``YYYY-MM-DD``.
+    day = resource.Body("day")
+    project_id = resource.Body("project_id")
+    accelerator = resource.Body("accelerator")
+    #: That have ended, of those that had a slot.
+    sessions = resource.Body("sessions", type=int)
+    #: How long slots were held.
+    slot_s = resource.Body("slot_s", type=float)
+    input_bytes = resource.Body("input_bytes", type=int)
+    output_bytes = resource.Body("output_bytes", type=int)
+    #: Shares of the power of boards; None if no board measures its power.
+    energy_j = resource.Body("energy_j", type=float)

@@ -1,0 +1,520 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for bitstreams."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import IO
+from typing import Any
+
+from openstack import exceptions as sdk_exceptions
+from openstack import resource
+from osc_lib import exceptions
+from osc_lib.cli import format_columns
+from osc_lib.cli import parseractions
+
+from fpgapool.osc.sdk import bitstream as sdk
+from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import projects
+
+LOG = logging.getLogger(__name__)
+
+_STATES = ("uploading", "unapproved", "approved", "rejected")
+_VISIBILITIES = ("private", "shared", "public")
+_STDIN = "-"
+_CHUNK_BYTES = 1 << 20
+_MAX_SIGNATURE_LENGTH = 2048
+
+_FORMATTERS: base.Formatters = {
+    "shapes": format_columns.ListColumn,
+    "projects": format_columns.ListColumn,
+    "profile": format_columns.DictColumn,
+    "properties": format_columns.DictColumn,
+}
+
+
+def _shown(found: sdk.Bitstream) -> base.Table:
+    return base.shown(found, _FORMATTERS, ["signature"])
+
+
+def _add_bitstream(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "bitstream",
+        metavar="<bitstream>",
+        type=base.identifier,
+        help="ID of the bitstream",
+    )
+
+
+def _add_visibility(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--public",
+        dest="visibility",
+        action="store_const",
+        const="public",
+        help="for all projects (admin only)",
+    )
+    group.add_argument(
+        "--private",
+        dest="visibility",
+        action="store_const",
+        const="private",
+        help="for its own project only",
+    )
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--file",
+        metavar="<file>",
+        help=f"the file; {_STDIN} is the standard input",
+    )
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[IO[bytes]]:
+    """Give a file that can be read twice.
+
+    :raises CommandError: if it cannot be read.
+    """
+    try:
+        if name != _STDIN:
+            with open(name, "rb") as file:
+                yield file
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.seek(0)
+            yield copy
+    except OSError as error:
+        raise exceptions.CommandError(f"{name}: {error.strerror}") from error
+
+
+def _checksum(file: IO[bytes]) -> str:
+    found = hashlib.sha256()
+    while chunk := file.read(_CHUNK_BYTES):
+        found.update(chunk)
+    file.seek(0)
+    return found.hexdigest()
+
+
+def _signature(text: str) -> str:
+    """Return a signature, or what a file of that name holds.
+
+    :raises argparse.ArgumentTypeError: if the file cannot be read.
+    """
+    if not os.path.isfile(text):
+        return text
+    try:
+        with open(text, encoding="ascii") as file:
+            return file.read(_MAX_SIGNATURE_LENGTH).strip()
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return what a text of JSON, or a file of that name, says.
+
+    :raises argparse.ArgumentTypeError: if it is no object.
+    """
+    try:
+        if not text.lstrip().startswith("{"):
+            text = pathlib.Path(text).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("it is no object")
+    return found
+
+
+class CreateBitstream(base.ShowCommand):
+    """Bring a bitstream into the library."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "name",
+            metavar="<name>",
+            nargs="?",
+            help="name of the bitstream; default is the accelerator's",
+        )
+        parser.add_argument(
+            "--accelerator",
+            metavar="<accelerator>",
+            required=True,
+            help="what it implements",
+        )
+        parser.add_argument(
+            "--shape",
+            metavar="<shape>",
+            dest="shapes",
+            action="append",
+            help="of slots that it fits (repeat the option for several)",
+        )
+        _add_file(parser)
+        parser.add_argument(
+            "--signature",
+            metavar="<signature>",
+            type=_signature,
+            help="of the file by a trusted key, base64, or a file that holds"
+            " it",
+        )
+        parser.add_argument(
+            "--version",
+            metavar="<version>",
+            dest="bitstream_version",
+            help="of several, the newest is used; default is 1.0",
+        )
+        parser.add_argument(
+            "--declaration",
+            action="store_const",
+            dest="format",
+            const="declaration",
+            help="the file is a description that the emulator reads",
+        )
+        parser.add_argument(
+            "--profile",
+            metavar="<profile>",
+            type=_json_object,
+            help="what a new accelerator is like, as JSON or a file that"
+            " holds it; needs peak_bytes_per_s",
+        )
+        parser.add_argument(
+            "--description",
+            metavar="<description>",
+            help="for people",
+        )
+        parser.add_argument(
+            "--property",
+            metavar="<key=value>",
+            dest="properties",
+            action=parseractions.KeyValueAction,
+            help="vendor, board, shell_id, driver and so on (repeat the"
+            " option for several)",
+        )
+        _add_visibility(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Describe it, and upload its file if there is one."""
+        wanted = base.given(
+            accelerator=parsed_args.accelerator,
+            name=parsed_args.name,
+            shapes=parsed_args.shapes,
+            signature=parsed_args.signature,
+            version=parsed_args.bitstream_version,
+            format=parsed_args.format,
+            profile=parsed_args.profile,
+            description=parsed_args.description,
+            properties=parsed_args.properties,
+            visibility=parsed_args.visibility,
+        )
+        if parsed_args.file is None:
+            return _shown(self.client.create_bitstream(**wanted))
+        with _opened(parsed_args.file) as file:
+            made = self.client.create_bitstream(
+                **wanted, checksum_sha256=_checksum(file)
+            )
+            return _shown(self._upload(made, file))
+
+    def _upload(self, made: sdk.Bitstream, file: IO[bytes]) -> sdk.Bitstream:
+        try:
+            return self.client.upload_bitstream(made, file)
+        except sdk_exceptions.SDKException as error:
+            raise exceptions.CommandError(
+                f"{messages.of_error(error)}; the bitstream is there without"
+                f" its file: 'openstack fpga bitstream set --file FILE"
+                f" {made.id}' tries again, '... delete {made.id}' gives it up"
+            ) from error
+
+
+class ListBitstreams(base.ListCommand):
+    """List the bitstreams that your project may know of."""
+
+    columns = {
+        "id": "ID",
+        "name": "Name",
+        "key": "Accelerator",
+        "version": "Version",
+        "state": "State",
+        "visibility": "Visibility",
+    }
+    long_columns = {
+        "shapes": "Shapes",
+        "is_compatible": "Compatible",
+        "format": "Format",
+        "size_bytes": "Size Bytes",
+        "checksum_sha256": "SHA-256",
+        "signed_by": "Signed By",
+        "project_id": "Project ID",
+        "created_at": "Created At",
+    }
+    formatters = _FORMATTERS
+    sort_keys = ("created_at", "name", "accelerator", "state", "updated_at")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--accelerator",
+            metavar="<accelerator>",
+            help="only of this accelerator (plain name)",
+        )
+        parser.add_argument(
+            "--name", metavar="<name>", help="only of this name"
+        )
+        parser.add_argument(
+            "--state", choices=_STATES, help="only in this state"
+        )
+        parser.add_argument(
+            "--visibility", choices=_VISIBILITIES, help="only those"
+        )
+        parser.add_argument(
+            "--shape",
+            metavar="<shape>",
+            help="only those that fit slots of this shape",
+        )
+        parser.add_argument(
+            "--all-projects",
+            action="store_true",
+            default=None,
+            help="those of other projects, too (admin only)",
+        )
+        parser.add_argument(
+            "--project",
+            metavar="<project-id>",
+            dest="project_id",
+            help="only of this project (ID)",
+        )
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for the bitstreams."""
+        filters = base.given(
+            **{
+                name: getattr(parsed_args, name)
+                for name in (
+                    "accelerator",
+                    "name",
+                    "state",
+                    "visibility",
+                    "shape",
+                    "all_projects",
+                    "project_id",
+                )
+            }
+        )
+        return self.client.bitstreams(**filters, **query)
+
+
+class ShowBitstream(base.ShowCommand):
+    """Show a bitstream."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_bitstream(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        return _shown(self.client.get_bitstream(parsed_args.bitstream))
+
+
+class SetBitstream(base.Command):
+    """Change, share, upload, approve or reject a bitstream."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_bitstream(parser)
+        parser.add_argument("--name", metavar="<name>", help="its new name")
+        parser.add_argument(
+            "--description", metavar="<description>", help="for people"
+        )
+        _add_visibility(parser)
+        parser.add_argument(
+            "--project",
+            metavar="<project>",
+            dest="projects",
+            action="append",
+            default=[],
+            type=base.identifier,
+            help="let this project use it, too (name or ID; repeat the option"
+            " for several)",
+        )
+        projects.add_domain_option(parser)
+        _add_file(parser)
+        group = parser.add_mutually_exclusive_group()
+        group.add_argument(
+            "--approve",
+            action="store_true",
+            help="let slots run it (admin only)",
+        )
+        group.add_argument(
+            "--reject",
+            metavar="<reason>",
+            help="let no slot run it (admin only)",
+        )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="approve it even if the pool has no slot that it fits",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Do one after the other, the approval last."""
+        bitstream = parsed_args.bitstream
+        changes = base.given(
+            name=parsed_args.name,
+            description=parsed_args.description,
+            visibility=parsed_args.visibility,
+        )
+        if changes:
+            self.client.update_bitstream(bitstream, **changes)
+        if parsed_args.file is not None:
+            with _opened(parsed_args.file) as file:
+                self.client.upload_bitstream(bitstream, file)
+        for project in parsed_args.projects:
+            self.client.share_bitstream(
+                bitstream,
+                projects.find_id(
+                    self.connection, project, parsed_args.project_domain
+                ),
+            )
+        if parsed_args.approve:
+            self.client.approve_bitstream(bitstream, force=parsed_args.force)
+        if parsed_args.reject is not None:
+            self.client.reject_bitstream(bitstream, parsed_args.reject)
+
+
+class UnsetBitstream(base.Command):
+    """Share a bitstream with projects no more."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_bitstream(parser)
+        parser.add_argument(
+            "--project",
+            metavar="<project>",
+            dest="projects",
+            action="append",
+            required=True,
+            type=base.identifier,
+            help="let this project use it no more (name or ID; repeat the"
+            " option for several)",
+        )
+        projects.add_domain_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Take it from the projects."""
+        for project in parsed_args.projects:
+            self.client.unshare_bitstream(
+                parsed_args.bitstream,
+                projects.find_id(
+                    self.connection, project, parsed_args.project_domain
+                ),
+            )
+
+
+class DeleteBitstream(base.Command):
+    """Delete bitstreams and their files."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "bitstreams",
+            metavar="<bitstream>",
+            nargs="+",
+            type=base.identifier,
+            help="ID of a bitstream",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete them, and go on if one cannot be deleted."""
+        failed = []
+        for bitstream in parsed_args.bitstreams:
+            try:
+                self.client.delete_bitstream(bitstream, ignore_missing=False)
+            except sdk_exceptions.SDKException as error:
+                failed.append(bitstream)
+                LOG.error(
+                    "bitstream %s: %s", bitstream, messages.of_error(error)
+                )
+        if failed:
+            raise exceptions.CommandError(
+                f"{len(failed)} of {len(parsed_args.bitstreams)} bitstreams"
+                f" were not deleted: {', '.join(failed)}"
+            )
+
+
+class SaveBitstream(base.Command):
+    """Write a bitstream's file to this machine."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_bitstream(parser)
+        parser.add_argument(
+            "--file",
+            metavar="<file>",
+            required=True,
+            help="where to; it is replaced when all has come as it should be",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Write it beside its place, and put it there at the end."""
+        target = pathlib.Path(parsed_args.file)
+        try:
+            with tempfile.NamedTemporaryFile(
+                dir=target.parent, prefix=f".{target.name}.", delete=False
+            ) as part:
+                try:
+                    for chunk in self.client.download_bitstream(
+                        parsed_args.bitstream
+                    ):
+                        part.write(chunk)
+                    part.flush()
+                    os.replace(part.name, target)
+                except BaseException:
+                    os.unlink(part.name)
+                    raise
+        except OSError as error:
+            raise exceptions.CommandError(
+                f"{target}: {error.strerror or error}"
+            ) from error

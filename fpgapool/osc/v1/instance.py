@@ -1,0 +1,75 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for the tokens that instances of Nova have."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from openstack import resource
+
+from fpgapool.osc.v1 import base
+
+
+class ListInstances(base.ListCommand):
+    """List instances that have, or had, a token, newest first."""
+
+    columns = {
+        "id": "ID",
+        "name": "Name",
+        "token": "Token",
+        "max_sessions": "Max Sessions",
+        "created_at": "Created At",
+    }
+    long_columns = {"project_id": "Project ID", "host_uuid": "Host UUID"}
+    sort_keys = ("created_at",)
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--all-projects",
+            action="store_true",
+            default=None,
+            help="of all projects (admin only)",
+        )
+        return parser
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[resource.Resource]:
+        """Ask for the instances."""
+        filters = base.given(all_projects=parsed_args.all_projects)
+        return self.client.instances(**filters, **query)
+
+
+class RevokeInstance(base.Command):
+    """Take the token of an instance away, for good."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "instance",
+            metavar="<instance>",
+            type=base.identifier,
+            help="ID of the instance",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Take it away."""
+        self.client.revoke_instance_token(parsed_args.instance)

@@ -1,0 +1,159 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for what projects have used."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from osc_lib import utils
+from osc_lib.command import command
+
+from fpgapool.osc.sdk import usage as sdk
+from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import projects
+
+_COLUMNS = {
+    "day": "Day",
+    "project_id": "Project ID",
+    "accelerator": "Accelerator",
+    "sessions": "Sessions",
+    "slot_s": "Slot Seconds",
+    "input_bytes": "Input Bytes",
+    "output_bytes": "Output Bytes",
+    "energy_j": "Energy (J)",
+}
+_KEYS = ("day", "project_id", "accelerator")
+_SUMS = tuple(name for name in _COLUMNS if name not in _KEYS)
+#: What can be told apart, and which column says what it is.
+_GROUPS = {"day": "day", "project": "project_id", "accelerator": "accelerator"}
+
+
+def _day(text: str) -> str:
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no day; write it as 2026-01-31"
+        ) from None
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--project",
+        metavar="<project>",
+        help="of this project (name or ID); default is one's own",
+    )
+    projects.add_domain_option(parser)
+    parser.add_argument(
+        "--start",
+        metavar="<day>",
+        type=_day,
+        help="the first day, such as 2026-01-01, in UTC",
+    )
+    parser.add_argument(
+        "--end",
+        metavar="<day>",
+        type=_day,
+        help="the last day; it is included",
+    )
+    parser.add_argument(
+        "--accelerator",
+        metavar="<accelerator>",
+        help="only of this accelerator",
+    )
+
+
+def _filters(
+    asked: base.Command, parsed_args: argparse.Namespace
+) -> dict[str, Any]:
+    project_id = parsed_args.project and projects.find_id(
+        asked.connection, parsed_args.project, parsed_args.project_domain
+    )
+    return base.given(
+        project_id=project_id,
+        start=parsed_args.start,
+        end=parsed_args.end,
+        accelerator=parsed_args.accelerator,
+    )
+
+
+def _added(values: Iterable[float | None]) -> float | None:
+    """Return a sum; None if there is nothing but None."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+class ShowUsage(base.ShowCommand):
+    """Show what a project has used of the pool in all."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_filters(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        filters = _filters(self, parsed_args)
+        found = list(self.client.usage(group_by="accelerator", **filters))
+        shown: dict[str, Any] = {
+            **filters,
+            **dict.fromkeys(_SUMS, 0),
+            "energy_j": None,
+        }
+        for name in _SUMS:
+            total = _added(getattr(one, name) for one in found)
+            shown[name] = shown[name] if total is None else total
+        return tuple(shown), tuple(shown.values())
+
+
+class ListUsage(base.Command, command.Lister):
+    """List what projects have used of the pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        _add_filters(parser)
+        parser.add_argument(
+            "--all-projects",
+            action="store_true",
+            help="of all projects (admin only)",
+        )
+        parser.add_argument(
+            "--group-by",
+            choices=tuple(_GROUPS),
+            help="add up what is of the same day, project or accelerator;"
+            " without it, all three are told apart",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """List it."""
+        keys = (
+            [_GROUPS[parsed_args.group_by]] if parsed_args.group_by else _KEYS
+        )
+        found: Iterable[sdk.Usage] = self.client.usage(
+            **_filters(self, parsed_args),
+            **base.given(
+                all_projects=parsed_args.all_projects or None,
+                group_by=parsed_args.group_by,
+            ),
+        )
+        names = [*keys, *_SUMS]
+        return [_COLUMNS[name] for name in names], (
+            utils.get_item_properties(one, names) for one in found
+        )

@@ -1,0 +1,146 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who may see, bring, decide about and fetch bitstreams."""
+
+from oslo_policy import policy
+
+from fpgapool.policies import base
+
+LIST = "fpgapool:bitstreams:list"
+LIST_ALL = "fpgapool:bitstreams:list:all_projects"
+GET = "fpgapool:bitstreams:get"
+ALL_PROJECTS = "fpgapool:bitstreams:all_projects"
+CREATE = "fpgapool:bitstreams:create"
+UPLOAD = "fpgapool:bitstreams:upload"
+DOWNLOAD = "fpgapool:bitstreams:download"
+UPDATE = "fpgapool:bitstreams:update"
+PUBLISH = "fpgapool:bitstreams:publish"
+SHARE = "fpgapool:bitstreams:share"
+APPROVE = "fpgapool:bitstreams:approve"
+REJECT = "fpgapool:bitstreams:reject"
+DELETE = "fpgapool:bitstreams:delete"
+
+_COLLECTION = "/v1/bitstreams"
+_ONE = "/v1/bitstreams/{bitstream_id}"
+_FILE = f"{_ONE}/file"
+_PROJECT = f"{_ONE}/projects/{{project_id}}"
+
+_READER_OR_SERVICE = "rule:project_reader_or_admin or rule:service_api"
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return the rules of these operations."""
+    return [
+        base.rule(
+            LIST,
+            base.PROJECT_READER_OR_ADMIN,
+            "List the bitstreams that one's own project may know of.",
+            "GET",
+            _COLLECTION,
+        ),
+        base.rule(
+            LIST_ALL,
+            base.ADMIN,
+            "List the bitstreams of all projects.",
+            "GET",
+            f"{_COLLECTION}?all_projects=true",
+        ),
+        base.rule(
+            GET,
+            _READER_OR_SERVICE,
+            "Show a bitstream.",
+            "GET",
+            _ONE,
+        ),
+        policy.DocumentedRuleDefault(
+            name=ALL_PROJECTS,
+            check_str=base.ADMIN_OR_SERVICE,
+            description="Find the bitstreams of other projects, too.",
+            operations=[
+                {"method": "GET", "path": _ONE},
+                {"method": "GET", "path": _FILE},
+                {"method": "PATCH", "path": _ONE},
+                {"method": "DELETE", "path": _ONE},
+            ],
+            scope_types=["project"],
+        ),
+        base.rule(
+            CREATE,
+            base.PROJECT_MEMBER,
+            "Describe a bitstream, whose file is to come.",
+            "POST",
+            _COLLECTION,
+        ),
+        base.rule(
+            UPLOAD,
+            base.PROJECT_MEMBER_OR_ADMIN,
+            "Upload a bitstream's file.",
+            "PUT",
+            _FILE,
+        ),
+        base.rule(
+            DOWNLOAD,
+            _READER_OR_SERVICE,
+            "Download a bitstream's file; agents do so.",
+            "GET",
+            _FILE,
+        ),
+        base.rule(
+            UPDATE,
+            base.PROJECT_MEMBER_OR_ADMIN,
+            "Change what is said of a bitstream.",
+            "PATCH",
+            _ONE,
+        ),
+        policy.DocumentedRuleDefault(
+            name=PUBLISH,
+            check_str=base.ADMIN,
+            description="Make a bitstream public, or private again.",
+            operations=[
+                {"method": "POST", "path": _COLLECTION},
+                {"method": "PATCH", "path": _ONE},
+            ],
+            scope_types=["project"],
+        ),
+        policy.DocumentedRuleDefault(
+            name=SHARE,
+            check_str=base.PROJECT_MEMBER_OR_ADMIN,
+            description="Share a bitstream with another project, or no more.",
+            operations=[
+                {"method": "PUT", "path": _PROJECT},
+                {"method": "DELETE", "path": _PROJECT},
+            ],
+            scope_types=["project"],
+        ),
+        base.rule(
+            APPROVE,
+            base.ADMIN,
+            "Approve a bitstream: slots may run it then.",
+            "POST",
+            f"{_ONE}/approve",
+        ),
+        base.rule(
+            REJECT,
+            base.ADMIN,
+            "Reject a bitstream: slots may not run it.",
+            "POST",
+            f"{_ONE}/reject",
+        ),
+        base.rule(
+            DELETE,
+            base.PROJECT_MEMBER_OR_ADMIN,
+            "Delete a bitstream.",
+            "DELETE",
+            _ONE,
+        ),
+    ]

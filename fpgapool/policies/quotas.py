@@ -1,0 +1,62 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Who may see and set what projects may use."""
+
+from oslo_policy import policy
+
+from fpgapool.policies import base
+
+GET = "fpgapool:quotas:get"
+DEFAULTS = "fpgapool:quotas:defaults"
+UPDATE = "fpgapool:quotas:update"
+DELETE = "fpgapool:quotas:delete"
+
+_OWN = "/v1/quotas"
+_ONE = "/v1/quotas/{project_id}"
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return the rules of these operations."""
+    return [
+        policy.DocumentedRuleDefault(
+            name=GET,
+            check_str=base.PROJECT_READER_OR_ADMIN,
+            description="Show what a project may use, and uses.",
+            operations=[
+                {"method": "GET", "path": _OWN},
+                {"method": "GET", "path": _ONE},
+            ],
+            scope_types=["project"],
+        ),
+        base.rule(
+            DEFAULTS,
+            base.PROJECT_READER_OR_ADMIN,
+            "Show what projects may use that have no limits of their own.",
+            "GET",
+            "/v1/quotas/defaults",
+        ),
+        base.rule(
+            UPDATE,
+            base.ADMIN,
+            "Limit what a project may use.",
+            "PUT",
+            _ONE,
+        ),
+        base.rule(
+            DELETE,
+            base.ADMIN,
+            "Let the defaults hold for a project.",
+            "DELETE",
+            _ONE,
+        ),
+    ]

@@ -1,0 +1,173 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which hosts instances may be on that say something of accelerators."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+
+from nova.scheduler import filters
+from nova.scheduler import utils
+from oslo_log import log as logging
+
+from fpgapool_nova_filters import snapshot
+from fpgapool_nova_filters import specs
+
+LOG = logging.getLogger(__name__)
+
+
+class FpgaAffinityFilter(filters.BaseHostFilter):
+    """Refuses hosts without boards, or those with, as flavors say.
+
+    ``fpgapool:affinity=required`` refuses hosts that have no usable slot for
+    one of ``fpgapool:accelerators``, busy or not; without any named, hosts
+    that have no usable slot at all. ``avoid`` refuses hosts that have one.
+    Everything else passes.
+    """
+
+    # A rebuilt instance stays where it is.
+    RUN_ON_REBUILD = False
+
+    def filter_all(
+        self, filter_obj_list: Iterable[typing.Any], spec_obj: typing.Any
+    ) -> list[typing.Any]:
+        """Return the hosts that pass.
+
+        :param filter_obj_list: states of hosts.
+        :param spec_obj: what is wanted.
+        """
+        states = list(filter_obj_list)
+        if utils.request_is_rebuild(spec_obj):
+            return states
+        try:
+            wish = specs.parse(spec_obj.flavor.extra_specs)
+        except specs.InvalidError as error:
+            _refuse_all(states, spec_obj, f"its flavor is invalid: {error}")
+            return []
+        if wish.affinity == specs.REQUIRED:
+            return _with(wish, states, spec_obj)
+        if wish.affinity == specs.AVOID:
+            return _without(states, spec_obj)
+        return states
+
+    def host_passes(
+        self, host_state: typing.Any, spec_obj: typing.Any
+    ) -> bool:
+        """Tell whether a single host passes.
+
+        :param host_state: its state.
+        :param spec_obj: what is wanted.
+        """
+        return bool(self.filter_all([host_state], spec_obj))
+
+
+def _refuse_all(
+    states: list[typing.Any], spec_obj: typing.Any, reason: str
+) -> None:
+    LOG.warning(
+        "FpgaAffinityFilter refuses all %d hosts for instance %s: %s",
+        len(states),
+        spec_obj.instance_uuid,
+        reason,
+    )
+
+
+def _with(
+    wish: specs.Wish, states: list[typing.Any], spec_obj: typing.Any
+) -> list[typing.Any]:
+    names = ", ".join(wish.accelerators) or "any accelerator"
+    try:
+        hosts = snapshot.cache().hosts()
+    except snapshot.UnknownError as error:
+        _refuse_all(
+            states,
+            spec_obj,
+            f"its flavor requires {names}, and what hosts have is not known:"
+            f" {error}",
+        )
+        return []
+    passing = [
+        state for state in states if _has_all(wish, hosts.get(state.uuid))
+    ]
+    if LOG.isEnabledFor(logging.DEBUG):
+        for state in states:
+            host = hosts.get(state.uuid)
+            if not _has_all(wish, host):
+                _log_refusal(state, _lacking(wish, host))
+    _log_summary(spec_obj, f"requires {names}", states, passing)
+    return passing
+
+
+def _has_all(wish: specs.Wish, host: snapshot.Host | None) -> bool:
+    # Most hosts of a cloud have none. One that is down has none, too.
+    if host is None or not host.all.usable:
+        return False
+    return all(host.slots(name).usable for name in wish.accelerators)
+
+
+def _lacking(wish: specs.Wish, host: snapshot.Host | None) -> str:
+    """Return why a host is refused that has not all."""
+    if host is None:
+        return "fpgapool does not know it"
+    if not host.up:
+        return "it is down for fpgapool"
+    missing = [
+        name for name in wish.accelerators if not host.slots(name).usable
+    ]
+    return f"it has no usable slot for {', '.join(missing) or 'anything'}"
+
+
+def _without(
+    states: list[typing.Any], spec_obj: typing.Any
+) -> list[typing.Any]:
+    try:
+        hosts = snapshot.cache().hosts()
+    except snapshot.UnknownError as error:
+        # They do no harm there, but that someone else would rather be there.
+        LOG.warning(
+            "FpgaAffinityFilter refuses no host for instance %s, whose flavor"
+            " avoids boards: what hosts have is not known: %s",
+            spec_obj.instance_uuid,
+            error,
+        )
+        return states
+    passing = []
+    for state in states:
+        host = hosts.get(state.uuid)
+        if host is None or not host.all.usable:
+            passing.append(state)
+        elif LOG.isEnabledFor(logging.DEBUG):
+            _log_refusal(state, f"it has {host.all.usable} usable slots")
+    _log_summary(spec_obj, "avoids boards", states, passing)
+    return passing
+
+
+def _log_refusal(state: typing.Any, reason: str) -> None:
+    LOG.debug("Host %s is refused: %s", state.host, reason)
+
+
+def _log_summary(
+    spec_obj: typing.Any,
+    wish: str,
+    states: list[typing.Any],
+    passing: list[typing.Any],
+) -> None:
+    LOG.info(
+        "FpgaAffinityFilter: %d of %d hosts pass for instance %s, whose flavor"
+        " %s",
+        len(passing),
+        len(states),
+        spec_obj.instance_uuid,
+        wish,
+    )

@@ -1,0 +1,311 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What hosts have: the pool's snapshot, as the scheduler knows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import threading
+import time
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+import nova.conf
+from keystoneauth1 import adapter as adapters
+from keystoneauth1 import loading
+from oslo_log import log as logging
+
+from fpgapool_nova_filters import conf
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+conf.register_opts(CONF)
+
+_PATH = "/pool/snapshot"
+_VERSION = "/v1"
+_MICROVERSION = "1.0"
+
+
+class Slots(typing.NamedTuple):
+    """How many slots.
+
+    :param usable: not out of order, on a host that is up.
+    :param free: those of them that nobody has.
+    """
+
+    usable: int
+    free: int
+
+
+NO_SLOTS = Slots(0, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """What a host has.
+
+    :param has_boards: whether in order or not.
+    :param all: of its slots.
+    :param accelerators: those of its slots that can run one, by name.
+    :param queued: how many sessions of this host wait for a slot.
+    :param nic_load: share of its network card that the pool's streams use,
+        from 0 to 1.
+    """
+
+    up: bool
+    has_boards: bool
+    all: Slots
+    accelerators: Mapping[str, Slots]
+    queued: int
+    nic_load: float
+
+    def slots(self, accelerator: str) -> Slots:
+        """Return the slots that can run an accelerator.
+
+        :param accelerator: its name.
+        """
+        return self.accelerators.get(accelerator, NO_SLOTS)
+
+
+#: By the UUID of the compute's resource provider.
+Hosts = Mapping[str, Host]
+
+
+class MalformedError(ValueError):
+    """The API's answer is not a snapshot."""
+
+
+class UnknownError(Exception):
+    """What hosts have is not known, or has not been for too long."""
+
+
+def parse(document: typing.Any) -> dict[str, Host]:
+    """Read the API's answer.
+
+    :param document: what JSON was made into.
+    :raises MalformedError: if it is not a snapshot.
+    """
+    try:
+        hosts = document["snapshot"]["hosts"].items()
+        return {uuid: _parse_host(host) for uuid, host in hosts}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MalformedError(f"not a snapshot: {error!r}") from error
+
+
+def _parse_host(host: typing.Any) -> Host:
+    up = bool(host["up"])
+    slots = host["slots"]
+    nic_load = float(host["nic_load"])
+    if math.isnan(nic_load):
+        raise ValueError("nic_load is not a number")
+    return Host(
+        up=up,
+        has_boards=int(slots["total"]) > 0,
+        all=_parse_slots(slots) if up else NO_SLOTS,
+        accelerators={
+            name: _parse_slots(found)
+            for name, found in host["accelerators"].items()
+        }
+        if up
+        else {},
+        queued=max(0, int(host["queued"])),
+        nic_load=min(1.0, max(0.0, nic_load)),
+    )
+
+
+def _parse_slots(found: typing.Any) -> Slots:
+    return Slots(int(found["usable"]), int(found["free"]))
+
+
+class Cache:
+    """Asks for the snapshot when it is too old, and remembers it.
+
+    Threads share it. One of them asks at a time; the others get what is
+    known, or wait for it if that is nothing.
+
+    :param fetch: asks the API; raises whatever it likes.
+    :param clock: tells seconds that only grow.
+    :param ttl_s: age from which it asks again.
+    :param max_age_s: age up to which an answer counts if it cannot.
+    :param wait_s: how long those wait who know nothing while another asks.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], Hosts],
+        clock: Callable[[], float],
+        ttl_s: float,
+        max_age_s: float,
+        wait_s: float,
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._max_age_s = max(ttl_s, max_age_s)
+        self._wait_s = wait_s
+        self._changed = threading.Condition()
+        self._refreshing = False
+        self._hosts: Hosts | None = None
+        self._fetched_at_s = -math.inf
+        self._tried_at_s = -math.inf
+        self._problem = "it has not been asked for yet"
+
+    def hosts(self) -> Hosts:
+        """Return what hosts have.
+
+        :raises UnknownError: if that is not known; says why.
+        """
+        with self._changed:
+            if not self._is_due():
+                return self._known()
+            if self._refreshing:
+                return self._known_to_others()
+            self._refreshing = True
+        self._refresh()
+        with self._changed:
+            return self._known()
+
+    def _is_due(self) -> bool:
+        # After a failure, too, it is not asked for again at once: each
+        # request would wait for as long as it may take.
+        return self._clock() - self._tried_at_s >= self._ttl_s
+
+    def _known_to_others(self) -> Hosts:
+        if not self._is_too_old():
+            assert self._hosts is not None
+            return self._hosts
+        self._changed.wait_for(lambda: not self._refreshing, self._wait_s)
+        return self._known()
+
+    def _is_too_old(self) -> bool:
+        return self._clock() - self._fetched_at_s > self._max_age_s
+
+    def _known(self) -> Hosts:
+        if self._hosts is None or self._is_too_old():
+            raise UnknownError(self._problem)
+        return self._hosts
+
+    def _refresh(self) -> None:
+        begun_at_s = self._clock()
+        hosts: Hosts | None = None
+        problem = "the request was interrupted"
+        try:
+            hosts = self._fetch()
+        except Exception as error:
+            # Whatever it is: those who need no boards have to be placed.
+            problem = f"{type(error).__name__}: {error}"
+        finally:
+            with self._changed:
+                self._store(begun_at_s, hosts, problem)
+
+    def _store(
+        self, begun_at_s: float, hosts: Hosts | None, problem: str
+    ) -> None:
+        self._refreshing = False
+        self._tried_at_s = self._clock()
+        if hosts is None:
+            self._problem = problem
+            self._warn()
+        else:
+            # As old as the question: the answer may have been made then.
+            self._hosts = hosts
+            self._fetched_at_s = begun_at_s
+            self._problem = "the last answer is too old"
+        self._changed.notify_all()
+
+    def _warn(self) -> None:
+        if self._is_too_old():
+            LOG.warning("fpgapool cannot be asked: %s", self._problem)
+        else:
+            LOG.warning(
+                "fpgapool cannot be asked; its answer of %.1f s ago still"
+                " counts: %s",
+                self._clock() - self._fetched_at_s,
+                self._problem,
+            )
+
+
+class Source:
+    """Asks the API as nova.conf says; a ``fetch`` for :class:`Cache`.
+
+    What nova.conf says is looked at only then: mistakes in it are found
+    where they are reported.
+    """
+
+    def __init__(self) -> None:
+        self._adapter: adapters.Adapter | None = None
+
+    def __call__(self) -> dict[str, Host]:
+        """Ask the API.
+
+        :raises keystoneauth1.exceptions.ClientException: if it cannot be
+            asked, or refuses.
+        :raises MalformedError: if it answers something else.
+        """
+        try:
+            return self._ask()
+        except Exception:
+            # The API may have moved: the next one looks into the catalog.
+            self._adapter = None
+            raise
+
+    def _ask(self) -> dict[str, Host]:
+        if self._adapter is None:
+            self._adapter = _load_adapter()
+        # The catalog may name the version or not.
+        endpoint = self._adapter.get_endpoint() or ""
+        named = endpoint.rstrip("/").endswith(_VERSION)
+        response = self._adapter.get(_PATH if named else _VERSION + _PATH)
+        try:
+            document = response.json()
+        except ValueError as error:
+            raise MalformedError("the answer is not JSON") from error
+        return parse(document)
+
+
+def _load_adapter() -> adapters.Adapter:
+    auth = loading.load_auth_from_conf_options(CONF, conf.GROUP)
+    session = loading.load_session_from_conf_options(
+        CONF,
+        conf.GROUP,
+        auth=auth,
+        # For the token, too.
+        timeout=CONF.fpgapool.snapshot_timeout_s,
+    )
+    return loading.load_adapter_from_conf_options(
+        CONF,
+        conf.GROUP,
+        session=session,
+        auth=auth,
+        additional_headers={
+            "OpenStack-API-Version": f"{conf.SERVICE_TYPE} {_MICROVERSION}"
+        },
+    )
+
+
+# Made in the process that uses it, not in the one that it is forked from.
+@functools.cache
+def cache() -> Cache:
+    """Return what filter and weigher share."""
+    return Cache(
+        Source(),
+        time.monotonic,
+        ttl_s=CONF.fpgapool.snapshot_ttl_s,
+        max_age_s=CONF.fpgapool.snapshot_max_age_s,
+        # For a token and for the answer.
+        wait_s=2 * CONF.fpgapool.snapshot_timeout_s,
+    )

@@ -1,0 +1,50 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What flavors may say of accelerators, for nova-api."""
+
+from __future__ import annotations
+
+from nova.api.validation.extra_specs import base
+
+from fpgapool_nova_filters import specs
+
+
+def register() -> list[base.ExtraSpecValidator]:
+    """Return the extra specs; others in their namespace are mistakes."""
+    return [
+        base.ExtraSpecValidator(
+            name=specs.ACCELERATORS,
+            description="Accelerators that instances use: names, separated by"
+            " commas.",
+            value={
+                "type": str,
+                "pattern": specs.ACCELERATORS_PATTERN,
+                "description": "for instance aes,fft",
+            },
+        ),
+        base.ExtraSpecValidator(
+            name=specs.AFFINITY,
+            description="Whether instances are placed on hosts whose boards"
+            " run these accelerators.",
+            value={
+                "type": str,
+                "enum": list(specs.AFFINITIES),
+                "description": "'preferred' by default",
+            },
+        ),
+        base.ExtraSpecValidator(
+            name=specs.MAX_SESSIONS,
+            description="How many sessions each instance may have at a time.",
+            value={"type": int, "min": 1, "description": "at least 1"},
+        ),
+    ]

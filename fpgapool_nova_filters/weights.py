@@ -1,0 +1,131 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Which hosts are better for instances that use accelerators, or do not.
+
+A positive ``[filter_scheduler] fpga_affinity_weight_multiplier``, as by
+default, draws instances that ask for accelerators to hosts that have them, and
+keeps others away from hosts with boards. A negative one would do the opposite.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+
+import nova.conf
+from nova.scheduler import utils
+from nova.scheduler import weights
+from oslo_log import log as logging
+
+from fpgapool_nova_filters import snapshot
+from fpgapool_nova_filters import specs
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+_WORST = -1.0
+_NEUTRAL = 0.0
+_BEST = 1.0
+# What counts most is that a slot is free now, then that there are some which
+# become free, then how busy the host's network card is.
+_FREE_SHARE = 0.6
+_USABLE_SHARE = 0.2
+_NIC_SHARE = 0.2
+
+
+class FpgaAffinityWeigher(weights.BaseHostWeigher):
+    """Weighs hosts by what their boards can do for an instance."""
+
+    # Fixed, so that a difference counts for what it is, and not for whether
+    # there are greater ones.
+    minval = _WORST
+    maxval = _BEST
+
+    def __init__(self) -> None:
+        super().__init__()
+        # It does not change, and each look at it takes as long as a host.
+        self._multiplier: float = (
+            CONF.filter_scheduler.fpga_affinity_weight_multiplier
+        )
+
+    def weight_multiplier(self, host_state: typing.Any) -> float:
+        """Return how much this weigher counts.
+
+        :param host_state: of the host; its aggregates may say it.
+        """
+        if not host_state.aggregates:
+            return self._multiplier
+        multiplier: float = utils.get_weight_multiplier(
+            host_state, "fpga_affinity_weight_multiplier", self._multiplier
+        )
+        return multiplier
+
+    def weigh_objects(
+        self, weighed_obj_list: Iterable[typing.Any], spec_obj: typing.Any
+    ) -> list[float]:
+        """Weigh hosts.
+
+        :param weighed_obj_list: their states, wrapped.
+        :param spec_obj: what is wanted.
+        """
+        uuids = [weighed.obj.uuid for weighed in weighed_obj_list]
+        try:
+            wish = specs.parse(spec_obj.flavor.extra_specs)
+            hosts = snapshot.cache().hosts()
+        except (specs.InvalidError, snapshot.UnknownError) as error:
+            LOG.debug("Hosts weigh the same for fpgapool: %s", error)
+            return [_NEUTRAL] * len(uuids)
+        if wish.asks:
+            return [_weigh_for_user(wish, hosts.get(uuid)) for uuid in uuids]
+        return [_weigh_for_other(hosts.get(uuid)) for uuid in uuids]
+
+    def _weigh_object(
+        self, host_state: typing.Any, spec_obj: typing.Any
+    ) -> float:
+        raise NotImplementedError
+
+
+def weigh(wish: specs.Wish, host: snapshot.Host | None) -> float:
+    """Tell how good a host is, from -1 to 1.
+
+    :param wish: of the instance.
+    :param host: what it has; None means that fpgapool does not know it.
+    """
+    return _weigh_for_user(wish, host) if wish.asks else _weigh_for_other(host)
+
+
+def _weigh_for_other(host: snapshot.Host | None) -> float:
+    return _WORST if host is not None and host.has_boards else _NEUTRAL
+
+
+def _weigh_for_user(wish: specs.Wish, host: snapshot.Host | None) -> float:
+    # Most hosts of a cloud have none.
+    if host is None or not host.all.usable:
+        return _WORST
+    if not wish.accelerators:
+        return _weigh_slots(host.all, host)
+    total = 0.0
+    for name in wish.accelerators:
+        total += _weigh_slots(host.slots(name), host)
+    return total / len(wish.accelerators)
+
+
+def _weigh_slots(slots: snapshot.Slots, host: snapshot.Host) -> float:
+    if not slots.usable:
+        return _WORST
+    # The first slots count most; those who wait there come before.
+    return (
+        _FREE_SHARE * slots.free / (1 + slots.free + host.queued)
+        + _USABLE_SHARE * slots.usable / (1 + slots.usable + host.queued)
+        + _NIC_SHARE * (1 - host.nic_load)
+    )

@@ -1,0 +1,356 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Clients of the pool, each in a thread, all in one process.
+
+Run as ``python -m tests.chaos.clients SETTINGS``, with the JSON of
+:class:`Settings`. It reads ``pause`` and ``go`` from its standard input,
+and writes JSON lines: ``ready`` for each slot that a client got, ``done`` for
+each job, ``paused`` when nothing is under way any more after ``pause``. When
+its input ends, so does it. SIGTERM is an orderly end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import types
+import typing
+
+from fpgapool import client
+from tests.chaos import jobs
+
+#: How long any call of a client may take; longer than all that faults cost.
+PATIENCE_S = 150.0
+_SILENCE_S = jobs.IDLE_TIMEOUT_S + 2.0
+_NONSENSE_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a process is told.
+
+    :ivar seed: of all that its clients do.
+    :ivar clients: how many.
+    :ivar doors: paths of sockets, and addresses of APIs.
+    :ivar token: for APIs.
+    """
+
+    seed: str
+    clients: int
+    doors: list[str]
+    token: str
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a job, as told by ``done``.
+
+    :ivar started_s: when the client asked, on the monotonic clock.
+    :ivar ready_s: when it heard that it had a slot; None if it never did.
+    :ivar ended_s: when it was over.
+    :ivar state: the newest that the client was told.
+    :ivar opened: whether it was connected.
+    :ivar wanted: whether the client wanted the end that it was.
+    :ivar code: of the error; empty if there was none.
+    :ivar wrong: what was wrong with the output; empty if nothing was.
+    :ivar bug: what was raised that is not an error of the library.
+    """
+
+    conduct: str
+    accelerator: str
+    stateless: bool
+    door: str
+    started_s: float
+    ready_s: float | None = None
+    ended_s: float = 0.0
+    state: str = ""
+    session_id: str = ""
+    opened: bool = False
+    wanted: bool = False
+    code: str = ""
+    message: str = ""
+    wrong: str = ""
+    bug: str = ""
+    reopens: int = 0
+    reconnects: int = 0
+    restarts: int = 0
+
+
+class Crowd:
+    """All clients of this process.
+
+    :param settings: what to do.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._going = True
+        self._busy = 0
+        self._output = threading.Lock()
+
+    def run(self) -> None:
+        """Follow the standard input to its end."""
+        for number in range(self._settings.clients):
+            threading.Thread(
+                target=self._client, args=(number,), daemon=True
+            ).start()
+        for line in sys.stdin:
+            self._follow(line.strip())
+        # Clients may be in calls that take long.
+        os._exit(0)
+
+    def _follow(self, command: str) -> None:
+        with self._changed:
+            self._going = command == "go"
+            self._changed.notify_all()
+            if not self._going:
+                self._changed.wait_for(lambda: not self._busy)
+                self._say("paused")
+
+    def _say(self, event: str, **members: typing.Any) -> None:
+        line = json.dumps({"event": event, **members})
+        with self._output:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def _client(self, number: int) -> None:
+        rng = random.Random(f"{self._settings.seed} {number}")
+        doors = self._settings.doors
+        while True:
+            job = jobs.draw(rng, len(doors))
+            with self._changed:
+                self._changed.wait_for(lambda: self._going)
+                self._changed.wait_for(lambda: not self._going, job.pause_s)
+                if not self._going:
+                    continue
+                self._busy += 1
+            try:
+                self._do(job, doors[job.door])
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()
+
+    def _do(self, job: jobs.Job, door: str) -> None:
+        outcome = Outcome(
+            job.conduct,
+            job.accelerator,
+            job.stateless,
+            "api" if _is_api(door) else "socket",
+            time.monotonic(),
+        )
+        try:
+            Visit(job, door, self._settings.token, outcome, self._say).run()
+        except client.FpgapoolError as error:
+            outcome.code = error.code
+            outcome.message = error.message
+        except Exception:
+            outcome.bug = traceback.format_exc()
+        outcome.ended_s = time.monotonic()
+        self._say("done", **dataclasses.asdict(outcome))
+
+
+def _is_api(door: str) -> bool:
+    return door.startswith("http:")
+
+
+def _front_door(door: str, token: str) -> str | client.PoolApi:
+    if not _is_api(door):
+        return door
+    from keystoneauth1 import adapter
+    from keystoneauth1 import session
+    from keystoneauth1 import token_endpoint
+
+    endpoint = f"{door}/v1"
+    return client.PoolApi(
+        adapter.Adapter(
+            session.Session(auth=token_endpoint.Token(endpoint, token)),
+            service_type="fpgapool",
+            endpoint_override=endpoint,
+        )
+    )
+
+
+class Visit:
+    """A client and one job.
+
+    :param job: what it does.
+    :param door: where.
+    :param token: for APIs.
+    :param outcome: takes what becomes of it.
+    :param say: tells the outside.
+    """
+
+    def __init__(
+        self,
+        job: jobs.Job,
+        door: str,
+        token: str,
+        outcome: Outcome,
+        say: typing.Callable[..., None],
+    ) -> None:
+        self._job = job
+        self._door = door
+        self._outcome = outcome
+        self._say = say
+        self._data = job.data()
+        self._cancel = client.CancelToken()
+        self._options: dict[str, typing.Any] = {
+            "params": job.params,
+            "front_door": _front_door(door, token),
+            "on_state": self._on_state,
+            "cancel": self._cancel,
+            "timeout_s": PATIENCE_S,
+        }
+
+    def run(self) -> None:
+        """Do what the job says."""
+        getattr(self, f"_do_{self._job.conduct}")()
+
+    def _on_state(self, view: client.SessionView) -> None:
+        outcome = self._outcome
+        outcome.state = view.state
+        outcome.session_id = view.session_id
+        if view.state == "READY" and outcome.ready_s is None:
+            outcome.ready_s = time.monotonic()
+            self._say("ready", at_s=outcome.ready_s)
+
+    def _check(self, output: bytes, expected: bytes) -> None:
+        if output != expected:
+            pairs = zip(output, expected, strict=False)
+            equal = sum(mine == theirs for mine, theirs in pairs)
+            self._outcome.wrong = (
+                f"{len(output)} bytes, {len(expected)} expected, {equal} of"
+                f" them equal; seed {self._job.data_seed}"
+            )
+
+    # What clients do.
+
+    def _do_stream(self) -> None:
+        output, report = client.run_buffer(
+            self._job.accelerator, self._data, **self._options
+        )
+        self._outcome.opened = True
+        self._outcome.reopens = report.reopens
+        self._outcome.reconnects = report.reconnects
+        self._outcome.restarts = report.restarts
+        self._check(bytes(output), self._job.expected(self._data))
+
+    def _cancel_later(self) -> threading.Timer:
+        timer = threading.Timer(self._job.patience_s, self._cancel.cancel)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _do_cancel(self) -> None:
+        timer = self._cancel_later()
+        try:
+            self._do_stream()
+        except client.Cancelled:
+            self._outcome.wanted = True
+            raise
+        finally:
+            timer.cancel()
+
+    def _open(self) -> contextlib.AbstractContextManager[client.Session]:
+        return client.acc_open(
+            self._job.accelerator, len(self._data), **self._options
+        )
+
+    @contextlib.contextmanager
+    def _session(self) -> typing.Iterator[client.Session]:
+        with self._open() as session:
+            self._outcome.opened = True
+            try:
+                yield session
+            finally:
+                self._outcome.reopens = session.reopens
+                self._outcome.reconnects = session.reconnects
+
+    def _in_pieces(self, pause_s: float) -> None:
+        output = bytearray()
+        with self._session() as session:
+            step = len(session.pin) // jobs.FRAME_BYTES * jobs.FRAME_BYTES
+            for start in range(0, len(self._data), step):
+                output += _run(session, self._data[start : start + step])
+                if pause_s:
+                    threading.Event().wait(pause_s)
+            output += session.finish(timeout_s=PATIENCE_S)
+        self._check(bytes(output), self._job.expected(self._data))
+
+    def _do_pieces(self) -> None:
+        self._in_pieces(0.0)
+
+    def _do_slow(self) -> None:
+        self._in_pieces(self._job.patience_s / 8)
+
+    def _do_early(self) -> None:
+        with self._session() as session:
+            step = len(session.pin) // jobs.FRAME_BYTES * jobs.FRAME_BYTES
+            piece = self._data[:step]
+            output = _run(session, piece)
+            if self._job.stateless:
+                self._check(output, self._job.expected(piece))
+            session.abort()
+
+    def _do_silent(self) -> None:
+        with self._session() as session:
+            threading.Event().wait(_SILENCE_S)
+            # It is told now that it has no slot any more.
+            self._outcome.wanted = True
+            _run(session, self._data[: jobs.FRAME_BYTES])
+
+    def _do_stranger(self) -> None:
+        self._outcome.wanted = True
+        nonsense = self._data[:_NONSENSE_BYTES]
+        with contextlib.suppress(OSError), _connection(self._door) as sock:
+            sock.settimeout(self._job.patience_s)
+            sock.sendall(nonsense)
+            while sock.recv(4096):
+                pass
+
+
+def _run(session: client.Session, piece: bytes) -> bytes:
+    session.pin[: len(piece)] = piece
+    return bytes(session.run(len(piece), timeout_s=PATIENCE_S))
+
+
+def _connection(door: str) -> socket.socket:
+    if _is_api(door):
+        host, _, port = door.removeprefix("http://").partition(":")
+        return socket.create_connection((host, int(port)), PATIENCE_S)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(PATIENCE_S)
+    sock.connect(door)
+    return sock
+
+
+def leave(_number: int, _frame: types.FrameType | None) -> None:
+    """End in order, wherever the program is."""
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, leave)
+    Crowd(Settings(**json.loads(sys.argv[1]))).run()

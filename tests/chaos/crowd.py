@@ -1,0 +1,260 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The processes of the clients, as the run sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from tests.chaos import clients
+from tests.harness import processes
+
+_END_LIMIT_S = 20.0
+_VICTIM_LIVES_S = (4.0, 8.0)
+
+
+class Program:
+    """A process with several clients.
+
+    :param settings: what they do.
+    :param tell: called with everything that it says.
+    """
+
+    def __init__(
+        self,
+        settings: clients.Settings,
+        tell: Callable[[dict[str, typing.Any]], None],
+    ) -> None:
+        self._settings = settings
+        self._tell = tell
+        self._rounds = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._readers: list[threading.Thread] = []
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, with clients that do other things than before."""
+        self._rounds += 1
+        seed = f"{self._settings.seed} {self._rounds}"
+        settings = dataclasses.replace(self._settings, seed=seed)
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                clients.__name__,
+                json.dumps(dataclasses.asdict(settings)),
+            ],
+            cwd=processes.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        reader = threading.Thread(
+            target=self._read, args=(self._process.stdout,), daemon=True
+        )
+        reader.start()
+        self._readers = [reader]
+
+    def _read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            # The last line of a process that was killed may be half of one.
+            with contextlib.suppress(json.JSONDecodeError):
+                self._tell(json.loads(line))
+
+    def say(self, command: str) -> None:
+        """Tell it what to do.
+
+        :param command: see :mod:`tests.chaos.clients`.
+        """
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal.
+
+        :param number: which.
+        """
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._collect()
+
+    def stop(self) -> None:
+        """Have it end in order."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(_END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+            self._collect()
+
+    def _collect(self) -> None:
+        assert self._process is not None
+        self._process.wait(_END_LIMIT_S)
+        for reader in self._readers:
+            reader.join(_END_LIMIT_S)
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+
+
+class Crowd:
+    """All clients, in several processes; a context manager.
+
+    :param seed: of what they do.
+    :param count: how many clients.
+    :param doors: see :class:`tests.chaos.clients.Settings`.
+    :param token: see there.
+    """
+
+    PROGRAMS = 4
+    #: Clients of one more process, which is killed all the time.
+    VICTIMS = 4
+
+    def __init__(
+        self, seed: int, count: int, doors: list[str], token: str
+    ) -> None:
+        self._rng = random.Random(seed)
+        self._victims = Program(
+            clients.Settings(f"{seed} victims", self.VICTIMS, doors, token),
+            self._take,
+        )
+        self._over = threading.Event()
+        self._killing = threading.Lock()
+        self._killer = threading.Thread(target=self._kill_victims)
+        self._changed = threading.Condition()
+        self._ready_s: list[float] = []
+        self._outcomes: list[clients.Outcome] = []
+        self._paused = 0
+        shares = [
+            len(range(number, count, self.PROGRAMS))
+            for number in range(self.PROGRAMS)
+        ]
+        self.programs = [
+            Program(
+                clients.Settings(f"{seed} {number}", share, doors, token),
+                self._take,
+            )
+            for number, share in enumerate(shares)
+            if share
+        ]
+
+    def __enter__(self) -> Crowd:
+        for program in (*self.programs, self._victims):
+            program.start()
+        self._killer.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._over.set()
+        self._killer.join()
+        for program in (*self.programs, self._victims):
+            program.kill()
+
+    def _kill_victims(self) -> None:
+        while not self._over.wait(self._rng.uniform(*_VICTIM_LIVES_S)):
+            with self._killing:
+                if self._victims.running:
+                    self._victims.kill()
+                    self._victims.start()
+
+    def _take(self, told: dict[str, typing.Any]) -> None:
+        event = told.pop("event")
+        with self._changed:
+            if event == "ready":
+                self._ready_s.append(told["at_s"])
+            elif event == "done":
+                self._outcomes.append(clients.Outcome(**told))
+            else:
+                self._paused += 1
+            self._changed.notify_all()
+
+    def ready_s(self) -> list[float]:
+        """Return when clients got slots, in the order of time."""
+        with self._changed:
+            return sorted(self._ready_s)
+
+    def outcomes(self) -> list[clients.Outcome]:
+        """Return what has become of jobs."""
+        with self._changed:
+            return list(self._outcomes)
+
+    def wait_ready(self, count: int, limit_s: float) -> bool:
+        """Wait until so many more slots have been given out.
+
+        :param count: how many.
+        :param limit_s: how long.
+        :returns: whether they have.
+        """
+        with self._changed:
+            wanted = len(self._ready_s) + count
+            return self._changed.wait_for(
+                lambda: len(self._ready_s) >= wanted, limit_s
+            )
+
+    def pause(self, limit_s: float) -> bool:
+        """Have all clients end what they do, and wait for that.
+
+        :param limit_s: how long.
+        :returns: whether they have.
+        """
+        with self._killing:
+            self._victims.kill()
+        with self._changed:
+            self._paused = 0
+        for program in self.programs:
+            program.say("pause")
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._paused == len(self.programs), limit_s
+            )
+
+    def go(self) -> None:
+        """Have them go on."""
+        for program in self.programs:
+            program.say("go")
+        with self._killing:
+            self._victims.start()

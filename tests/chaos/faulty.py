@@ -1,0 +1,179 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Runs a daemon of the pool in a world with faults.
+
+``python -m tests.chaos.faulty MODULE ARGUMENTS`` runs the module's ``main``.
+The file that the variable ``FPGAPOOL_TESTS_FAULTS`` names says what is wrong
+at the moment, see :class:`Faults`; without it nothing is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import random
+import sys
+import threading
+import time
+import typing
+
+VARIABLE = "FPGAPOOL_TESTS_FAULTS"
+_READ_INTERVAL_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Faults:
+    """What is wrong.
+
+    :ivar doubled: probability that a message is sent twice.
+    :ivar delayed: … that one is sent late, and so after others.
+    :ivar lost: … that one that nobody awaits an answer to is not sent.
+    :ivar delay_s: the longest delay.
+    :ivar clock_s: how much the wall clock is wrong.
+    """
+
+    doubled: float = 0.0
+    delayed: float = 0.0
+    lost: float = 0.0
+    delay_s: float = 0.0
+    clock_s: float = 0.0
+
+    def write(self, path: pathlib.Path) -> None:
+        """Put them in force.
+
+        :param path: of the file.
+        """
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.replace(path)
+
+
+class World:
+    """Knows what is wrong now.
+
+    :param path: of the file.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._faults = Faults()
+        self._read_s = float("-inf")
+
+    @property
+    def faults(self) -> Faults:
+        """What is wrong."""
+        now_s = time.monotonic()
+        if now_s - self._read_s > _READ_INTERVAL_S:
+            self._read_s = now_s
+            try:
+                self._faults = Faults(**json.loads(self._path.read_text()))
+            except FileNotFoundError:
+                self._faults = Faults()
+        return self._faults
+
+
+class Client:
+    """An RPC client on a bad network.
+
+    :param client: the client of oslo.messaging.
+    :param world: says how bad.
+    :param rng: chance.
+    """
+
+    def __init__(
+        self, client: typing.Any, world: World, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._rng = rng
+
+    def prepare(self, **options: typing.Any) -> Client:
+        """Return one for another target."""
+        return Client(self._client.prepare(**options), self._world, self._rng)
+
+    def cast(self, ctxt: object, method: str, **kwargs: object) -> None:
+        """Send a message as often as chance says, now or later."""
+        faults = self._world.faults
+        if self._rng.random() < faults.lost:
+            return
+        for _ in range(1 + (self._rng.random() < faults.doubled)):
+            if self._rng.random() < faults.delayed:
+                self._cast_late(faults.delay_s, ctxt, method, kwargs)
+            else:
+                self._client.cast(ctxt, method, **kwargs)
+
+    def call(self, ctxt: object, method: str, **kwargs: object) -> object:
+        """Send a question once or twice, now or later."""
+        faults = self._world.faults
+        if self._rng.random() < faults.doubled:
+            self._cast_late(faults.delay_s, ctxt, method, kwargs)
+        if self._rng.random() < faults.delayed:
+            threading.Event().wait(self._rng.uniform(0, faults.delay_s))
+        return self._client.call(ctxt, method, **kwargs)
+
+    def _cast_late(
+        self,
+        delay_s: float,
+        ctxt: object,
+        method: str,
+        kwargs: dict[str, object],
+    ) -> None:
+        timer = threading.Timer(
+            self._rng.uniform(0, delay_s),
+            self._try_to_cast,
+            (ctxt, method, kwargs),
+        )
+        timer.daemon = True
+        timer.start()
+
+    def _try_to_cast(
+        self, ctxt: object, method: str, kwargs: dict[str, object]
+    ) -> None:
+        import oslo_messaging
+
+        try:
+            self._client.cast(ctxt, method, **kwargs)
+        except (OSError, oslo_messaging.MessagingException):
+            # Lost on its way; whoever sent it thinks that it has arrived.
+            return
+
+
+def main() -> int:
+    """Run what the command line names.
+
+    :returns: its exit status.
+    """
+    world = World(pathlib.Path(os.environ[VARIABLE]))
+    right_time = time.time
+    # Before anything else is imported: defaults of arguments remember it.
+    time.time = lambda: right_time() + world.faults.clock_s
+
+    import oslo_messaging
+
+    rng = random.Random(os.environ[VARIABLE])
+    right_client = oslo_messaging.get_rpc_client
+
+    def get_rpc_client(*args: object, **options: object) -> Client:
+        return Client(right_client(*args, **options), world, rng)
+
+    oslo_messaging.get_rpc_client = get_rpc_client
+    module = sys.argv.pop(1)
+    return int(importlib.import_module(module).main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

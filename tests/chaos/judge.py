@@ -1,0 +1,187 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""What must hold whatever happens."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import re
+import typing
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from fpgapool.client import errors as client_errors
+from fpgapool.core import codes
+from tests.chaos import clients
+from tests.chaos import jobs
+from tests.chaos import measure
+from tests.harness import processes
+
+if typing.TYPE_CHECKING:
+    from tests.chaos import pool as pools
+
+#: Growth that is none: pools of threads and connections fill up, and another
+#: conductor may lead.
+SLACK_DESCRIPTORS = 40
+SLACK_THREADS = 80
+SLACK_MEMORY_SHARE = 0.5
+SLACK_MEMORY_BYTES = 64 << 20
+
+#: How long after a fault whoever asks by the API may hear of its slot.
+LATE_NEWS_S = 10.0
+
+_KNOWN = {
+    value
+    for module in (codes, client_errors)
+    for name, value in vars(module).items()
+    if name.isupper() and isinstance(value, str)
+} - {codes.INTERNAL_ERROR}
+_RAISED = re.compile(
+    r"^(?:\S+ \S+ \d+ \w+ \S+ )?([\w.]+(?:Error|Exception))\b"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """What a process has of the system."""
+
+    descriptors: int
+    threads: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, pid: int) -> Use:
+        """Look at a process.
+
+        :param pid: its number.
+        """
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        (resident,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.M)
+        return cls(
+            processes.descriptor_count(pid),
+            processes.thread_count(pid),
+            int(resident) * 1024,
+        )
+
+    def exceeds(self, before: Use) -> bool:
+        """Tell whether it is more than growth that is none.
+
+        :param before: what it was after the warm-up.
+        """
+        limit_bytes = (
+            before.memory_bytes * (1 + SLACK_MEMORY_SHARE) + SLACK_MEMORY_BYTES
+        )
+        return (
+            self.descriptors > before.descriptors + SLACK_DESCRIPTORS
+            or self.threads > before.threads + SLACK_THREADS
+            or self.memory_bytes > limit_bytes
+        )
+
+
+def uses(pool: pools.Pool) -> dict[str, Use]:
+    """Look at all long-lived processes.
+
+    :param pool: whose.
+    :returns: by name; of conductors and of a host's workers, the most of any.
+    """
+    found = {daemon.name: Use.of(daemon.pid) for daemon in pool.daemons()}
+    # Which of them leads is another matter.
+    conductors = [found.pop(one.name) for one in pool.conductors]
+    found["conductors"] = _most(conductors)
+    found[pool.api.name] = Use.of(pool.api.serving_pid())
+    for host in pool.hosts.values():
+        each = [Use.of(worker.pid) for worker in host.workers()]
+        if each:
+            found[f"workers of {host.name}"] = _most(each)
+    return found
+
+
+def _most(each: list[Use]) -> Use:
+    return Use(
+        max(use.descriptors for use in each),
+        max(use.threads for use in each),
+        max(use.memory_bytes for use in each),
+    )
+
+
+def growth(before: Mapping[str, Use], after: Mapping[str, Use]) -> list[str]:
+    """Compare what processes have.
+
+    :param before: after the warm-up.
+    :param after: now.
+    :returns: what has grown.
+    """
+    return [
+        f"{name} has grown: {after[name]}; it was {before[name]}"
+        for name in after
+        if after[name].exceeds(before[name])
+    ]
+
+
+def wrong(outcomes: Iterable[clients.Outcome]) -> list[str]:
+    """Find outputs that are wrong and errors that are none.
+
+    :param outcomes: of jobs.
+    """
+    found = []
+    for one in outcomes:
+        if one.wrong:
+            found.append(f"wrong output: {one}")
+        if one.bug:
+            found.append(f"not an error of the library: {one}")
+        if one.code and one.code not in _KNOWN:
+            found.append(f"not an error that says something: {one}")
+    return found
+
+
+def lost(
+    outcomes: Iterable[clients.Outcome], lasted_s: float = 0.0
+) -> list[str]:
+    """Find sessions that no fault of the pool may cost.
+
+    Who cannot be told of a slot for as long as it waits for its client loses
+    it.
+
+    :param outcomes: of jobs, while no client had a fault.
+    :param lasted_s: how long the fault lasted.
+    """
+    was_long = lasted_s + LATE_NEWS_S >= jobs.CONNECT_TIMEOUT_S
+    found = []
+    for one in outcomes:
+        if was_long and one.code == codes.CONNECT_TIMEOUT:
+            continue
+        if measure.lost_queued(one):
+            found.append(f"lost while it waited: {one}")
+        if measure.lost_stateless(one):
+            found.append(f"lost though stateless: {one}")
+    return found
+
+
+def raised(log: str) -> dict[str, int]:
+    """Count the errors that a log shows the traceback of.
+
+    :param log: all of it.
+    :returns: by their types.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    inside = False
+    for line in log.splitlines():
+        if "Traceback (most recent call last)" in line:
+            inside = True
+        elif inside and (match := _RAISED.match(line)):
+            found[match[1]] += 1
+            inside = False
+    return dict(found)

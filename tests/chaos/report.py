@@ -1,0 +1,133 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Tables of a run: for people, for programs and for the documentation."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+import typing
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import rich.console
+import rich.table
+
+from tests.chaos import faults
+from tests.chaos import measure
+
+_WIDTH = 160
+_DOCUMENT = "faults.rst"
+
+COLUMNS = (
+    "Fault",
+    "Times",
+    "Lasted s",
+    "Down s (max)",
+    "Recovery s (max)",
+    "Jobs",
+    "Went on",
+    "Refused",
+    "Lost queued",
+    "Lost stateless",
+    "Lost stateful",
+)
+
+
+def _mean_and_max(values_s: Sequence[float]) -> str:
+    if not values_s:
+        return "–"
+    return f"{measure.mean(values_s):.1f} ({max(values_s):.1f})"
+
+
+def cells(row: measure.Row) -> list[str]:
+    """Return a line of the table.
+
+    :param row: what was measured.
+    """
+    recovery = _mean_and_max(row.recovery_s)
+    if row.unrecovered:
+        recovery += f", {row.unrecovered} not seen"
+    return [
+        row.title,
+        str(row.times),
+        f"{measure.mean(row.lasted_s) or 0.0:.1f}",
+        _mean_and_max(row.down_s),
+        recovery,
+        str(row.jobs),
+        str(row.moved),
+        str(row.refused),
+        str(row.lost_queued),
+        str(row.lost_stateless),
+        str(row.lost_stateful),
+    ]
+
+
+def text(rows: Iterable[measure.Row], title: str) -> str:
+    """Return the table for people.
+
+    :param rows: what was measured.
+    :param title: of the run.
+    """
+    table = rich.table.Table(title=title)
+    for number, name in enumerate(COLUMNS):
+        table.add_column(
+            name, justify="right" if number else "left", no_wrap=not number
+        )
+    for row in rows:
+        table.add_row(*cells(row))
+    console = rich.console.Console(width=_WIDTH, file=io.StringIO())
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def rst(rows: Iterable[measure.Row]) -> str:
+    """Return the table for the documentation.
+
+    :param rows: what was measured.
+    """
+    tests = {kind.title: kind.test for kind in faults.KINDS}
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for line in (
+        [*COLUMNS, "Alone in"],
+        *([*cells(row), _literal(tests.get(row.title, ""))] for row in rows),
+    ):
+        for number, cell in enumerate(line):
+            mark = "-" if number else "* -"
+            lines.append(f"   {mark:>3} {cell}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _literal(name: str) -> str:
+    return f"``{name}``" if name else ""
+
+
+def write(
+    directory: pathlib.Path,
+    rows: Sequence[measure.Row],
+    about: dict[str, typing.Any],
+) -> None:
+    """Write all tables.
+
+    :param directory: where.
+    :param rows: what was measured.
+    :param about: what else is to be known of the run.
+    """
+    document = {**about, "faults": [dataclasses.asdict(row) for row in rows]}
+    (directory / "results.json").write_text(json.dumps(document, indent=2))
+    (directory / "table.txt").write_text(text(rows, f"seed {about['seed']}"))
+    (directory / _DOCUMENT).write_text(rst(rows))

@@ -1,0 +1,286 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""One run: load, faults, calm, and the judgement of all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import random
+import threading
+import time
+import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from tests.chaos import clients
+from tests.chaos import crowd as crowds
+from tests.chaos import faults
+from tests.chaos import judge
+from tests.chaos import measure
+from tests.chaos import plan
+from tests.chaos import pool as pools
+from tests.chaos import report
+from tests.harness import waiting
+
+#: How long the pool may take until it is as before.
+RECOVERY_LIMIT_S = 60.0
+#: How long clients and pool may take to bring all to its end.
+QUIET_LIMIT_S = 90.0
+_POLL_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a run is like.
+
+    :ivar duration_s: after the warm-up; the last fault is ended in order.
+    :ivar calm_s: how long it is calm at least after each fault.
+    :ivar quiet_every: after how many faults everything is brought to its
+        end and compared.
+    :ivar second_share: how often two faults happen at a time.
+    :ivar lasts_s: how long a fault lasts, at least and at most.
+    """
+
+    seed: int
+    duration_s: float
+    clients: int
+    kinds: Sequence[faults.Kind]
+    conductors: int = 2
+    warm_up_s: float = 20.0
+    calm_s: float = 8.0
+    quiet_every: int = 4
+    second_share: float = plan.SECOND_SHARE
+    lasts_s: tuple[float, float] = plan.LASTS_S
+
+
+class Run:
+    """A run on a pool that is up.
+
+    :param options: what it is like.
+    :param pool: started.
+    :param crowd: started.
+    :param say: is told how things stand.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        pool: pools.Pool,
+        crowd: crowds.Crowd,
+        say: Callable[[str], object],
+    ) -> None:
+        self.options = options
+        self.pool = pool
+        self._crowd = crowd
+        self._stage = faults.Stage(pool, crowd)
+        self._say = say
+        self._judged = 0
+        #: What does not hold.
+        self.problems: list[str] = []
+        self.windows: list[measure.Window] = []
+        #: After the warm-up, and whenever everything was at its end.
+        self.uses: list[dict[str, judge.Use]] = []
+
+    def play(self) -> None:
+        """Do all of it; what does not hold is in :attr:`problems`."""
+        options = self.options
+        self._wait(options.warm_up_s)
+        self._quiet()
+        self._go_on()
+        started_s = time.monotonic()
+        self._control()
+        kinds = [
+            kind
+            for kind in options.kinds
+            if self.pool.sandboxes or not kind.needs_sandbox
+        ]
+        blows = plan.blows(
+            options.seed, kinds, options.second_share, options.lasts_s
+        )
+        for number, blow in enumerate(blows, start=1):
+            left_s = started_s + options.duration_s - time.monotonic()
+            if left_s < blow.lasts_s + blow.apart_s + options.calm_s:
+                break
+            self._play(blow)
+            if number % options.quiet_every == 0:
+                self._quiet()
+                self._go_on()
+        self._quiet()
+        self._compare_uses()
+
+    def rows(self) -> list[measure.Row]:
+        """Return what was measured."""
+        return measure.rows(
+            self._crowd.ready_s(), self._crowd.outcomes(), self.windows
+        )
+
+    def outcomes(self) -> list[clients.Outcome]:
+        """Return what has become of jobs."""
+        return self._crowd.outcomes()
+
+    def _wait(self, time_s: float) -> None:
+        threading.Event().wait(time_s)
+
+    def _problem(self, text: str) -> None:
+        self.problems.append(text)
+        self._say(f"PROBLEM: {text}")
+
+    def _control(self) -> None:
+        """Measure a time without faults, like those with them."""
+        begin_s = time.monotonic()
+        self._wait(2 * self.options.calm_s)
+        self._close_window(measure.NO_FAULT, begin_s, begin_s, 0.0)
+        self._judge(may_lose=False)
+
+    def _play(self, blow: plan.Blow) -> None:
+        before_s = time.monotonic()
+        before_per_s = measure.rate_per_s(
+            self._crowd.ready_s(), before_s - self.options.calm_s, before_s
+        )
+        self._say(f"{blow.title}, {before_per_s:.1f} opens/s before")
+        with self._struck(blow) as lasts:
+            if lasts:
+                self._wait(blow.lasts_s)
+        end_s = time.monotonic()
+        self._check_alive()
+        self._recover(
+            measure.Window(blow.title, before_s, end_s, 0.0, before_per_s)
+        )
+        self._judge(
+            may_lose=any(k.component == faults.CLIENT for k in blow.kinds),
+            lasted_s=end_s - before_s,
+        )
+
+    @contextlib.contextmanager
+    def _struck(self, blow: plan.Blow) -> Iterator[bool]:
+        """Have faults begin and end; gives whether one does not by itself."""
+        lasts = False
+        rng = random.Random(blow.seed)
+        with contextlib.ExitStack() as undone:
+            for number, kind in enumerate(blow.kinds):
+                if number:
+                    self._wait(blow.apart_s)
+                undo = kind.strike(self._stage, rng)
+                undone.callback(undo)
+                lasts = lasts or undo is not faults.nothing
+            yield lasts
+
+    def _check_alive(self) -> None:
+        for daemon in self.pool.all_daemons():
+            if not daemon.running:
+                self._problem(
+                    f"{daemon.name} has ended by itself:\n{daemon.log_tail()}"
+                )
+                daemon.start()
+
+    def _recover(self, window: measure.Window) -> None:
+        """Wait until the pool gives out slots as before, and for calm."""
+        deadline_s = window.end_s + RECOVERY_LIMIT_S
+        while True:
+            self._wait(_POLL_S)
+            now_s = time.monotonic()
+            seen = dataclasses.replace(window, calm_s=now_s)
+            recovery_s = measure.recovered_after_s(self._crowd.ready_s(), seen)
+            if recovery_s is not None or now_s > deadline_s:
+                break
+        self._wait(window.end_s + self.options.calm_s - time.monotonic())
+        closed = self._close_window(
+            window.title, window.begin_s, window.end_s, window.before_per_s
+        )
+        ready_s = self._crowd.ready_s()
+        gap_s = measure.longest_gap_s(ready_s, closed.begin_s, closed.calm_s)
+        self._say(f"    down {gap_s:.1f} s, recovery {recovery_s} s")
+        if recovery_s is None and not self._crowd.wait_ready(
+            1, waiting.LIMIT_S
+        ):
+            self._problem(f"no slot is given out any more: {window.title}")
+
+    def _close_window(
+        self, title: str, begin_s: float, end_s: float, before_per_s: float
+    ) -> measure.Window:
+        window = measure.Window(
+            title, begin_s, end_s, time.monotonic(), before_per_s
+        )
+        self.windows.append(window)
+        return window
+
+    def _judge(self, *, may_lose: bool, lasted_s: float = 0.0) -> None:
+        outcomes = self._crowd.outcomes()[self._judged :]
+        self._judged += len(outcomes)
+        for problem in judge.wrong(outcomes):
+            self._problem(problem)
+        if not may_lose:
+            for problem in judge.lost(outcomes, lasted_s):
+                self._problem(problem)
+
+    def _quiet(self) -> None:
+        """Bring everything to its end, and compare who says what."""
+        if not self._crowd.pause(QUIET_LIMIT_S):
+            self._problem("clients do not come to the end of what they do")
+        self._judge(may_lose=True)
+        try:
+            self.pool.check_consistent(live=0, limit_s=QUIET_LIMIT_S)
+        except AssertionError as error:
+            self._problem(str(error))
+        if found := self.pool.audit():
+            self._problem(found)
+        self.uses.append(judge.uses(self.pool))
+
+    def _go_on(self) -> None:
+        self._crowd.go()
+        self._wait(self.options.calm_s)
+
+    def _compare_uses(self) -> None:
+        for problem in judge.growth(self.uses[0], self.uses[-1]):
+            self._problem(problem)
+
+
+def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
+    """Write tables, problems and logs of a run.
+
+    :param run: it.
+    :param directory: where; it is made.
+    :returns: what was measured.
+    """
+    options, pool = run.options, run.pool
+    logs = directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    raised: dict[str, typing.Any] = {}
+    for service in (*pool.all_daemons(), pool.rabbitmq, pool.mariadb):
+        content = service.log_path.read_text(errors="replace")
+        (logs / f"{service.name}.log").write_text(content)
+        raised[service.name] = judge.raised(content)
+    rows = run.rows()
+    about = {
+        "seed": options.seed,
+        "duration_s": options.duration_s,
+        "clients": options.clients,
+        "faults": [window.title for window in run.windows],
+        "problems": run.problems,
+        "raised": raised,
+        "uses": [
+            {name: dataclasses.asdict(use) for name, use in each.items()}
+            for each in run.uses
+        ],
+    }
+    with (directory / "outcomes.jsonl").open("w") as file:
+        for one in run.outcomes():
+            file.write(json.dumps(dataclasses.asdict(one)) + "\n")
+    about["windows"] = [dataclasses.asdict(one) for one in run.windows]
+    report.write(directory, rows, about)
+    return rows

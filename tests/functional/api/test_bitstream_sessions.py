@@ -1,0 +1,223 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A tenant's own bitstream in a pool of real processes, by either source."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from fpgapool.accelerators import base as accelerators
+from tests.functional.api import harness
+from tests.harness import cloud as clouds
+from tests.harness import waiting
+from tests.services import process
+
+DATA = random.Random(11).randbytes(50_000)
+OCTETS = "application/octet-stream"
+PROJECT = "project-a"
+FILES_BYTES = 2_000
+
+
+def declaration(name: str, iv: int, padding: int = 0) -> bytes:
+    return json.dumps(
+        {
+            "format_version": 1,
+            "name": name,
+            "description": "x" * padding,
+            "core": "aes",
+            "params": {"key": "0f" * 16, "iv": f"{iv:032x}"},
+            "stateless": True,
+            "peak_bytes_per_s": 1e9,
+        }
+    ).encode()
+
+
+def encrypted(iv: int) -> bytes:
+    """What the software core makes of the data."""
+    params = {"key": "0f" * 16, "iv": f"{iv:032x}"}
+    output = memoryview(bytearray(len(DATA)))
+    accelerators.load_core("aes")(params).process(memoryview(DATA), output, 0)
+    return bytes(output)
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return process.free_port()
+
+
+@pytest.fixture(scope="module")
+def store_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module", params=["file", "api"])
+def cloud(
+    request: pytest.FixtureRequest,
+    make_cloud: Callable[..., clouds.Cloud],
+    store_dir: pathlib.Path,
+    port: int,
+) -> clouds.Cloud:
+    """Give a pool whose agent has room for a few files."""
+    source: dict[str, object] = {"source": request.param}
+    if request.param == "api":
+        source |= {
+            "auth_type": "admin_token",
+            # It may do what services may, and is of none of the projects.
+            "token": "agent:service:service",
+            "endpoint": f"http://{process.LOOPBACK}:{port}/v1",
+            "endpoint_override": f"http://{process.LOOPBACK}:{port}/v1",
+        }
+    return make_cloud(
+        clouds.HostPlan("board", slots=1),
+        options={
+            "bitstreams": {
+                "signature_required": False,
+                "store_dir": store_dir,
+            },
+            "bitstream_cache": {"max_bytes": FILES_BYTES, **source},
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def api(
+    cloud: clouds.Cloud, service_workspace: process.Workspace, port: int
+) -> Iterator[harness.Server]:
+    server = harness.Server(
+        f"api-{cloud.conductor.name}", cloud, service_workspace
+    )
+    server.port = port
+    server.address = f"{process.LOOPBACK}:{port}"
+    server.start()
+    yield server
+    server.kill()
+
+
+class Tenant:
+    """What a project does, by the API alone.
+
+    :param api: the server.
+    :param cloud: whose it is.
+    """
+
+    def __init__(self, api: harness.Server, cloud: clouds.Cloud) -> None:
+        self.api = api
+        self.host = cloud.hosts["board"]
+        waiting.wait_until(api.is_led, "a conductor that answers")
+
+    def bring(self, data: bytes, version: str = "1.0") -> str:
+        """Upload and have it approved; :returns: the id."""
+        name = json.loads(data)["name"]
+        body = {
+            "bitstream": {
+                "accelerator": name,
+                "version": version,
+                "format": "declaration",
+                "shapes": ["medium"],
+            }
+        }
+        answer = self.api.ask("POST", "/v1/bitstreams", harness.TOKEN, body)
+        assert answer.status == 201, answer
+        path = f"/v1/bitstreams/{answer.document['bitstream']['id']}"
+        answer = self.api.ask(
+            "PUT", f"{path}/file", harness.TOKEN, data, content_type=OCTETS
+        )
+        assert answer.status == 200, answer
+        answer = self.api.ask(
+            "POST", f"{path}/approve", harness.ADMIN_TOKEN, {"approve": {}}
+        )
+        assert answer.status == 200, answer
+        return str(answer.document["bitstream"]["id"])
+
+    def run(self, name: str) -> bytes:
+        """Send the data through; :returns: the output."""
+        session = self.api.open_until_ready(
+            accelerator=name, claimed_bytes=len(DATA)
+        )
+        connection = harness.connect(session)
+        output = bytes(connection.run(DATA))
+        connection.close_session()
+        connection.close()
+        self.api.close(session["id"])
+        return output
+
+    def cached(self) -> list[pathlib.Path]:
+        directory = pathlib.Path(self.host.state_dir, "bitstream-cache")
+        return [path for path in directory.iterdir() if path.is_file()]
+
+    def slot(self) -> dict[str, object]:
+        (found,) = self.api.ask(
+            "GET", "/v1/slots", harness.ADMIN_TOKEN
+        ).document["slots"]
+        return dict(found)
+
+
+@pytest.fixture
+def tenant(api: harness.Server, cloud: clouds.Cloud) -> Tenant:
+    return Tenant(api, cloud)
+
+
+def test_upload_approve_use(tenant: Tenant) -> None:
+    tenant.bring(declaration("first", 1))
+    assert tenant.run("first") == encrypted(1)
+    assert tenant.slot()["programmed"] == f"first@{PROJECT}"
+    opened = tenant.api.open(harness.OTHER_TOKEN, accelerator="first")
+    assert opened.code == "UNKNOWN_ACCELERATOR"
+
+
+def test_the_newest_approved_version_is_used(tenant: Tenant) -> None:
+    tenant.bring(declaration("second", 1), "1.9")
+    assert tenant.run("second") == encrypted(1)
+    tenant.bring(declaration("second", 2), "1.10")
+    assert tenant.run("second") == encrypted(2)
+
+
+def test_the_cache_keeps_within_its_limit(tenant: Tenant) -> None:
+    for number in range(4):
+        tenant.bring(declaration(f"large{number}", number, padding=600))
+        assert tenant.run(f"large{number}") == encrypted(number)
+        size_bytes = sum(path.stat().st_size for path in tenant.cached())
+        assert size_bytes <= FILES_BYTES
+    # What had to make room comes again.
+    assert tenant.run("large0") == encrypted(0)
+
+
+def test_what_is_damaged_on_the_host_comes_again(tenant: Tenant) -> None:
+    tenant.bring(declaration("third", 3))
+    assert tenant.run("third") == encrypted(3)
+    for path in tenant.cached():
+        path.write_bytes(path.read_bytes()[::-1])
+    assert tenant.run("third") == encrypted(3)
+
+
+def test_a_file_that_is_late_is_waited_for(
+    tenant: Tenant, store_dir: pathlib.Path
+) -> None:
+    late = tenant.bring(declaration("late", 4))
+    (path,) = store_dir.glob(f"*/*.{late}")
+    content = path.read_bytes()
+    path.unlink()
+    session = tenant.api.open(
+        accelerator="late", claimed_bytes=len(DATA)
+    ).session
+    session = tenant.api.wait(session, "PREPARING")
+    path.write_bytes(content)
+    session = tenant.api.wait(session, "READY")
+    tenant.api.close(session["id"])
+    assert tenant.run("late") == encrypted(4)

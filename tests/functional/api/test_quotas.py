@@ -1,0 +1,220 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Quotas and usage on a pool of real processes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import datetime
+import threading
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.api import harness
+from tests.harness import cloud as clouds
+
+SLOTS = 4
+SESSIONS = 2
+QUEUED = 5
+CLIENTS = 8
+SESSIONS_PER_CLIENT = 4
+DATA = bytes(range(256)) * 200
+
+OWN = f"/v1/quotas/{clouds.PROJECT}"
+
+
+@pytest.fixture(scope="module")
+def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
+    """Give a pool that no project may have alone."""
+    return make_cloud(
+        clouds.HostPlan("board", slots=SLOTS),
+        options={"quota": {"sessions": SESSIONS, "queued": QUEUED}},
+    )
+
+
+@pytest.fixture(autouse=True)
+def defaults(api: harness.Server) -> Iterator[None]:
+    """Take back what a test has set."""
+    yield
+    assert api.ask("DELETE", OWN, harness.ADMIN_TOKEN).status == 204
+
+
+def quota(api: harness.Server, token: str = harness.TOKEN) -> dict:
+    answer = api.ask("GET", "/v1/quotas", token)
+    assert answer.status == 200
+    return answer.document["quota"]
+
+
+def set_limits(api: harness.Server, **limits: int | None) -> dict:
+    answer = api.ask("PUT", OWN, harness.ADMIN_TOKEN, {"quota": limits})
+    assert answer.status == 200, answer.document
+    return answer.document["quota"]
+
+
+def test_racing_clients_of_a_project_never_exceed_its_limits(api) -> None:
+    over: list[dict] = []
+    done = threading.Event()
+
+    def watch() -> int:
+        """Look at what is in use all the time; :returns: the most of it."""
+        most = 0
+        while not done.is_set():
+            found = quota(api)
+            for resource, limit in (("sessions", 2), ("queued", QUEUED)):
+                if found[resource]["in_use"] > limit:
+                    over.append(found)
+            most = max(most, found["sessions"]["in_use"])
+        return most
+
+    def use(_: int) -> int:
+        """Open and close sessions; :returns: how often it was refused."""
+        refused = served = 0
+        while served < SESSIONS_PER_CLIENT:
+            answer = api.open()
+            if answer.status == 429:
+                assert answer.code == "QUOTA_EXCEEDED"
+                assert int(answer.headers["retry-after"]) > 0
+                refused += 1
+                continue
+            session = api.wait(answer.session, "READY")
+            assert api.close(session["id"]) == 204
+            served += 1
+        return refused
+
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as executor:
+        watching = executor.submit(watch)
+        try:
+            refused = list(executor.map(use, range(CLIENTS)))
+        finally:
+            done.set()
+    assert not over
+    assert watching.result() == SESSIONS
+    # 8 clients on 2 slots and 5 places: somebody finds no room.
+    assert sum(refused) > 0
+
+
+def test_projects_do_not_share_a_limit(api) -> None:
+    held = [api.open_until_ready() for _ in range(SESSIONS)]
+    other = api.open(harness.OTHER_TOKEN)
+    path = f"/v1/sessions/{other.session['id']}?wait_s=10&revision=0"
+    answer = api.ask("GET", path, harness.OTHER_TOKEN)
+    assert answer.session["state"] in ("PREPARING", "READY")
+    assert quota(api)["sessions"]["in_use"] == SESSIONS
+    assert quota(api, harness.OTHER_TOKEN)["sessions"]["in_use"] == 1
+    for session in held:
+        api.close(session["id"])
+    api.close(other.session["id"], harness.OTHER_TOKEN)
+
+
+def test_a_lower_limit_takes_nobodys_slot(api) -> None:
+    set_limits(api, sessions=SLOTS)
+    held = [api.open_until_ready() for _ in range(SLOTS)]
+    found = set_limits(api, sessions=1)
+    assert found["sessions"] == {
+        "limit": 1,
+        "in_use": SLOTS,
+        "source": "project",
+    }
+    waiting = api.open().session
+    for session in held:
+        assert api.show(session["id"]).session["state"] == "READY"
+        shown = api.show(waiting["id"]).session
+        assert shown["state"] == "QUEUED"
+        api.close(session["id"])
+    api.wait(waiting, "READY")
+
+
+def test_a_higher_limit_serves_at_once_who_waits(api) -> None:
+    for _ in range(SESSIONS):
+        api.open_until_ready()
+    waiting = api.open().session
+    reasons = api.show(waiting["id"]).session["pending_reasons"]
+    assert [one["code"] for one in reasons] == ["PROJECT_SESSION_LIMIT"]
+    set_limits(api, sessions=-1)
+    api.wait(waiting, "READY")
+
+
+def test_limits_outlive_the_conductor(api, cloud) -> None:
+    set_limits(api, sessions=1, queued=0, queued_bytes=-1)
+    set_limits(api, queued=None)
+    before = quota(api)
+    cloud.conductor.kill()
+    cloud.conductor.start()
+    cloud.wait_ready()
+    assert quota(api) == before
+    assert before["sessions"]["limit"] == 1
+    assert before["queued"] == {
+        "limit": QUEUED,
+        "in_use": 0,
+        "source": "default",
+    }
+    api.open_until_ready()
+    assert api.open().session["state"] == "QUEUED"
+
+
+def test_who_may_queue_nothing_is_refused(api) -> None:
+    set_limits(api, queued=0)
+    answer = api.open()
+    assert (answer.status, answer.code) == (429, "QUOTA_EXCEEDED")
+    set_limits(api, queued=None, queued_bytes=1000)
+    answer = api.open(claimed_bytes=1001)
+    assert (answer.status, answer.code) == (429, "QUOTA_EXCEEDED")
+    assert api.open(claimed_bytes=1000).status == 202
+
+
+@pytest.mark.parametrize("project", ["x" * 256, "a b", "%00", "%F0%9F%98%80"])
+def test_what_is_no_project(api, project) -> None:
+    """Any other is taken: Keystone is not asked."""
+    for method, body in (("GET", None), ("PUT", {"quota": {"queued": 1}})):
+        if " " in project:
+            project = project.replace(" ", "%20")
+        path = f"/v1/quotas/{project}"
+        answer = api.ask(method, path, harness.ADMIN_TOKEN, body)
+        assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    unknown = api.ask("GET", "/v1/quotas/nobody", harness.ADMIN_TOKEN)
+    assert unknown.document["quota"]["sessions"]["in_use"] == 0
+
+
+def test_what_was_used_is_told_with_its_energy(api, cloud) -> None:
+    today = datetime.datetime.now(datetime.UTC).date()
+    path = f"/v1/usage?start={today}&group_by=accelerator"
+
+    def used() -> dict:
+        found = api.ask("GET", path).document["usage"]
+        return found[0] if found else dict.fromkeys(SUMS, 0)
+
+    before = used()
+    session = api.open_until_ready()
+    client = harness.connect(session)
+    assert client.run(DATA) == DATA
+    client.close_session()
+    api.wait(session, "CLOSED")
+    harness.wait_for(
+        lambda: used()["sessions"] > before["sessions"], "it is recorded"
+    )
+    after = used()
+    assert after["input_bytes"] - before["input_bytes"] == len(DATA)
+    assert after["slot_s"] > before["slot_s"]
+    # An emulated board measures what it draws.
+    assert after["energy_j"] > (before["energy_j"] or 0)
+    record = next(one for one in cloud.usage() if one.day >= today)
+    assert record.energy_j is not None
+    everybody = api.ask(
+        "GET", "/v1/usage?all_projects=true", harness.ADMIN_TOKEN
+    ).document["usage"]
+    assert clouds.PROJECT in {one["project_id"] for one in everybody}
+
+
+SUMS = ("sessions", "slot_s", "input_bytes", "output_bytes", "energy_j")

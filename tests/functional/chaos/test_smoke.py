@@ -1,0 +1,92 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""A minute of load and faults on a pool, always the same ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos import __main__ as command
+from tests.chaos import faults
+from tests.chaos import measure
+from tests.chaos import run as runs
+from tests.services import process
+
+# The limit is for a machine that has other work as well.
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+
+OPTIONS = runs.Options(
+    seed=31,
+    duration_s=30.0,
+    clients=24,
+    kinds=faults.named(
+        [
+            "worker-kill",
+            "agent-restart",
+            "leader-kill",
+            "network-messages-lost",
+        ]
+    ),
+    warm_up_s=3.0,
+    calm_s=4.0,
+    quiet_every=8,
+    second_share=0.0,
+    lasts_s=(2.0, 4.0),
+)
+
+
+@pytest.fixture(scope="module")
+def played(
+    service_workspace: process.Workspace, rabbitmq, mariadb
+) -> Iterator[runs.Run]:
+    """Play it, on the servers of the other tests."""
+    rabbitmq.ensure_running()
+    mariadb.ensure_running()
+    with command.staged(
+        OPTIONS, service_workspace, rabbitmq, mariadb, print_nothing
+    ) as run:
+        run.play()
+        yield run
+
+
+def print_nothing(_text: str) -> None:
+    pass
+
+
+def test_all_that_must_hold_has_held(played: runs.Run) -> None:
+    assert played.problems == []
+
+
+def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
+    rows = {row.title: row for row in played.rows()}
+    assert rows[measure.NO_FAULT].times == 1
+    assert len(rows) >= 3
+    assert all(row.jobs for row in rows.values())
+    done = [one for one in played.outcomes() if not one.code]
+    assert {one.door for one in done} == {"socket", "api"}
+    assert {one.stateless for one in done} == {True, False}
+
+
+def test_files_are_written(played: runs.Run, tmp_path) -> None:
+    rows = runs.save(played, tmp_path)
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["seed"] == OPTIONS.seed
+    assert len(document["faults"]) == len(rows)
+    table = (tmp_path / "table.txt").read_text()
+    assert all(row.title in table for row in rows)
+    logs = {path.name for path in (tmp_path / "logs").iterdir()}
+    assert {"rabbitmq.log", "mariadb.log"} < logs

@@ -1,0 +1,156 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits, and sums of usage, on every kind of server."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+
+import pytest
+
+from fpgapool.db import api
+from fpgapool.db import usage
+
+DAYS = [datetime.date(2026, 5, day) for day in (1, 2, 3)]
+PROJECTS = ("a", "B")
+ACCELERATORS = ("aes", "copy")
+WHERE = tuple(itertools.product(DAYS, PROJECTS, ACCELERATORS))
+
+
+@pytest.fixture
+def rows(database: api.Database, epoch: int) -> list[api.UsageRecord]:
+    """Write rows, of which only those of one accelerator have an energy."""
+    found = [
+        api.UsageRecord(
+            id=number,
+            project_id=project,
+            accelerator=accelerator,
+            day=day,
+            sessions=number,
+            slot_s=0.5 * number,
+            input_bytes=2**50 + number,
+            output_bytes=number,
+            energy_j=2.0 * number if accelerator == "aes" else None,
+        )
+        for number, (day, project, accelerator) in enumerate(WHERE, start=1)
+    ]
+    database.commit(epoch, api.Changes.of(found))
+    return found
+
+
+def test_energy_is_kept_or_unknown(
+    database: api.Database, rows: list[api.UsageRecord]
+) -> None:
+    assert {one.id: one for one in database.list_usage()} == {
+        one.id: one for one in rows
+    }
+
+
+def test_nothing_is_added_up_by_default(
+    database: api.Database, rows: list[api.UsageRecord]
+) -> None:
+    found = database.sum_usage(limit=100)
+    assert len(found) == len(rows)
+    row = rows[0]
+    (first,) = (
+        one
+        for one in found
+        if (one.day, one.project_id, one.accelerator) == WHERE[0]
+    )
+    assert dataclasses.asdict(first) == {
+        name: getattr(row, name) for name in dataclasses.asdict(first)
+    }
+    assert type(first.input_bytes) is int
+
+
+@pytest.mark.parametrize("key", usage.KEYS)
+def test_what_has_the_same_key_is_added_up(
+    database: api.Database, rows: list[api.UsageRecord], key: str
+) -> None:
+    found = database.sum_usage(keys=(key,), limit=100)
+    assert {getattr(one, key) for one in found} == {
+        getattr(row, key) for row in rows
+    }
+    for one in found:
+        same = [r for r in rows if getattr(r, key) == getattr(one, key)]
+        assert one.sessions == sum(row.sessions for row in same)
+        assert one.input_bytes == sum(row.input_bytes for row in same)
+        assert one.slot_s == pytest.approx(sum(row.slot_s for row in same))
+        measured = [r.energy_j for r in same if r.energy_j is not None]
+        assert one.energy_j == (
+            pytest.approx(sum(measured)) if measured else None
+        )
+        others = {name: getattr(one, name) for name in usage.KEYS}
+        del others[key]
+        assert set(others.values()) == {None}
+
+
+def test_usage_is_filtered(
+    database: api.Database, rows: list[api.UsageRecord]
+) -> None:
+    found = database.sum_usage(
+        "a",
+        accelerator="copy",
+        first_day=DAYS[1],
+        last_day=DAYS[2],
+        limit=100,
+    )
+    assert [(one.day, one.project_id, one.accelerator) for one in found] == [
+        (day, "a", "copy") for day in DAYS[1:]
+    ]
+    assert database.sum_usage("A", limit=100) == []
+    assert database.sum_usage("nobody", limit=100) == []
+
+
+@pytest.mark.parametrize("keys", [usage.KEYS, ("project_id",), ("day",)])
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+def test_pages_make_the_whole(
+    database: api.Database,
+    rows: list[api.UsageRecord],
+    keys: tuple[str, ...],
+    limit: int,
+) -> None:
+    whole = database.sum_usage(keys=keys, limit=1000)
+    found: list[api.UsageSum] = []
+    after = None
+    while page := database.sum_usage(keys=keys, after=after, limit=limit):
+        found += page
+        after = [getattr(page[-1], key) for key in keys]
+    assert found == whole
+
+
+def test_limits_are_written_and_loaded(
+    database: api.Database, epoch: int
+) -> None:
+    limits = [
+        api.QuotaRecord(
+            id=number, project_id=project, resource=resource, hard_limit=limit
+        )
+        for number, (project, resource, limit) in enumerate(
+            [
+                ("a", "sessions", 2**63 - 1),
+                ("A", "sessions", -1),
+                ("a", "queued", 0),
+            ],
+            start=1,
+        )
+    ]
+    database.commit(epoch, api.Changes.of(limits))
+    assert database.load().quotas == limits
+    none = dataclasses.replace(limits[1], hard_limit=None)
+    database.commit(epoch, api.Changes.of([none]))
+    snapshot = database.load()
+    assert snapshot.quotas == [limits[0], none, limits[2]]
+    assert snapshot.max_ids.quota == 3

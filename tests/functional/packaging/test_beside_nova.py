@@ -1,0 +1,99 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""fpgapool in one environment with Nova, as an operator may have it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.harness import distributions
+from tests.services import openstack
+
+#: What is for a planner's machine.
+ELSEWHERE = {"fpgapool-sim": "sim"}
+
+
+def _pip(*arguments: str) -> str:
+    return subprocess.run(
+        [
+            openstack.program("python"),
+            *("-m", "pip", "--disable-pip-version-check", *arguments),
+        ],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+
+
+def _pinned() -> dict[str, str]:
+    path = distributions.ROOT / "tests/services/openstack-requirements.txt"
+    lines = (line.partition("#")[0].strip() for line in path.open())
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def test_requirements_of_all_fit_together() -> None:
+    assert _pip("check") == "No broken requirements found.\n"
+    installed = {
+        package["name"].lower(): package["version"]
+        for package in json.loads(_pip("list", "--format=json"))
+    }
+    pinned = _pinned()
+    assert {"nova", "keystone", "glance", "openstack-placement"} == set(pinned)
+    assert {name: installed[name] for name in pinned} == pinned
+    # One of each extra that is there.
+    assert {
+        *("fpgapool", "falcon", "alembic", "oslo.limit", "pyeclib"),
+        *("pymysql", "psycopg", "python-openstackclient"),
+    } <= set(installed)
+
+
+def _scripts() -> list[str]:
+    text = (distributions.ROOT / "pyproject.toml").read_text()
+    return sorted(tomllib.loads(text)["project"]["scripts"])
+
+
+@pytest.mark.parametrize("name", _scripts())
+def test_commands_start(name: str) -> None:
+    result = subprocess.run(
+        [openstack.program(name), "--help"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if name in ELSEWHERE:
+        assert f"pip install 'fpgapool[{ELSEWHERE[name]}]'" in result.stderr
+        assert result.returncode == 1
+    else:
+        assert result.returncode == 0, result.stderr
+        assert f"usage: {name}" in result.stdout
+
+
+def test_the_openstack_command_and_the_api_are_there() -> None:
+    result = subprocess.run(
+        [openstack.program("openstack"), "fpga", "session", "list", "--help"],
+        cwd="/",
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "--all-projects" in result.stdout
+    subprocess.run(
+        [openstack.program("python"), "-c", "import fpgapool.wsgi.api"],
+        cwd="/",
+        check=True,
+    )

@@ -1,0 +1,210 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The plug-ins of the documentation, installed and used as it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from cryptography.hazmat.primitives import ciphers
+from cryptography.hazmat.primitives.ciphers import algorithms
+from cryptography.hazmat.primitives.ciphers import modes
+
+from fpgapool import client
+from tests.functional.allinone import harness
+from tests.functional.allinone import test_allinone as plain
+from tests.harness import programs
+
+ROOT = pathlib.Path(__file__).parents[3]
+EXAMPLES = ROOT / "doc" / "examples"
+PLUGINS = EXAMPLES / "plugins"
+OPTIONS = ("--hosts=2", "--boards=1", "--driver=cpu", "--strategy=priority")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[pathlib.Path]:
+    """Install the package where processes that are started find it."""
+    target = tmp_path_factory.mktemp("plugins")
+    sources = tmp_path_factory.mktemp("sources") / "plugins"
+    # The build writes beside the sources.
+    subprocess.run(["cp", "-r", PLUGINS, sources], check=True)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check"),
+            *("install", "--quiet", "--no-deps", "--no-build-isolation"),
+            *("--no-index", "--target", target, sources),
+        ],
+        check=True,
+    )
+    inherited = os.environ.get("PYTHONPATH")
+    search = os.pathsep.join(filter(None, (str(target), inherited)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", search)
+        yield target
+
+
+@pytest.fixture(scope="module")
+def pool(installed: pathlib.Path) -> Iterator[harness.Pool]:
+    """Give a pool with one slot of the example's driver."""
+    config = installed / "cpu.conf"
+    config.write_text("[cpu]\nslots = 1\n")
+    with harness.running_pool(*OPTIONS, f"--config-file={config}") as running:
+        yield running
+
+
+def test_the_driver_serves_programs_of_all_hosts(pool: harness.Pool) -> None:
+    for door, local in (("node1", True), ("node2", False)):
+        assert plain.encrypt(pool.front_door(door)).local is local
+    summary = harness.ask_pool(pool.front_door())
+    (device,) = summary["hosts"][0]["devices"]
+    assert device["name"] == "cpu0"
+    assert len(device["slots"]) == 1
+
+
+def test_the_strategy_serves_the_highest_priority_first(
+    pool: harness.Pool,
+) -> None:
+    assert harness.ask_pool(pool.front_door())["strategy"] == "priority"
+    served: list[int] = []
+    holder = _open(pool)
+    waiting = []
+    for priority in (0, 5, -5, 10):
+        queued = threading.Event()
+        waiting.append(
+            programs.Background(
+                lambda priority=priority, queued=queued: _serve(
+                    pool, priority, queued, served
+                )
+            )
+        )
+        assert queued.wait(harness.LIMIT_S)
+    client.acc_close(holder)
+    for call in waiting:
+        call.result()
+    assert served == [10, 5, 0, -5]
+
+
+def _serve(
+    pool: harness.Pool,
+    priority: int,
+    queued: threading.Event,
+    served: list[int],
+) -> None:
+    def on_state(view: client.SessionView) -> None:
+        if view.state == "QUEUED":
+            queued.set()
+
+    with _open(pool, priority=priority, on_state=on_state):
+        served.append(priority)
+
+
+def _open(pool: harness.Pool, **request: object) -> client.Session:
+    return client.acc_open(
+        "copy",
+        1000,
+        front_door=pool.front_door(),
+        timeout_s=harness.LIMIT_S,
+        **request,
+    )
+
+
+def test_the_simulator_knows_the_strategy(tmp_path: pathlib.Path) -> None:
+    scenario, output = tmp_path / "scenario.json", tmp_path / "out.json"
+    _simulate(
+        *("generate", "--hosts=4", "--boards=2", "--jobs-per-host=15"),
+        *("--load=2", "--seed=1", f"--output={scenario}"),
+    )
+    document = json.loads(scenario.read_text())
+    document["policies"] = {"fifo": {}, "priority": {}, "sjf": {}}
+    scenario.write_text(json.dumps(document))
+    _simulate("run", str(scenario), f"--output={output}")
+    results = json.loads(output.read_text())["results"]
+    # No job of it has a priority.
+    assert results["priority"] == results["fifo"] != results["sjf"]
+
+
+def _simulate(*arguments: str) -> None:
+    subprocess.run(
+        harness.command("sim", *arguments),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def test_programs_of_the_documentation_run(
+    pool: harness.Pool, tmp_path: pathlib.Path
+) -> None:
+    environment = {**os.environ, "FPGAPOOL_SOCKET": pool.front_door()}
+    (tmp_path / "plain").write_bytes(b"hello world")
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, EXAMPLES / name],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=harness.LIMIT_S,
+        )
+
+    cipher = ciphers.Cipher(
+        algorithms.AES(bytes(range(32))), modes.CTR(bytes(16))
+    ).encryptor()
+    encrypted = cipher.update(b"hello world").hex()
+    assert run("use_buffer.py").stdout == f"{encrypted} on node1\n"
+    digest = hashlib.sha256(b"hello world").hexdigest()
+    assert run("use_session.py").stdout == f"{digest}\n"
+    wrong = run("use_errors.py")
+    assert wrong.returncode == 1
+    assert "this will never do: INVALID_PARAMS" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("driver", "section", "text"),
+    [
+        ("none-such", "", "cpu, emulator, noop"),
+        ("cpu", "[cpu]\nslots = many\n", "option slots"),
+        ("cpu", "[cpu]\nslots = 0\n", "greater than or equal to 1"),
+    ],
+)
+def test_what_is_wrong_is_explained(
+    tmp_path: pathlib.Path, driver: str, section: str, text: str
+) -> None:
+    config = tmp_path / "cpu.conf"
+    config.write_text(section)
+    with harness.short_directory() as run_dir:
+        result = subprocess.run(
+            harness.command(
+                *("allinone", f"--run-dir={run_dir}", f"--driver={driver}"),
+                f"--config-file={config}",
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=harness.LIMIT_S,
+        )
+    assert result.returncode == 2, result.stdout
+    assert "INVALID_CONFIGURATION" in result.stdout
+    assert text in result.stdout

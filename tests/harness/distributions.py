@@ -1,0 +1,71 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Wheels of the sources as they are now, built away from them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGES = ("fpgapool", "fpgapool_nova_filters")
+BUILD_FILES = (
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "requirements.txt",
+    "setup.cfg",
+    "setup.py",
+)
+#: What has its place beside the packages, for operators.
+DATA = "etc"
+VERSION = "1.2.3"
+
+
+def copy_sources(target: pathlib.Path) -> None:
+    """Copy what a wheel is built from.
+
+    :param target: a directory, which is there.
+    """
+    for name in BUILD_FILES:
+        shutil.copy(ROOT / name, target)
+    for directory in (*PACKAGES, DATA):
+        shutil.copytree(
+            ROOT / directory,
+            target / directory,
+            # Hidden: caches of tools that someone ran in there.
+            ignore=shutil.ignore_patterns("__pycache__", ".*"),
+        )
+
+
+def build_wheel(sources: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
+    """Build a wheel with what is installed here.
+
+    :param sources: what :func:`copy_sources` has made.
+    :param output: a directory for the wheel.
+    :returns: the wheel.
+    """
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
+            *(f"--outdir={output}", str(sources)),
+        ],
+        env={**os.environ, "PBR_VERSION": VERSION},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    (path,) = output.glob("*.whl")
+    return path

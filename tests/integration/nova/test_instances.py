@@ -1,0 +1,82 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Instances of a real Nova: what they find, what they may do, their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpgapool import client
+from tests.harness import cloud as clouds
+from tests.harness import waiting
+from tests.integration.nova import harness
+
+pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+
+SPECS = {"fpgapool:accelerators": "aes", "fpgapool:max_sessions": "1"}
+DATA = bytes(range(256)) * 4000
+
+
+def test_a_guest_with_no_configuration(
+    api: harness.Api,
+    pool: clouds.Cloud,
+    compute: harness.Compute,
+    image_id: str,
+    inside: harness.Enter,
+) -> None:
+    server = compute.boot(compute.create_flavor(SPECS), image_id)
+    assert server.status == "ACTIVE"
+    guest = inside(server)
+    found = guest.vendordata()
+    token = found["instance_token"]
+    assert found == {
+        "api_url": f"http://{api.address}",
+        "instance_token": token,
+        "accelerators": ["aes"],
+    }
+    output, _ = client.run_buffer("aes", DATA, params=harness.AES)
+    assert bytes(output) == harness.encrypted(DATA)
+    with client.acc_open("aes", 100, params=harness.AES):
+        # It has one session, and may have no other one.
+        with pytest.raises(client.RequestRejected) as caught:
+            client.acc_open("copy", 1)
+        assert caught.value.code == "INSTANCE_SESSION_LIMIT"
+        assert api.ask("GET", "/v1/pool", token).status == 403
+        listed = api.ask("GET", "/v1/sessions", token).document["sessions"]
+        (mine,) = [one for one in listed if one["state"] == "ACTIVE"]
+        compute.connection.compute.delete_server(server.id)
+        waiting.wait_until(
+            lambda: (
+                api.ask("GET", "/v1/sessions", token, check=False).status
+                == 401
+            ),
+            "the token is worthless",
+            harness.LIMIT_S,
+        )
+        record = pool.session_record(mine["request_id"], server.project_id)
+        assert record.reason == "INSTANCE_DELETED"
+    with pytest.raises(client.FpgapoolError) as refused:
+        client.acc_open("copy", 1)
+    assert refused.value.code == "UNAUTHORIZED"
+
+
+def test_who_does_not_ask_gets_nothing(
+    compute: harness.Compute,
+    image_id: str,
+    inside: harness.Enter,
+) -> None:
+    server = compute.boot(compute.create_flavor(), image_id)
+    assert inside(server).vendordata() == {}
+    with pytest.raises(client.FrontDoorUnavailable) as caught:
+        client.acc_open("copy", 1)
+    assert "it says nothing of the pool" in caught.value.message

@@ -1,0 +1,49 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Nova and its neighbours work, before anything of fpgapool is looked at."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+
+from tests.integration.nova import harness
+from tests.services import nova as nova_service
+
+# The first test waits for services that take their time.
+pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+
+
+def test_server_boots_and_is_deleted(
+    compute: harness.Compute, image_id: str
+) -> None:
+    server = compute.boot(compute.create_flavor(), image_id)
+    assert server.status == "ACTIVE", server.fault
+    allocated = dict(harness.allocations(compute.connection, server.id))
+    assert allocated == {
+        harness.provider_of(server): {"VCPU": 1, "MEMORY_MB": 64}
+    }
+    compute.delete(server.id)
+    assert not dict(harness.allocations(compute.connection, server.id))
+
+
+def test_server_is_told_who_it_is(
+    nova: nova_service.Nova, compute: harness.Compute, image_id: str
+) -> None:
+    server = compute.boot(compute.create_flavor(), image_id)
+    answer = requests.get(
+        f"{nova.metadata_url}/openstack/latest/meta_data.json",
+        headers=nova.metadata_headers(server.id, server.project_id),
+        timeout=harness.LIMIT_S,
+    )
+    assert answer.json()["uuid"] == server.id

@@ -1,0 +1,57 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The API as ``gabbits/*.yaml`` describe it, request by request."""
+
+from __future__ import annotations
+
+import pathlib
+import unittest
+from collections.abc import Mapping
+
+import pytest
+from gabbi import driver
+
+from tests.integration import server
+from tests.services import process
+
+DIRECTORY = pathlib.Path(__file__).parent / "gabbits"
+HOST = process.LOOPBACK
+NAMES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_described(
+    api: server.Server,
+    tokens: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    for persona in ("member", "stranger"):
+        variable = f"FPGAPOOL_TEST_{persona.upper()}"
+        monkeypatch.setenv(variable, tokens[persona])
+    suite = driver.build_tests(
+        str(DIRECTORY), unittest.TestLoader(), host=HOST, port=api.port
+    )
+    wanted = [
+        one for one in suite if f"_{name}_" in type(next(iter(one))).__name__
+    ]
+    assert len(wanted) == 1
+    result = unittest.TestResult()
+    for one in wanted:
+        one.run(result)
+    assert result.testsRun > 0
+    problems = [text for _, text in (*result.failures, *result.errors)]
+    assert not problems, "\n".join(problems)
+    assert not result.unexpectedSuccesses
+    assert not result.skipped

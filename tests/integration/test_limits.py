@@ -1,0 +1,304 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Limits of projects from a real Keystone's unified limits."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import openstack as sdk
+import pytest
+from openstack import connection as connections
+
+from tests.functional.api import harness
+from tests.harness import cloud as clouds
+from tests.services import keystone as keystone_service
+from tests.services import mariadb as mariadb_service
+from tests.services import openstack
+from tests.services import process
+from tests.services import rabbitmq as rabbitmq_service
+
+SLOTS = 4
+USER = "fpgapool-limits"
+DEFAULT_SESSIONS = 1
+OWN_SESSIONS = 2
+CONFIGURED_SESSIONS = 3
+
+
+@pytest.fixture(scope="module")
+def admin(
+    keystone: keystone_service.Keystone, accounts: openstack.Accounts
+) -> connections.Connection:
+    """Give what an administrator's commands use."""
+    return sdk.connection.Connection(
+        auth=keystone.auth_options("admin", "admin"),
+        region_name=openstack.REGION,
+    )
+
+
+class Limits:
+    """The limits that an administrator sets in Keystone."""
+
+    def __init__(self, admin: connections.Connection, project_id: str) -> None:
+        self._identity = admin.identity
+        (self._service,) = self._identity.services(type="fpgapool")
+        self._project_id = project_id
+        self._own: str | None = None
+
+    def register(self, **defaults: int) -> None:
+        """Register defaults, by resource."""
+        for resource, default in defaults.items():
+            self._identity.create_registered_limit(
+                service_id=self._service.id,
+                region_id=openstack.REGION,
+                resource_name=resource,
+                default_limit=default,
+            )
+
+    def set_sessions(self, limit: int) -> None:
+        """Limit the sessions of the project."""
+        if self._own is None:
+            self._own = self._identity.create_limit(
+                service_id=self._service.id,
+                region_id=openstack.REGION,
+                project_id=self._project_id,
+                resource_name="sessions",
+                resource_limit=limit,
+            ).id
+        else:
+            self._identity.update_limit(self._own, resource_limit=limit)
+
+
+@pytest.fixture(scope="module")
+def project_id(personas: openstack.Personas) -> str:
+    """Give the project that has a limit of its own."""
+    return personas.member.project.id
+
+
+@pytest.fixture(scope="module")
+def limits(
+    accounts: openstack.Accounts,
+    admin: connections.Connection,
+    project_id: str,
+) -> Limits:
+    """Give the limits, which are registered."""
+    (service,) = admin.identity.services(type=openstack.SERVICE_TYPE)
+    if not list(admin.identity.endpoints(service_id=service.id)):
+        # The catalog has to have one; nobody goes there.
+        accounts.register_endpoint("http://127.0.0.1:9")
+    made = Limits(admin, project_id)
+    made.register(sessions=DEFAULT_SESSIONS, queued_bytes=-1)
+    made.set_sessions(OWN_SESSIONS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def options(
+    keystone: keystone_service.Keystone,
+    accounts: openstack.Accounts,
+    admin: connections.Connection,
+) -> clouds.Options:
+    """Give the configuration of a conductor that follows Keystone."""
+    user = accounts.create_service_user(USER, "service")
+    identity = admin.identity
+    identity.assign_system_role_to_user(
+        user.id, identity.find_role("reader").id, "all"
+    )
+    auth = keystone.auth_options(USER, openstack.SERVICE_PROJECT)
+    # It acts for the system, not for a project.
+    for name in ("project_name", "project_domain_id"):
+        del auth[name]
+    return {
+        "quota": {
+            "driver": "unified",
+            "sessions": CONFIGURED_SESSIONS,
+            "refresh_interval_s": 1,
+        },
+        "oslo_limit": {
+            "auth_type": "password",
+            "endpoint_region_name": openstack.REGION,
+            "system_scope": "all",
+            **auth,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def limited(
+    service_workspace: process.Workspace,
+    rabbitmq: rabbitmq_service.RabbitMQ,
+    mariadb: mariadb_service.MariaDB,
+    limits: Limits,
+    options: clouds.Options,
+) -> Iterator[clouds.Cloud]:
+    """Give a pool whose conductor follows Keystone."""
+    with clouds.Cloud(
+        service_workspace,
+        rabbitmq.transport_url(rabbitmq.create_vhost()),
+        mariadb.database_url(mariadb.create_database()),
+        [clouds.HostPlan("board", slots=SLOTS)],
+        options=options,
+    ) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def front(
+    limited: clouds.Cloud, service_workspace: process.Workspace
+) -> Iterator[harness.Server]:
+    """Give the pool's API; who somebody is, it takes from the token."""
+    served = harness.Server("limits-api", limited, service_workspace)
+    served.start()
+    yield served
+    served.kill()
+    # Shown if a test has failed.
+    for name, text in limited.logs():
+        print(f"{name}:\n{text}", file=sys.stderr)  # noqa: T201
+
+
+def limit_of(
+    front: harness.Server, project_id: str, resource: str = "sessions"
+) -> tuple[int, str]:
+    path = f"/v1/quotas/{project_id}"
+    answer = front.ask("GET", path, harness.ADMIN_TOKEN)
+    assert answer.status == 200
+    found = answer.document["quota"][resource]
+    return found["limit"], found["source"]
+
+
+def await_limit(
+    front: harness.Server, project_id: str, limit: int, source: str
+) -> None:
+    harness.wait_for(
+        lambda: limit_of(front, project_id) == (limit, source),
+        f"the limit is {limit}, from {source}",
+    )
+
+
+def test_all_limits_are_read_at_once(
+    limits: Limits,
+    options: clouds.Options,
+    project_id: str,
+    tmp_path: pathlib.Path,
+) -> None:
+    """By a process of its own: oslo.limit uses the global configuration."""
+    path = tmp_path / "fpgapool.conf"
+    openstack.write_config(path, options)
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _READ, str(path)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr.decode()[-4000:]
+    assert json.loads(found.stdout.splitlines()[-1]) == [
+        {"sessions": DEFAULT_SESSIONS, "queued_bytes": -1},
+        {project_id: {"sessions": OWN_SESSIONS}},
+    ]
+
+
+_READ = """
+import json
+import sys
+from fpgapool.clients import keystone
+from fpgapool.common import config
+config.init("reader", ["--config-file", sys.argv[1]])
+keystone.prepare()
+found = keystone.LimitsReader().read()
+print(json.dumps([found.registered, found.of_projects]))
+"""
+
+
+def test_the_conductor_takes_limits_from_keystone(
+    front: harness.Server, project_id: str
+) -> None:
+    await_limit(front, project_id, OWN_SESSIONS, "keystone")
+    assert limit_of(front, "other") == (DEFAULT_SESSIONS, "keystone")
+    assert limit_of(front, "other", "queued_bytes") == (-1, "keystone")
+    # Nobody has registered it.
+    assert limit_of(front, "other", "queued") == (20_000, "default")
+
+
+def test_they_are_what_counts(front: harness.Server, project_id: str) -> None:
+    await_limit(front, project_id, OWN_SESSIONS, "keystone")
+    token = f"eve:{project_id}"
+    opened = [front.open(token).session["id"] for _ in range(OWN_SESSIONS + 1)]
+    last = front.show(opened[-1], token).session
+    assert [one["code"] for one in last["pending_reasons"]] == [
+        "PROJECT_SESSION_LIMIT"
+    ]
+    own = front.ask("GET", "/v1/quotas", token).document["quota"]
+    assert own["sessions"] == {
+        "limit": OWN_SESSIONS,
+        "in_use": OWN_SESSIONS,
+        "source": "keystone",
+    }
+    for session_id in opened:
+        assert front.close(session_id, token) == 204
+
+
+def test_limits_are_not_set_here(
+    front: harness.Server, project_id: str
+) -> None:
+    path = f"/v1/quotas/{project_id}"
+    for method, body in (
+        ("PUT", {"quota": {"sessions": 9}}),
+        ("DELETE", None),
+    ):
+        answer = front.ask(method, path, harness.ADMIN_TOKEN, body)
+        assert (answer.status, answer.code) == (409, "QUOTAS_IN_KEYSTONE")
+        detail = answer.document["errors"][0]["detail"]
+        assert "openstack limit set" in detail
+    assert limit_of(front, project_id)[1] == "keystone"
+
+
+def test_changes_take_effect(
+    front: harness.Server, limits: Limits, project_id: str
+) -> None:
+    # Keystone 30 leaves a limit as it is that is to become 0.
+    for limit in (OWN_SESSIONS + 1, -1, OWN_SESSIONS):
+        limits.set_sessions(limit)
+        await_limit(front, project_id, limit, "keystone")
+
+
+def test_keystone_may_go_away(
+    limited: clouds.Cloud,
+    front: harness.Server,
+    keystone: keystone_service.Keystone,
+    limits: Limits,
+    project_id: str,
+) -> None:
+    """The last limits stay; after a restart, those of the configuration."""
+    await_limit(front, project_id, OWN_SESSIONS, "keystone")
+    keystone.stop()
+    try:
+        harness.wait_for(
+            lambda: "the last ones hold" in limited.conductor.log(),
+            "the conductor notices",
+        )
+        assert limit_of(front, project_id) == (OWN_SESSIONS, "keystone")
+        # Nobody who opens a session waits for Keystone.
+        session = front.open_until_ready()
+        assert front.close(session["id"]) == 204
+        limited.conductor.kill()
+        limited.conductor.start()
+        limited.wait_ready()
+        assert limit_of(front, project_id) == (CONFIGURED_SESSIONS, "default")
+    finally:
+        keystone.start()
+    limits.set_sessions(OWN_SESSIONS + 1)
+    await_limit(front, project_id, OWN_SESSIONS + 1, "keystone")

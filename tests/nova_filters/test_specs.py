@@ -1,0 +1,126 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What flavors say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nova import exception
+from nova.api.validation.extra_specs import validators
+
+from fpgapool_nova_filters import specs
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+
+
+def accepted(name: str, value: str) -> bool:
+    """Tell whether nova-api takes an extra spec."""
+    try:
+        validators.validate(name, value)
+    except exception.ValidationError:
+        return False
+    return True
+
+
+def test_nothing_said_is_nothing_asked() -> None:
+    for extra_specs in (None, {}, {"hw:cpu_policy": "shared"}):
+        wish = specs.parse(extra_specs)
+        assert wish == specs.NOTHING
+        assert not wish.asks
+
+
+def test_names_alone_prefer_boards() -> None:
+    wish = specs.parse({"fpgapool:accelerators": "aes, fft,aes"})
+    assert wish == specs.Wish(("aes", "fft"), "preferred")
+    assert wish.asks
+
+
+def test_affinity_alone_asks_for_any_accelerator() -> None:
+    wish = specs.parse({"fpgapool:affinity": "required"})
+    assert wish == specs.Wish((), "required")
+    assert wish.asks
+    assert not specs.parse({"fpgapool:affinity": "avoid"}).asks
+
+
+def test_limit_of_sessions_is_no_wish() -> None:
+    assert specs.parse({"fpgapool:max_sessions": "3"}) == specs.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fpgapool:affinity", "require"),
+        ("fpgapool:affinity", "Required"),
+        ("fpgapool:affinity", ""),
+        ("fpgapool:accelerators", ""),
+        ("fpgapool:accelerators", "aes,"),
+        ("fpgapool:accelerators", ",aes"),
+        ("fpgapool:accelerators", "aes fft"),
+        ("fpgapool:accelerators", "-aes"),
+        ("fpgapool:accelerators", "aes\n"),
+        ("fpgapool:accelerators", "a" * 65),
+    ],
+)
+def test_mistakes_are_named_and_nova_refuses_them(
+    name: str, value: str
+) -> None:
+    with pytest.raises(specs.InvalidError, match=name):
+        specs.parse({name: value})
+    assert not accepted(name, value)
+
+
+@given(
+    names=st.lists(NAMES, min_size=1, max_size=5),
+    affinity=st.sampled_from(specs.AFFINITIES),
+)
+def test_what_nova_accepts_is_understood(
+    names: list[str], affinity: str
+) -> None:
+    extra_specs = {
+        "fpgapool:accelerators": ",".join(names),
+        "fpgapool:affinity": affinity,
+    }
+    assert all(accepted(*item) for item in extra_specs.items())
+    wish = specs.parse(extra_specs)
+    assert set(wish.accelerators) == set(names)
+    assert wish.affinity == affinity
+
+
+@given(text=st.text(max_size=80))
+def test_any_text_is_understood_if_nova_accepts_it(text: str) -> None:
+    for name in ("fpgapool:accelerators", "fpgapool:affinity"):
+        try:
+            specs.parse({name: text})
+        except specs.InvalidError:
+            understood = False
+        else:
+            understood = True
+        assert understood == accepted(name, text)
+
+
+@pytest.mark.parametrize("value", ["1", "16"])
+def test_limit_of_sessions_is_accepted(value: str) -> None:
+    assert accepted("fpgapool:max_sessions", value)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "many"])
+def test_limit_of_sessions_is_at_least_one(value: str) -> None:
+    assert not accepted("fpgapool:max_sessions", value)
+
+
+def test_misspelled_key_is_refused_and_others_are_none_of_ours() -> None:
+    assert not accepted("fpgapool:afinity", "required")
+    assert not accepted("fpgapool:", "required")
+    assert accepted("acme:afinity", "required")

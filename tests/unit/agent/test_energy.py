@@ -1,0 +1,76 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Energy is shared out by the time for which slots are held."""
+
+import pytest
+
+from fpgapool.agent import energy
+
+KEYS = [("b0", 0), ("b0", 1), ("b1", 0)]
+FIRST, SECOND, OTHER = KEYS
+
+
+@pytest.fixture
+def meter() -> energy.Meter:
+    return energy.Meter(KEYS)
+
+
+def test_who_has_a_board_alone_has_all_of_its_power(meter):
+    meter.note_power("b0", 20.0, 0.0)
+    meter.note_holders({FIRST: 1}, 1.0)
+    assert meter.energy_j(FIRST, 3.0) == pytest.approx(40.0)
+    # While nobody has it, it is nobody's.
+    meter.note_holders({}, 3.0)
+    assert meter.energy_j(FIRST, 5.0) == pytest.approx(40.0)
+    assert meter.energy_j(SECOND, 5.0) is None
+
+
+def test_holders_share_a_board_but_not_another(meter):
+    meter.note_power("b0", 20.0, 0.0)
+    meter.note_power("b1", 5.0, 0.0)
+    meter.note_holders({FIRST: 1, OTHER: 2}, 0.0)
+    meter.note_holders({FIRST: 1, SECOND: 3, OTHER: 2}, 1.0)
+    meter.note_power("b0", 30.0, 3.0)
+    found = [meter.energy_j(key, 4.0) for key in KEYS]
+    assert found == pytest.approx([20 + 20 + 15, 20 + 15, 20])
+
+
+def test_a_new_holder_begins_at_nothing(meter):
+    meter.note_power("b0", 20.0, 0.0)
+    meter.note_holders({FIRST: 1}, 0.0)
+    meter.note_holders({FIRST: 4}, 1.0)
+    assert meter.energy_j(FIRST, 1.5) == pytest.approx(10.0)
+
+
+def test_what_is_not_measured_is_not_0(meter):
+    meter.note_holders({FIRST: 1}, 0.0)
+    assert meter.energy_j(FIRST, 1.0) is None
+    meter.note_power("b0", None, 1.0)
+    assert meter.energy_j(FIRST, 2.0) is None
+    # From the first reading on.
+    meter.note_power("b0", 10.0, 2.0)
+    assert meter.energy_j(FIRST, 3.0) == pytest.approx(10.0)
+
+
+def test_a_reading_does_not_count_for_ever(meter):
+    meter.note_power("b0", 10.0, 0.0)
+    meter.note_holders({FIRST: 1}, 0.0)
+    assert meter.energy_j(FIRST, 1000.0) == pytest.approx(100.0)
+    assert meter.energy_j(FIRST, 2000.0) == pytest.approx(100.0)
+
+
+def test_a_clock_that_stands_still_adds_nothing(meter):
+    meter.note_power("b0", 10.0, 5.0)
+    meter.note_holders({FIRST: 1}, 5.0)
+    meter.note_power("b0", 10.0, 4.0)
+    assert meter.energy_j(FIRST, 5.0) is None

@@ -1,0 +1,78 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What an agent takes from its configuration for the driver."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from oslo_config import cfg
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.agent import settings
+from fpgapool.common import exception
+from fpgapool.drivers import base
+from fpgapool.drivers import noop
+
+PATH = f"{__name__}:TunableDriver"
+
+
+class TunableDriver(noop.NoopDriver):
+    """Boards that an operator can tune."""
+
+    @classmethod
+    def options(cls):
+        return [cfg.IntOpt("clock_mhz", default=250, min=100)]
+
+
+def conf_with(tmp_path: pathlib.Path, text: str) -> cfg.ConfigOpts:
+    path = tmp_path / "fpgapool.conf"
+    path.write_text(text)
+    conf = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(conf)
+    conf([], default_config_files=[str(path)])
+    return conf
+
+
+@pytest.mark.parametrize(
+    ("text", "clock_mhz"), [("", 250), ("[tunable]\nclock_mhz = 300\n", 300)]
+)
+def test_a_driver_gets_its_options(tmp_path, text, clock_mhz):
+    conf = conf_with(tmp_path, text)
+    for _ in range(2):
+        got = settings.options_of_driver(conf, "tunable", PATH)
+        assert got == {"clock_mhz": clock_mhz}
+
+
+@pytest.mark.parametrize("value", ["fast", "99"])
+def test_a_value_that_does_not_suit_is_refused(tmp_path, value):
+    conf = conf_with(tmp_path, f"[tunable]\nclock_mhz = {value}\n")
+    with pytest.raises(exception.ConfigurationError) as caught:
+        settings.options_of_driver(conf, "tunable", PATH)
+    assert "clock_mhz" in str(caught.value)
+
+
+def test_a_driver_without_options_gets_none(tmp_path):
+    path = f"{noop.__name__}:NoopDriver"
+    conf = conf_with(tmp_path, "[noop]\nanything = 1\n")
+    assert settings.options_of_driver(conf, "noop", path) == {}
+
+
+@pytest.mark.parametrize(
+    "path", ["nowhere:Driver", f"{__name__}:PATH", f"{__name__}:Missing", ""]
+)
+def test_what_is_no_driver_is_refused(tmp_path, path):
+    with pytest.raises(base.DriverError) as caught:
+        settings.options_of_driver(conf_with(tmp_path, ""), "none", path)
+    assert caught.value.code == base.DRIVER_UNKNOWN

@@ -1,0 +1,241 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the API tells while no conductor answers."""
+
+import dataclasses
+
+import oslo_messaging as messaging
+import pytest
+
+from fpgapool.api import call as calls
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.unit.api import fakes
+
+HEADER = calls.SOURCE_HEADER
+PATHS = (
+    f"/v1/sessions/{fakes.view(1).session_id}",
+    "/v1/pool",
+    "/v1/quotas",
+    "/v1/quotas/defaults",
+)
+
+
+@pytest.fixture
+def headless(world: fakes.World) -> fakes.World:
+    """Give a pool whose conductor does not answer; it counts questions."""
+    world.asked = []
+    world.database.records = [
+        fakes.record(
+            1,
+            state=states.READY,
+            slot_id=3,
+            generation=7,
+            revision=5,
+            ready_at=1.7e9,
+        ),
+        fakes.record(2, accelerator="fft"),
+        fakes.record(3, project_id="p2"),
+    ]
+
+    def fail() -> None:
+        world.asked.append(1)
+        raise messaging.MessagingTimeout()
+
+    world.conductor._fail = fail
+    world.conductor.pool_snapshot = fail
+    return world
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_leaders_answer_is_not_marked(world, path):
+    assert HEADER not in world.ask("GET", path).headers
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_recorded_is_told_and_marked(headless, path):
+    answer = headless.ask("GET", path)
+    assert answer.status_code == 200
+    assert answer.headers[HEADER] == "database"
+
+
+def test_a_session_lacks_what_only_leaders_know(headless):
+    session = headless.ask("GET", PATHS[0]).json["session"]
+    assert session["state"] == "READY"
+    assert session["connection"] is None
+    # Whoever waits for a later revision is told by the next leader.
+    assert (session["generation"], session["revision"]) == (7, 4)
+    assert session["placement"] == {
+        "host_uuid": fakes.HOST,
+        "host_name": "compute1",
+        "device": "board0",
+        "slot": 2,
+        "local": None,
+    }
+    waiting = fakes.record(2).session_id
+    session = headless.ask("GET", f"/v1/sessions/{waiting}").json["session"]
+    assert session["state"] == "QUEUED"
+    assert session["queue_position"] is None
+    assert session["expected_wait_s"] is None
+
+
+def test_sessions_of_others_stay_hidden(headless):
+    path = f"/v1/sessions/{fakes.record(3).session_id}"
+    assert headless.error("GET", path) == (404, codes.SESSION_NOT_FOUND)
+    assert headless.ask("GET", path, fakes.ADMIN).status_code == 200
+
+
+def test_nobody_is_asked_until_the_lease_changes(headless):
+    for _ in range(3):
+        headless.ask("GET", "/v1/pool")
+    assert len(headless.asked) == 1
+    lease = headless.database.lease
+    headless.database.lease = dataclasses.replace(lease, holder="")
+    headless.ask("GET", "/v1/pool")
+    assert len(headless.asked) == 1
+    headless.database.lease = dataclasses.replace(lease, epoch=9)
+    headless.ask("GET", "/v1/pool")
+    headless.ask("GET", "/v1/pool")
+    assert len(headless.asked) == 2
+
+
+def test_a_new_leader_is_asked_again(headless):
+    headless.ask("GET", "/v1/pool")
+    del headless.conductor._fail
+    assert HEADER in headless.ask("GET", "/v1/pool").headers
+    headless.database.lease = db_api.Lease(holder="c2", epoch=5, renewals=0)
+    assert HEADER not in headless.ask("GET", "/v1/pool").headers
+    assert HEADER not in headless.ask("GET", "/v1/pool").headers
+
+
+def test_a_pool_as_it_is_recorded(headless):
+    pool = headless.ask("GET", "/v1/pool").json["pool"]
+    assert pool["strategy"] is None
+    assert pool["waiting"] == 2
+    assert pool["sessions"] == {"READY": 1, "QUEUED": 2}
+    first, second = pool["hosts"]
+    (device,) = first["devices"]
+    assert [one["state"] for one in device["slots"]] == [
+        "active",
+        "active",
+        "idle",
+        "faulty",
+    ]
+    assert second["devices"] == []
+
+
+def test_a_snapshot_as_it_is_recorded(headless):
+    answer = headless.ask("GET", "/v1/pool/snapshot", fakes.SERVICE)
+    assert answer.headers[HEADER] == "database"
+    snapshot = answer.json["snapshot"]
+    host = snapshot["hosts"][fakes.HOST]
+    assert host["slots"] == {"total": 4, "usable": 3, "free": 1}
+    assert host["accelerators"]["copy"] == {"usable": 3, "free": 1}
+    assert (host["queued"], host["nic_load"]) == (2, 0.0)
+    assert snapshot["queued"] == {"fft": 1, "copy": 1}
+
+
+def test_quotas_as_they_are_recorded(headless):
+    headless.database.limits = [
+        db_api.QuotaRecord(
+            id=1, project_id="p1", resource="queued", hard_limit=7
+        ),
+        db_api.QuotaRecord(id=2, project_id="p1", resource="sessions"),
+    ]
+    quota = headless.ask("GET", "/v1/quotas").json["quota"]
+    assert quota["queued"] == {"limit": 7, "in_use": 1, "source": "project"}
+    assert quota["sessions"] == {
+        "limit": 20,
+        "in_use": 1,
+        "source": "default",
+    }
+    assert quota["queued_bytes"]["in_use"] == 1000
+
+
+def test_limits_that_only_keystone_knows(make_world):
+    world = make_world()
+    object.__setattr__(
+        world.backends.leader._stand_in, "_default_limits", None
+    )
+    world.conductor.failure = messaging.MessagingTimeout()
+    quota = world.ask("GET", "/v1/quotas/defaults").json["quota"]
+    assert quota["sessions"] == {"limit": None, "source": "keystone"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        (
+            "POST",
+            "/v1/sessions",
+            {"session": {"accelerator": "copy", "claimed_bytes": 1}},
+        ),
+        ("DELETE", PATHS[0], None),
+        ("POST", f"{PATHS[0]}/renew-secret", None),
+    ],
+)
+def test_changes_have_to_wait(headless, method, path, body):
+    answer = headless.ask(method, path, body=body)
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json["errors"][0]["code"] == codes.CONDUCTOR_UNAVAILABLE
+
+
+@pytest.mark.parametrize("path", PATHS[:3])
+def test_without_a_database_there_is_no_answer(headless, path):
+    headless.database.failure = fakes.UNAVAILABLE
+    assert headless.error("GET", path) == (503, codes.DATABASE_UNAVAILABLE)
+
+
+def test_an_error_of_the_conductor_is_no_silence(world):
+    world.conductor.failure = messaging.RemoteError("E", "text")
+    for _ in range(2):
+        assert world.error("GET", "/v1/pool") == (500, codes.INTERNAL_ERROR)
+
+
+def test_changes_are_noticed_in_the_database(headless):
+    stand_in = headless.backends.leader._stand_in
+    one, two, _ = (record.session_id for record in headless.database.records)
+    known = {one: 4, two: 0, "gone": 1}
+    assert stand_in.changed_sessions(known) == ([], ["gone"])
+    changed, _ = stand_in.changed_sessions({one: 3, two: 9})
+    assert [view.session_id for view in changed] == [one]
+
+
+def test_who_waits_while_the_leader_dies_is_told_what_it_gets(world):
+    session_id = fakes.view(1).session_id
+    world.database.records = [
+        fakes.record(
+            1, state=states.READY, slot_id=3, generation=7, revision=9
+        )
+    ]
+    conductor = world.conductor
+    conductor.views[session_id] = fakes.queued(1, revision=2)
+
+    def die(known: object) -> None:
+        raise messaging.MessagingTimeout()
+
+    conductor.changed_sessions = die
+    shown = conductor.get_sessions
+
+    def show(session_ids: object) -> object:
+        # The request has begun to wait.
+        conductor.get_sessions = die
+        return shown(session_ids)
+
+    conductor.get_sessions = show
+    answer = world.ask("GET", f"/v1/sessions/{session_id}?wait_s=60")
+    assert answer.headers[HEADER] == "database"
+    assert answer.json["session"]["state"] == states.READY
+    assert answer.json["session"]["connection"] is None

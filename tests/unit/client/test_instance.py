@@ -1,0 +1,395 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How a program inside an instance finds the pool."""
+
+import http.server
+import json
+import pathlib
+import threading
+import time
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import apidoor
+from fpgapool.client import cancel
+from fpgapool.client import discovery
+from fpgapool.client import door
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import instance
+
+FOUND = {
+    "api_url": "http://api.example.org:8778",
+    "instance_token": "fpi_x",
+    "accelerators": ["aes"],
+}
+
+
+class Service:
+    """An HTTP server that answers what it is told, in turn."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.pause = threading.Event()
+        self.pause.set()
+        service = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                service.asked.append(
+                    (
+                        self.command,
+                        self.path,
+                        dict(self.headers.items()),
+                        self.rfile.read(length),
+                    )
+                )
+                service.pause.wait(30)
+                status, headers, body = service.answers.pop(0)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), Handler
+        )
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.pause.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def service():
+    made = Service()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """Nothing leads to a pool unless a test says so."""
+    for name in (
+        "FPGAPOOL_SOCKET",
+        "OS_CLOUD",
+        "OS_AUTH_URL",
+        instance.API_URL,
+        instance.TOKEN,
+        instance.CA_FILE,
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(instance.METADATA_URL, "")
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "no-drive"))
+    monkeypatch.setattr(frontdoor, "candidate_paths", lambda: ["/nowhere"])
+
+
+def put_drive(root: pathlib.Path, document: object = FOUND) -> None:
+    path = root / "openstack" / "latest"
+    path.mkdir(parents=True)
+    content = json.dumps({"fpgapool": document, "others": {}})
+    (path / "vendor_data2.json").write_text(content)
+
+
+def adapter_of(api: object) -> instance.TokenAdapter:
+    assert isinstance(api, apidoor.PoolApi)
+    adapter = api._adapter
+    assert isinstance(adapter, instance.TokenAdapter)
+    return adapter
+
+
+# -- the order ---------------------------------------------------------------
+
+
+def test_the_order_in_which_is_looked(monkeypatch, tmp_path, service):
+    put_drive(tmp_path / "drive", {**FOUND, "api_url": "http://drive"})
+    served = {"fpgapool": {**FOUND, "api_url": "http://service"}}
+    service.answers.append((200, {}, json.dumps(served).encode()))
+
+    def found() -> object:
+        what = discovery.find(instance.Finder())
+        if isinstance(what, str):
+            return what
+        if isinstance(what._adapter, instance.TokenAdapter):
+            return what._adapter._credentials.api_url
+        return type(what._adapter).__name__
+
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    assert found() == "http://service"
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "drive"))
+    assert found() == "http://drive"
+    monkeypatch.setattr(
+        apidoor.PoolApi, "from_cloud", lambda name=None: "a cloud"
+    )
+    monkeypatch.setenv("OS_CLOUD", "mine")
+    assert found() == "a cloud"
+    monkeypatch.setenv(instance.API_URL, "http://named")
+    assert found() == "Adapter"
+    monkeypatch.setenv(instance.TOKEN, "fpi_y")
+    assert found() == "http://named"
+    monkeypatch.setenv("FPGAPOOL_SOCKET", "/a/socket")
+    assert found() == "/a/socket"
+    # The metadata service was not asked where it was not needed.
+    assert len(service.asked) == 1
+
+
+def test_the_error_says_where_it_was_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv(instance.METADATA_URL, "http://127.0.0.1:9")
+    with pytest.raises(errors.FrontDoorUnavailable) as caught:
+        discovery.find(instance.Finder())
+    for word in (
+        "/nowhere",
+        "FPGAPOOL_SOCKET",
+        instance.API_URL,
+        "OS_CLOUD",
+        str(tmp_path / "no-drive"),
+        "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
+        "ConnectionRefusedError",
+    ):
+        assert word in caught.value.message
+
+
+def test_a_fallback_still_works_where_there_is_no_pool(monkeypatch):
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
+    with client.acc_open("copy", 4, fallback="cpu") as session:
+        assert session.fallback_reason == errors.FRONT_DOOR_UNAVAILABLE
+
+
+# -- the places --------------------------------------------------------------
+
+
+def test_a_config_drive_that_is_mounted_is_found(monkeypatch, tmp_path):
+    monkeypatch.delenv(instance.CONFIG_DRIVE)
+    device = tmp_path / "sr0"
+    device.touch()
+    (tmp_path / "config-2").symlink_to(device)
+    drive = tmp_path / "a drive"
+    put_drive(drive)
+    mounts = tmp_path / "mounts"
+    point = str(drive).replace(" ", "\\040")
+    mounts.write_text(
+        f"proc /proc proc rw 0 0\n/dev/vda1 / ext4 rw 0 0\n"
+        f"{device} {point} iso9660 ro 0 0\n"
+    )
+    monkeypatch.setattr(instance, "_LABELS", (str(tmp_path / "config-2"),))
+    monkeypatch.setattr(instance, "_MOUNTS", str(mounts))
+    credentials, places = instance.Finder().find()
+    assert credentials == instance.Credentials(
+        FOUND["api_url"], FOUND["instance_token"]
+    )
+    assert places == []
+
+
+def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
+    monkeypatch, tmp_path
+):
+    monkeypatch.delenv(instance.CONFIG_DRIVE)
+    monkeypatch.setattr(instance, "_MOUNTS", str(tmp_path / "none"))
+    _, places = instance.Finder().find()
+    assert [place.partition(" ")[0] for place in places] == list(
+        instance._MOUNT_POINTS
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "nothing of the pool"),
+        (b"{}", "nothing of the pool"),
+        (b'{"fpgapool": {}}', "nothing of the pool"),
+        (b'{"fpgapool": []}', "nothing of the pool"),
+        (b'{"fpgapool": {"api_url": "http://a"}}', "makes no sense"),
+        (
+            b'{"fpgapool": {"api_url": 5, "instance_token": "x"}}',
+            "makes no sense",
+        ),
+        (
+            b'{"fpgapool": {"api_url": "file:///", "instance_token": "x"}}',
+            "makes no sense",
+        ),
+        (
+            b'{"fpgapool": {"api_url": "http://a", "instance_token": "x",'
+            b' "ca_cert": 1}}',
+            "makes no sense",
+        ),
+    ],
+    ids=range(11),
+)
+def test_what_is_no_vendordata(monkeypatch, service, content, reason):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append((200, {}, content))
+    credentials, places = instance.Finder().find()
+    assert credentials is None
+    assert reason in places[-1]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(404, {}), (500, {}), (302, {"Location": "http://127.0.0.1:9/"})],
+)
+def test_a_metadata_service_without_it(monkeypatch, service, status, headers):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append((status, headers, b"{}"))
+    _, places = instance.Finder().find()
+    assert f"it answers {status}" in places[-1]
+
+
+def test_a_metadata_service_that_does_not_answer(monkeypatch, service):
+    monkeypatch.setattr(instance, "_METADATA_S", 0.1)
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.pause.clear()
+    _, places = instance.Finder().find()
+    assert "timed out" in places[-1]
+    service.answers.append((200, {}, b""))
+
+
+def test_proxies_are_not_asked(monkeypatch, service):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    content = json.dumps({"fpgapool": FOUND}).encode()
+    service.answers.append((200, {}, content))
+    credentials, _ = instance.Finder().find()
+    assert credentials is not None
+
+
+def test_what_was_found_is_remembered_and_forgotten(monkeypatch, service):
+    now = [100.0]
+    finder = instance.Finder(lambda: now[0])
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    content = json.dumps({"fpgapool": FOUND}).encode()
+    service.answers += [(404, {}, b""), (200, {}, content)]
+    for _ in range(3):
+        assert finder.find()[0] is None
+    assert len(service.asked) == 1
+    now[0] += 11
+    for _ in range(3):
+        assert finder.find()[0] is not None
+    assert len(service.asked) == 2
+    service.answers.append((404, {}, b""))
+    finder.forget()
+    assert finder.find()[0] is None
+
+
+def test_tokens_are_not_shown():
+    credentials = instance.Credentials("http://a", "fpi_secret")
+    assert "fpi_secret" not in repr(credentials)
+
+
+def test_a_certificate_that_is_not_there(monkeypatch):
+    monkeypatch.setenv(instance.API_URL, "https://a")
+    monkeypatch.setenv(instance.TOKEN, "fpi_x")
+    monkeypatch.setenv(instance.CA_FILE, "/nowhere/ca.pem")
+    with pytest.raises(errors.InvalidRequest, match=instance.CA_FILE):
+        discovery.find()
+
+
+# -- asking the API by it ----------------------------------------------------
+
+
+def enter(service, answers, finder=None):
+    service.answers += [
+        (status, headers, json.dumps(document).encode())
+        for status, headers, document in answers
+    ]
+    api = apidoor.PoolApi.of_instance(
+        instance.Credentials(f"{service.url}/fpgapool/", "fpi_x"), finder
+    )
+    return api.enter(cancel.CancelToken())
+
+
+def refusal(code: str) -> dict:
+    return {"errors": [{"code": code, "detail": "because"}]}
+
+
+def test_requests_carry_the_token_and_the_version(service):
+    entered = enter(service, [(200, {}, {"accelerators": []})])
+    ((method, path, headers, body),) = service.asked
+    assert (method, path) == ("GET", "/fpgapool/v1/accelerators?limit=1")
+    assert headers["Authorization"] == "Bearer fpi_x"
+    assert headers["OpenStack-API-Version"] == "fpgapool 1.0"
+    assert body == b""
+    service.answers.append((400, {}, json.dumps(refusal("NO")).encode()))
+    with pytest.raises(errors.RequestRejected, match="because"):
+        entered.request("reopen", session_id="s", generation=3)
+    assert json.loads(service.asked[-1][3]) == {"reopen": {"generation": 3}}
+    entered.close()
+
+
+def test_a_token_that_is_worthless_is_looked_for_again(service):
+    forgotten = []
+    with pytest.raises(errors.RequestRejected, match="UNAUTHORIZED"):
+        enter(
+            service,
+            [(401, {}, refusal("UNAUTHORIZED"))],
+            lambda: forgotten.append(True),
+        )
+    assert forgotten
+
+
+def test_who_asks_too_often_waits(service):
+    started_s = time.monotonic()
+    entered = enter(
+        service,
+        [
+            (429, {"Retry-After": "1"}, refusal("RATE_LIMITED")),
+            (200, {}, {"accelerators": []}),
+        ],
+    )
+    assert time.monotonic() - started_s >= 1
+    entered.close()
+
+
+def test_a_redirection_gets_no_token(service):
+    with pytest.raises(errors.RequestRejected, match="elsewhere"):
+        enter(service, [(307, {"Location": "http://127.0.0.1:9/"}, {})])
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http:///", "http://["])
+def test_an_api_that_is_not_there(url):
+    api = apidoor.PoolApi.of_instance(instance.Credentials(url, "fpi_x"))
+    with pytest.raises(errors.FrontDoorUnavailable):
+        api.enter(cancel.CancelToken())
+
+
+def test_an_answer_that_never_ends_is_given_up(service, monkeypatch):
+    monkeypatch.setattr(instance, "_MAX_BYTES", 1000)
+    with pytest.raises(errors.FrontDoorUnavailable, match="too long"):
+        enter(service, [(200, {}, {"text": "x" * 2000})])
+
+
+def test_certificates_of_nobody_are_refused(tmp_path):
+    adapter = instance.TokenAdapter(
+        instance.Credentials("https://127.0.0.1:9", "fpi_x", "no PEM"), "x"
+    )
+    with pytest.raises(door.ConnectionLost):
+        adapter.request("/", "GET", microversion="1.0", timeout=1.0)

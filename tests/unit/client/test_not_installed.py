@@ -1,0 +1,51 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The CPU's work, where what its cores need is not installed."""
+
+import sys
+
+import pytest
+
+from fpgapool import client
+from fpgapool.accelerators import base
+from fpgapool.core import codes
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "missing"), [("fft", "scipy"), ("copy", "yaml")]
+)
+def test_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path,
+    accelerator: str,
+    missing: str,
+) -> None:
+    base._read_version.cache_clear()
+    base.load_core.cache_clear()
+    for name in list(sys.modules):
+        if name.startswith("fpgapool.accelerators.") and "base" not in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.acc_open(
+            accelerator,
+            1,
+            front_door=str(tmp_path / "nobody"),
+            timeout_s=5,
+            fallback="cpu",
+        )
+    assert caught.value.code == codes.CORE_UNAVAILABLE
+    assert "pip install 'fpgapool[emulator]'" in caught.value.message
+    # Why the CPU was needed is not forgotten.
+    assert "FRONT_DOOR_UNAVAILABLE" in caught.value.message

@@ -1,0 +1,491 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+"""The engine and what operators say of devices and hosts."""
+
+import concurrent.futures
+import dataclasses
+import json
+
+import pytest
+
+from fpgapool.api import inventory
+from fpgapool.common import exception
+from fpgapool.conductor import administration
+from fpgapool.conductor import effects
+from fpgapool.conductor import inputs
+from fpgapool.core import codes
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.unit.conductor import world
+
+ENABLED = model.AdminState.ENABLED
+DRAINING = model.AdminState.DRAINING
+DISABLED = model.AdminState.DISABLED
+
+
+@pytest.fixture
+def pool():
+    """Hosts a and b with a slot each, and c without a board."""
+    return world.World(
+        [
+            world.FakeAgent("a", 1),
+            world.FakeAgent("b", 1),
+            world.FakeAgent("c", 0, board=False),
+        ]
+    )
+
+
+def administer(
+    pool: world.World,
+    state: model.AdminState,
+    within_s: float | None = None,
+    *,
+    host: str = "a",
+    device: str | None = "board0",
+    reason: str = "",
+) -> bool:
+    """Say what is to become of a board; return whether there is it."""
+    future: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    pool.feed(
+        inputs.Administer(
+            host_uuid=host,
+            device=device,
+            state=state,
+            reason=reason,
+            drain_within_s=within_s,
+            future=future,
+        )
+    )
+    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
+    pool.wire.remove(answer)
+    return answer.value
+
+
+def row(pool: world.World, table: str = "devices") -> tuple:
+    """What the database has of host a or its board."""
+    (found,) = [
+        one
+        for one in pool.rows[table].values()
+        if getattr(one, "uuid", "") == "a" or getattr(one, "host_id", 0) == 1
+    ]
+    return found.admin_state, found.admin_reason, found.drain_deadline_at
+
+
+def run_on(pool: world.World, host: str) -> str:
+    """Start a session whose client is connected."""
+    request_id = pool.open(host)
+    pool.deliver_all()
+    agent = pool.agents[host]
+    pool.feed(agent.prepared(0))
+    pool.deliver_all()
+    agent.slots[0].state = states.SLOT_ACTIVE
+    pool.feed(agent.report())
+    assert pool.view(request_id).state == states.ACTIVE
+    return request_id
+
+
+def end(pool: world.World, host: str, **changes: object) -> None:
+    """Carry the order to release a slot; its agent reports."""
+    pool.deliver_all()
+    slot = pool.agents[host].slots[0]
+    assert slot.last_result is not None
+    slot.last_result = dataclasses.replace(slot.last_result, **changes)
+    pool.feed(pool.agents[host].report())
+
+
+def test_what_is_disabled_is_given_to_nobody(pool) -> None:
+    assert administer(pool, DISABLED, reason="fan")
+    assert row(pool) == ("disabled", "fan", None)
+    opened = [pool.open("a") for _ in range(2)]
+    assert pool.view(opened[0]).slot_host_name == "b"
+    assert pool.view(opened[1]).state == states.QUEUED
+    assert administer(pool, ENABLED)
+    assert row(pool) == ("enabled", "", None)
+    assert pool.view(opened[1]).slot_host_name == "a"
+
+
+def test_who_is_there_stays(pool) -> None:
+    request_id = run_on(pool, "a")
+    administer(pool, DISABLED)
+    pool.settle()
+    pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
+    pool.feed(pool.agents["a"].report())
+    assert pool.view(request_id).state == states.ACTIVE
+    assert row(pool)[0] == "disabled"
+
+
+def test_a_drain_is_done_when_the_last_has_gone(pool) -> None:
+    run_on(pool, "a")
+    administer(pool, DRAINING, reason="fan")
+    assert row(pool) == ("draining", "fan", None)
+    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
+    pool.feed(pool.agents["a"].report())
+    assert row(pool) == ("disabled", "fan", None)
+    assert administer(pool, DRAINING)
+    assert row(pool)[0] == "disabled", "nobody is there"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
+    request_id = run_on(pool, "a")
+    before = pool.view(request_id)
+    administer(pool, DRAINING, 60.0)
+    assert row(pool) == ("draining", "", pool.now + 60)
+    pool.now += 59.0
+    if restart:
+        pool.boot_conductor()
+        pool.feed(*(agent.report() for agent in pool.agents.values()))
+    else:
+        pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.view(request_id).state == states.ACTIVE
+    pool.now += 1.0
+    pool.feed()
+    assert pool.engine.holds[1].revoked == codes.DRAINED
+    end(pool, "a", input_bytes=500, started_at=pool.now)
+    view = pool.view(request_id)
+    assert (view.state, view.slot_host_name) == (states.PREPARING, "b")
+    assert view.generation > before.generation
+    assert view.queued_at == before.queued_at
+    assert row(pool) == ("disabled", "", None)
+
+
+def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
+    request_id = run_on(pool, "a")
+    administer(pool, DRAINING, 60.0)
+    pool.now += 100.0
+    pool.boot_conductor()
+    assert row(pool)[0] == "draining"
+    assert not pool.engine.holds[1].revoked, "its host may be gone"
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.engine.holds[1].revoked == codes.DRAINED
+    end(pool, "a")
+    assert pool.view(request_id).slot_host_name == "b"
+    assert row(pool)[0] == "disabled"
+    pool.boot_conductor()
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.view(pool.open("a")).state == states.QUEUED
+
+
+def make_stateful(pool: world.World) -> None:
+    profile = world.PROFILE.to_primitive()["data"] | {"stateless": False}
+    record = db_api.AcceleratorRecord(name="copy", profile=profile)
+    pool.feed(inputs.Library((record,)))
+
+
+def test_a_stateful_session_ends_with_the_offset(pool) -> None:
+    make_stateful(pool)
+    request_id = run_on(pool, "a")
+    administer(pool, DRAINING, 0.0)
+    end(pool, "a", input_bytes=4096, started_at=pool.now)
+    view = pool.view(request_id)
+    assert (view.state, view.reason) == (states.FAILED, codes.DRAINED)
+    assert "4096" in view.message
+    assert row(pool)[0] == "disabled"
+
+
+def test_a_stateful_session_that_has_not_begun_moves(pool) -> None:
+    make_stateful(pool)
+    first = pool.open("a")
+    second = pool.open("b")
+    third = pool.open("b")
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    assert pool.view(first).state == states.READY
+    administer(pool, DRAINING, 0.0)
+    view = pool.view(first)
+    assert (view.state, view.queue_position) == (states.QUEUED, 0)
+    assert row(pool)[0] == "disabled"
+    pool.deliver_all()
+    # Its worker knows, so that a client that connects now is refused.
+    last = pool.agents["a"].slots[0].last_result
+    assert (last.code, last.generation) == (codes.DRAINED, 4294967296)
+    pool.feed(pool.agents["a"].report())
+    pool.cancel(second)
+    pool.deliver_all()
+    pool.feed(pool.agents["b"].report())
+    assert pool.view(first).slot_host_name == "b"
+    assert pool.view(third).state == states.QUEUED
+
+
+def test_a_session_that_was_closed_at_that_time_is_closed(pool) -> None:
+    request_id = run_on(pool, "a")
+    administer(pool, DRAINING, 0.0)
+    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
+    pool.feed(pool.agents["a"].report())
+    assert pool.view(request_id).state == states.CLOSED
+    assert row(pool)[0] == "disabled"
+
+
+def test_a_host_that_dies_while_it_is_drained(pool) -> None:
+    pool.settings = dataclasses.replace(
+        pool.settings, lost_session_timeout_s=100.0
+    )
+    pool.boot_conductor()
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    request_id = run_on(pool, "a")
+    administer(pool, DRAINING, 0.0)
+    for _ in range(80):
+        pool.now += 4.0
+        pool.feed(*(pool.agents[name].report() for name in "bc"))
+        pool.tick()
+    assert pool.view(request_id).state == states.LOST
+    pool.tick(1.0)
+    assert row(pool)[0] == "disabled"
+
+
+def two_slots() -> tuple[world.World, str, str]:
+    """Host a, which is to be drained: a session is PREPARING, one READY."""
+    pool = world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 0)])
+    first, second = pool.open("a"), pool.open("a")
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(1))
+    assert pool.view(first).state == states.PREPARING
+    assert pool.view(second).state == states.READY
+    return pool, first, second
+
+
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_report_of_slots_of_which_one_takes_another(failover) -> None:
+    pool, first, second = two_slots()
+    administer(pool, DRAINING, 5.0)
+    pool.now += 6.0
+    if failover:
+        pool.boot_conductor()
+    agent = pool.agents["a"]
+    agent.end(0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
+    agent.end(1, states.CLOSED, codes.OK, pool.now)
+    # What is done about the first lets the core drain the second.
+    pool.feed(agent.report())
+    assert pool.view(first).state == states.QUEUED
+    assert pool.view(second).state == states.CLOSED
+    assert not pool.engine.holds
+    assert row(pool)[0] == "disabled"
+
+
+def test_preparations_that_hang_at_the_deadline_of_a_drain() -> None:
+    pool = world.World([world.FakeAgent("a", 2)])
+    opened = [pool.open("a") for _ in range(2)]
+    pool.deliver_all()
+    pool.now += pool.settings.prepare_timeout_s + 1.0
+    administer(pool, DRAINING, 1.0)
+    pool.feed(pool.agents["a"].report())
+    pool.wire.clear()
+    pool.now += 1.0
+    pool._take(pool.engine.tick(pool.now))
+    pool.check()
+    released = [
+        m.slot for m in pool.wire if isinstance(m, effects.ReleaseSlot)
+    ]
+    assert sorted(released) == [0, 1]
+    for request_id in opened:
+        assert pool.view(request_id).state == states.QUEUED
+
+
+def test_a_host_and_its_boards(pool) -> None:
+    run_on(pool, "a")
+    assert administer(pool, DRAINING, device=None, reason="kernel")
+    assert row(pool, "hosts") == ("draining", "kernel", None)
+    assert row(pool)[0] == "enabled"
+    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
+    pool.feed(pool.agents["a"].report())
+    assert row(pool, "hosts") == ("disabled", "kernel", None)
+    administer(pool, DISABLED, device=None, host="b")
+    request_id = pool.open("a")
+    assert pool.view(request_id).pending_reasons == (codes.NO_ENABLED_SLOT,)
+    administer(pool, ENABLED)
+    assert pool.view(request_id).state == states.QUEUED, "the host is not"
+    administer(pool, ENABLED, device=None)
+    assert pool.view(request_id).slot_host_name == "a"
+
+
+def test_boards_that_come_to_a_disabled_host_are_disabled(pool) -> None:
+    assert administer(pool, DRAINING, device=None, host="c")
+    pool.agents["c"].slots = [world.Slot()]
+    administer(pool, DISABLED, device=None, host="b")
+    administer(pool, DISABLED, device=None)
+    pool.feed(pool.agents["c"].report())
+    request_id = pool.open("c")
+    assert pool.view(request_id).state == states.QUEUED
+    administer(pool, ENABLED, device=None, host="c")
+    assert pool.view(request_id).slot_host_name == "c"
+
+
+def test_what_is_not_there(pool) -> None:
+    before = {name: dict(rows) for name, rows in pool.rows.items()}
+    assert not administer(pool, DISABLED, host="z")
+    assert not administer(pool, DISABLED, host="z", device=None)
+    assert not administer(pool, DISABLED, device="board9")
+    assert pool.rows == before
+
+
+def test_to_enable_repairs_what_was_taken_out() -> None:
+    pool = world.World([world.FakeAgent("a", 1)], fault_limit=1)
+    request_id = pool.open("a")
+    pool.deliver_all()
+    pool.agents["a"].end(
+        0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now
+    )
+    pool.feed(pool.agents["a"].report())
+    assert pool.rows["slots"][1].faulty
+    assert pool.view(request_id).state == states.QUEUED
+    administer(pool, ENABLED)
+    slot = pool.rows["slots"][1]
+    assert (slot.faulty, slot.fault_reason) == (False, "")
+    assert pool.view(request_id).state == states.PREPARING
+    # Counted anew: it would be out at the first failure, as before.
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    assert pool.view(request_id).state == states.READY
+
+
+def test_to_enable_does_not_repair_what_its_agent_calls_faulty() -> None:
+    pool = world.World([world.FakeAgent("a", 1)])
+    pool.agents["a"].slots[0].state = states.SLOT_FAULTY
+    pool.feed(pool.agents["a"].report())
+    administer(pool, ENABLED)
+    request_id = pool.open("a")
+    assert pool.view(request_id).state == states.QUEUED
+    pool.agents["a"].slots[0].state = states.SLOT_IDLE
+    pool.feed(pool.agents["a"].report())
+    assert pool.view(request_id).state == states.PREPARING
+
+
+def test_figures_of_devices_and_slots(pool) -> None:
+    administer(pool, DISABLED)
+    run_on(pool, "b")
+    administer(pool, DRAINING, host="b", device=None)
+    figures = pool.engine.figures(5)
+    assert figures.devices == {"enabled": 0, "draining": 1, "disabled": 1}
+    assert figures.slots == {"disabled": 1, "active": 1}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        (7, None, "enabled", "", None),
+        ("a", 7, "enabled", "", None),
+        ("a", None, None, "", None),
+        ("a", None, "gone", "", None),
+        ("a", None, "enabled", None, None),
+        ("a", None, "enabled", "r" * 256, None),
+        ("a", None, "enabled", "a\0b", None),
+        ("a", None, "enabled", "\ud800", None),
+        ("a", None, "enabled", "", 1),
+        ("a", None, "draining", "", -1),
+        ("a", None, "draining", "", True),
+        ("a", None, "draining", "", "1"),
+        ("a", None, "draining", "", float("nan")),
+        ("a", None, "draining", "", float("inf")),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wish) -> None:
+    with pytest.raises(exception.InvalidRequest):
+        administration.checked(*wish)
+
+
+# -- what Nova is told -------------------------------------------------
+
+
+def test_a_snapshot_of_a_pool_at_rest(pool) -> None:
+    found = pool.engine.snapshot(5.0)
+    host = {
+        "name": "a",
+        "up": True,
+        "nic_bytes_per_s": 1e9,
+        "nic_load": 0.0,
+        "queued": 0,
+        "slots": 1,
+        "shapes": {"medium": [1, 1]},
+    }
+    assert found == {
+        "generated_at": 5.0,
+        "hosts": {
+            "a": host,
+            "b": host | {"name": "b"},
+            "c": host | {"name": "c", "slots": 0, "shapes": {}},
+        },
+        "queued": {},
+        "accelerators": {"copy": []},
+    }
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_snapshot_counts_what_can_be_used(pool) -> None:
+    run_on(pool, "a")
+    administer(pool, DISABLED, host="b")
+    pool.open("b")
+    pool.open("c")
+    pool.open("c")
+    found = pool.engine.snapshot(5.0)
+    assert found["queued"] == {"copy": 3}
+    hosts = found["hosts"]
+    assert [hosts[n]["queued"] for n in "abc"] == [0, 1, 2]
+    assert hosts["a"]["shapes"] == {"medium": [1, 0]}
+    assert hosts["b"]["shapes"] == {}
+    administer(pool, ENABLED, host="b")
+    pool.agents["b"].slots[0].state = states.SLOT_FAULTY
+    pool.feed(pool.agents["b"].report())
+    assert pool.engine.snapshot(5.0)["hosts"]["b"]["shapes"] == {}
+
+
+def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
+    """Half of c's card sends; a's gets that, and local sessions nothing."""
+    run_on(pool, "a")
+    request_id = pool.open("c")
+    pool.deliver_all()
+    agent = pool.agents["b"]
+    pool.feed(agent.prepared(0))
+    agent.slots[0].state = states.SLOT_ACTIVE
+    for passed_s in (0, 4):
+        pool.now += passed_s
+        agent.slots[0].input_bytes += passed_s * 500_000_000
+        pool.agents["a"].slots[0].input_bytes += passed_s * 100_000_000
+        pool.feed(agent.report(), pool.agents["a"].report())
+    hosts = pool.engine.snapshot(5.0)["hosts"]
+    assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.5, 0.5]
+    assert pool.view(request_id).slot_host_name == "b"
+    agent.end(0, states.CLOSED, codes.OK, pool.now)
+    pool.feed(agent.report())
+    hosts = pool.engine.snapshot(5.0)["hosts"]
+    assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.0, 0.0]
+
+
+def test_a_snapshot_for_nova() -> None:
+    host = {
+        "name": "a",
+        "up": True,
+        "nic_bytes_per_s": 1e9,
+        "nic_load": 0.25,
+        "queued": 3,
+        "slots": 5,
+        "shapes": {"small": [2, 1], "large": [1, 1]},
+    }
+    found = {
+        "generated_at": 0.5,
+        "hosts": {"a": host, "b": host | {"shapes": {}}},
+        "queued": {"aes": 4},
+        "accelerators": {"aes": [], "fft": ["large"], "sha": ["huge"]},
+    }
+    told = inventory.snapshot(found)
+    assert told["generated_at"] == "1970-01-01T00:00:00.500000Z"
+    assert told["queued"] == {"aes": 4}
+    assert told["hosts"]["a"]["slots"] == {"total": 5, "usable": 3, "free": 2}
+    assert told["hosts"]["a"]["accelerators"] == {
+        "aes": {"usable": 3, "free": 2},
+        "fft": {"usable": 1, "free": 1},
+    }
+    assert told["hosts"]["b"]["accelerators"] == {}
+    later = inventory.snapshot(found | {"generated_at": 9.0})
+    assert later["generation"] == told["generation"]
+    other = inventory.snapshot(found | {"queued": {}})
+    assert other["generation"] != told["generation"]

@@ -1,0 +1,135 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the engine does when a bitstream gets into no slot."""
+
+import pytest
+
+from fpgapool import objects
+from fpgapool.conductor import registry
+from fpgapool.core import codes
+from fpgapool.objects import states
+from tests.unit.conductor import world
+
+
+@pytest.fixture
+def single() -> world.World:
+    """Host a with one slot."""
+    return world.World([world.FakeAgent("a", 1)])
+
+
+def fail(pool: world.World, code: str) -> None:
+    agent = pool.agents["a"]
+    pool.deliver_all()
+    agent.end(0, states.PREPARE_FAILED, code, pool.now)
+    pool.feed(agent.report())
+
+
+@pytest.mark.parametrize("code", sorted(codes.BITSTREAM_FAULTS))
+def test_a_session_gets_three_slots_and_the_slot_stays(single, code):
+    request_id = single.open()
+    for _ in range(2):
+        fail(single, code)
+        assert single.view(request_id).state == states.PREPARING
+    fail(single, code)
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (states.FAILED, code)
+    assert "bitstream" in view.message
+    (slot,) = single.engine.registry.slots.values()
+    assert not slot.faulty
+    assert slot.usable
+    # The next one has its own three tries.
+    other = single.open()
+    fail(single, code)
+    assert single.view(other).state == states.PREPARING
+    single.deliver_all()
+    answer = single.agents["a"].prepared(0)
+    assert answer is not None
+    single.feed(answer)
+    assert single.view(other).state == states.READY
+
+
+def test_nine_sessions_do_not_take_a_slot_out(single):
+    for _ in range(3):
+        request_id = single.open()
+        for _ in range(3):
+            fail(single, codes.BITSTREAM_UNAVAILABLE)
+        assert single.view(request_id).state == states.FAILED
+    assert single.engine.registry.slots[1].usable
+    assert single.rows["slots"][1].faulty is False
+
+
+def test_capacities_are_what_all_slots_of_a_shape_have():
+    known = registry.Registry()
+    host = registry.HostEntry(id=1, uuid="u", name="a")
+    device = registry.DeviceEntry(id=1, name="board0", host=host)
+    for number, (shape, resources) in enumerate(
+        (
+            ("small", {"lut": 10, "dsp": 4}),
+            ("small", {"lut": 8}),
+            ("large", {"lut": 100}),
+            ("other", None),
+        )
+    ):
+        known.slots[number] = registry.SlotEntry(
+            id=number,
+            number=number,
+            shape=shape,
+            device=device,
+            resources=resources,
+        )
+    assert known.capacities() == {
+        "small": {"lut": 8, "dsp": 4},
+        "large": {"lut": 100},
+        "other": {},
+    }
+
+
+def test_a_slot_with_an_older_bitstream_has_to_be_programmed_again():
+    device = registry.DeviceEntry(
+        id=1,
+        name="board0",
+        host=registry.HostEntry(id=1, uuid="u", name="a"),
+    )
+    slot = registry.SlotEntry(
+        id=1,
+        number=0,
+        shape="small",
+        device=device,
+        programmed="mine@p",
+        bitstream_id="old",
+    )
+    assert slot.programmed_now == "mine@p"
+    slot.outdated = True
+    assert slot.programmed_now is None
+
+
+def test_the_core_hears_which_slots_are_out_of_date(single):
+    single.feed(single.agents["a"].report())
+    (slot,) = single.engine.registry.slots.values()
+    core = single.engine.state
+    agent = single.agents["a"]
+    agent.slots[0].programmed = "aes"
+    single.feed(agent.report())
+    assert not slot.outdated
+    # As if the library had a file for it since.
+    chosen = objects.BitstreamRef(
+        bitstream_id="new", checksum_sha256="ab" * 32, size_bytes=1
+    )
+    single.engine.catalogue.library.choose = lambda key, shape: chosen
+    single.engine._note_outdated()
+    single.feed()
+    assert slot.outdated
+    assert core._slots.slots[slot.id].programmed is None
+    del single.engine.catalogue.library.choose
+    single.feed(agent.report())
+    assert not slot.outdated

@@ -1,0 +1,210 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+"""Commands that enable, drain and disable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openstack.test import fakes as sdk_fakes
+from osc_lib import exceptions
+
+from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import host as host_sdk
+from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import host
+from tests.unit.osc import fakes
+
+ID = fakes.SESSION_ID
+OTHER_ID = ID[:-1] + "2"
+
+COMMANDS = [
+    (device.SetDevice, "administer_device", "devices", device_sdk.Device),
+    (host.SetHost, "administer_host", "hosts", host_sdk.Host),
+]
+
+each = pytest.mark.parametrize(
+    ("class_", "method", "lists", "resource"), COMMANDS
+)
+
+
+def _app(method: str, lists: str, resource: Any, *names: str) -> fakes.App:
+    """Return a shell before a cloud with things of these names."""
+    app = fakes.App()
+    shown = sdk_fakes.generate_fake_resource(resource)
+    getattr(app.client, method).side_effect = lambda name, **wish: shown
+    members = [
+        resource(id=identifier, name=name, host_name=f"on-{identifier[-1]}")
+        for identifier, name in zip((ID, OTHER_ID), names, strict=False)
+    ]
+    getattr(app.client, lists).side_effect = lambda **query: iter(members)
+    return app
+
+
+@each
+@pytest.mark.parametrize(
+    ("options", "wish"),
+    [
+        (["--enable"], {"state": "enabled"}),
+        (["--disable"], {"state": "disabled"}),
+        (["--drain"], {"state": "draining"}),
+        (
+            ["--drain", "--deadline", "90", "--reason", "new firmware"],
+            {
+                "state": "draining",
+                "drain_deadline_s": 90.0,
+                "reason": "new firmware",
+            },
+        ),
+        (
+            ["--drain", "--deadline", "0"],
+            {"state": "draining", "drain_deadline_s": 0.0},
+        ),
+    ],
+)
+def test_what_is_asked_for(
+    class_: Any,
+    method: str,
+    lists: str,
+    resource: Any,
+    options: Any,
+    wish: Any,
+) -> None:
+    app = _app(method, lists, resource)
+    assert app.rows(class_, *options, ID)["admin_state"]
+    getattr(app.client, method).assert_called_once_with(ID, **wish)
+
+
+@each
+def test_a_name(class_: Any, method: str, lists: str, resource: Any) -> None:
+    app = _app(method, lists, resource, "one", "two")
+    assert app.run(class_, "--enable", "two") == 0
+    getattr(app.client, method).assert_called_once_with(
+        OTHER_ID, state="enabled"
+    )
+
+
+@each
+def test_a_name_that_several_have(
+    class_: Any, method: str, lists: str, resource: Any
+) -> None:
+    app = _app(method, lists, resource, "board0", "board0")
+    with pytest.raises(exceptions.CommandError) as caught:
+        app.run(class_, "--drain", "board0")
+    text = str(caught.value)
+    assert "2 are called 'board0'" in text
+    assert ID in text
+    assert OTHER_ID in text
+    if resource is device_sdk.Device:
+        assert f"{ID} on on-1" in text
+    getattr(app.client, method).assert_not_called()
+
+
+@each
+def test_a_name_that_nothing_has(
+    class_: Any, method: str, lists: str, resource: Any
+) -> None:
+    app = _app(method, lists, resource, "board0")
+    with pytest.raises(exceptions.CommandError, match="nothing is called"):
+        app.run(class_, "--drain", "board1")
+    getattr(app.client, method).assert_not_called()
+
+
+@each
+@pytest.mark.parametrize("state", ["--enable", "--disable"])
+def test_a_deadline_is_for_drains(
+    class_: Any, method: str, lists: str, resource: Any, state: str
+) -> None:
+    app = _app(method, lists, resource)
+    with pytest.raises(exceptions.CommandError, match="only for --drain"):
+        app.run(class_, state, "--deadline", "3", ID)
+    assert app.client.mock_calls == []
+
+
+@each
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--enable", "--drain", ID],
+        ["--drain"],
+        ["--drain", "--deadline", "-1", ID],
+        ["--drain", "--deadline", "nan", ID],
+        ["--drain", "--deadline", "inf", ID],
+        ["--drain", "--deadline", "soon", ID],
+        ["--drain", "a/b"],
+    ],
+)
+def test_wrong_options(
+    class_: Any, method: str, lists: str, resource: Any, arguments: list[str]
+) -> None:
+    app = _app(method, lists, resource)
+    with pytest.raises(SystemExit) as caught:
+        app.run(class_, *arguments)
+    assert caught.value.code == 2
+    assert app.client.mock_calls == []
+
+
+def test_a_host_needs_a_state() -> None:
+    app = _app("administer_host", "hosts", host_sdk.Host)
+    with pytest.raises(SystemExit) as caught:
+        app.run(host.SetHost, ID)
+    assert caught.value.code == 2
+    assert app.client.mock_calls == []
+
+
+@pytest.mark.parametrize(
+    ("options", "wish"),
+    [
+        (["--reservable-slots", "2"], {"reservable_slots": 2}),
+        (
+            ["--reservable-slots", "0", "--disable", "--reason", "why"],
+            {"reservable_slots": 0, "state": "disabled", "reason": "why"},
+        ),
+    ],
+)
+def test_slots_that_can_be_reserved(
+    options: list[str], wish: dict[str, Any]
+) -> None:
+    app = _app("administer_device", "devices", device_sdk.Device, "one")
+    assert "reserved_slots" in app.rows(device.SetDevice, *options, "one")
+    app.client.administer_device.assert_called_once_with(ID, **wish)
+
+
+@pytest.mark.parametrize("count", ["-1", "1.5", "many", "", "²"])
+def test_what_is_no_number_of_slots(count: str) -> None:
+    app = _app("administer_device", "devices", device_sdk.Device)
+    with pytest.raises(SystemExit) as caught:
+        app.run(device.SetDevice, f"--reservable-slots={count}", ID)
+    assert caught.value.code == 2
+    assert app.client.mock_calls == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "say --enable"),
+        (["--reservable-slots", "1", "--reason", "why"], "only for --enable"),
+        (["--reservable-slots", "1", "--deadline", "3"], "only for --drain"),
+    ],
+)
+def test_a_device_needs_a_wish(options: list[str], text: str) -> None:
+    app = _app("administer_device", "devices", device_sdk.Device)
+    with pytest.raises(exceptions.CommandError, match=text):
+        app.run(device.SetDevice, *options, ID)
+    assert app.client.mock_calls == []
+
+
+def test_a_host_by_its_name() -> None:
+    app = _app("get_host", "hosts", host_sdk.Host, "one")
+    assert app.run(host.ShowHost, "one") == 0
+    app.client.get_host.assert_called_once_with(ID)

@@ -1,0 +1,212 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for bitstreams."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+from openstack.test import fakes as sdk_fakes
+from osc_lib import exceptions
+
+from fpgapool.api.schemas import bitstreams as schemas
+from fpgapool.osc.sdk import bitstream as sdk
+from fpgapool.osc.v1 import bitstream
+from tests.unit.osc import fakes
+
+DATA = b"a bitstream"
+ID = fakes.SESSION_ID
+
+
+@pytest.fixture
+def app() -> fakes.App:
+    made = fakes.App()
+    found = sdk_fakes.generate_fake_resource(sdk.Bitstream, id=ID)
+    for method in ("create", "upload", "get", "update"):
+        getattr(made.client, f"{method}_bitstream").side_effect = (
+            lambda *arguments, **options: found
+        )
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> str:
+    file = tmp_path / "mine.bit"
+    file.write_bytes(DATA)
+    return str(file)
+
+
+def test_everything_is_shown(app: fakes.App) -> None:
+    shown = app.rows(bitstream.ShowBitstream, ID)
+    members = set(schemas.BITSTREAM["properties"]) - {"links"}
+    assert set(shown) == members
+
+
+def test_what_is_brought(
+    app: fakes.App, path: str, tmp_path: pathlib.Path
+) -> None:
+    signature = tmp_path / "mine.sig"
+    signature.write_text("c2ln\n")
+    sent: list[bytes] = []
+    upload = app.client.upload_bitstream.side_effect
+
+    def keep(made: Any, file: io.BufferedReader) -> Any:
+        sent.append(file.read())
+        return upload()
+
+    app.client.upload_bitstream.side_effect = keep
+    app.rows(
+        bitstream.CreateBitstream,
+        "a name",
+        "--accelerator=mine",
+        "--shape=small",
+        "--shape=medium",
+        f"--file={path}",
+        f"--signature={signature}",
+        "--version=2",
+        '--profile={"peak_bytes_per_s": 1}',
+        "--property=vendor=x",
+        "--public",
+    )
+    app.client.create_bitstream.assert_called_once_with(
+        accelerator="mine",
+        name="a name",
+        shapes=["small", "medium"],
+        signature="c2ln",
+        version="2",
+        profile={"peak_bytes_per_s": 1},
+        properties={"vendor": "x"},
+        visibility="public",
+        checksum_sha256=hashlib.sha256(DATA).hexdigest(),
+    )
+    assert sent == [DATA]
+
+
+def test_standard_input(
+    app: fakes.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(DATA))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    arguments = ("--accelerator=mine", "--declaration", "--file=-")
+    app.rows(bitstream.CreateBitstream, *arguments)
+    app.client.create_bitstream.assert_called_once_with(
+        accelerator="mine",
+        format="declaration",
+        checksum_sha256=hashlib.sha256(DATA).hexdigest(),
+    )
+
+
+def test_a_failed_upload_says_how_to_go_on(app: fakes.App, path: str) -> None:
+    app.client.upload_bitstream.side_effect = fakes.refusal(
+        503, "STORE_UNAVAILABLE", "away"
+    )
+    with pytest.raises(exceptions.CommandError) as caught:
+        app.run(bitstream.CreateBitstream, "--accelerator=a", f"--file={path}")
+    assert f"set --file FILE {ID}" in str(caught.value)
+
+
+def test_a_file_that_is_not_there(app: fakes.App) -> None:
+    with pytest.raises(exceptions.CommandError, match="No such file"):
+        app.run(
+            bitstream.CreateBitstream, "--accelerator=a", "--file=/nowhere/x"
+        )
+    app.client.create_bitstream.assert_not_called()
+
+
+@pytest.mark.parametrize("profile", ["[]", "{", "/nowhere"])
+def test_what_is_no_profile(
+    app: fakes.App, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        app.run(
+            bitstream.CreateBitstream,
+            "--accelerator=a",
+            f"--profile={profile}",
+        )
+    assert "--profile" in capsys.readouterr().err
+
+
+def test_all_that_can_be_set(
+    app: fakes.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bitstream.projects, "find_id", lambda _, name, domain: f"id-{name}"
+    )
+    monkeypatch.setattr(bitstream.SetBitstream, "connection", None)
+    monkeypatch.setattr(bitstream.UnsetBitstream, "connection", None)
+    assert not app.run(
+        bitstream.SetBitstream,
+        ID,
+        "--name=n",
+        "--private",
+        "--project=p2",
+        "--approve",
+        "--force",
+    )
+    app.client.update_bitstream.assert_called_once_with(
+        ID, name="n", visibility="private"
+    )
+    app.client.share_bitstream.assert_called_once_with(ID, "id-p2")
+    app.client.approve_bitstream.assert_called_once_with(ID, force=True)
+    app.run(bitstream.SetBitstream, ID, "--reject=bad")
+    app.client.reject_bitstream.assert_called_once_with(ID, "bad")
+    app.run(bitstream.UnsetBitstream, ID, "--project=p2")
+    app.client.unshare_bitstream.assert_called_once_with(ID, "id-p2")
+
+
+def test_those_that_cannot_be_deleted_do_not_stop_the_others(
+    app: fakes.App,
+) -> None:
+    app.client.delete_bitstream.side_effect = [
+        fakes.refusal(409, "BITSTREAM_IN_USE", "runs"),
+        None,
+    ]
+    with pytest.raises(exceptions.CommandError, match="1 of 2"):
+        app.run(bitstream.DeleteBitstream, "a", "b")
+    assert app.client.delete_bitstream.call_count == 2
+
+
+def test_a_file_is_saved_when_it_is_whole(
+    app: fakes.App, tmp_path: pathlib.Path
+) -> None:
+    target = tmp_path / "saved.bit"
+    app.client.download_bitstream.side_effect = lambda _: iter([b"a", b"b"])
+    app.run(bitstream.SaveBitstream, ID, f"--file={target}")
+    assert target.read_bytes() == b"ab"
+
+    def broken(_: str) -> Any:
+        yield b"c"
+        raise fakes.refusal(502, "STORE_FAILED", "lost")
+
+    app.client.download_bitstream.side_effect = broken
+    with pytest.raises(exceptions.CommandError):
+        app.run(bitstream.SaveBitstream, ID, f"--file={target}")
+    assert target.read_bytes() == b"ab"
+    assert [one.name for one in tmp_path.iterdir()] == ["saved.bit"]
+
+
+def test_a_list(app: fakes.App) -> None:
+    found = sdk_fakes.generate_fake_resource(sdk.Bitstream, id=ID)
+    app.client.bitstreams.side_effect = lambda **query: iter([found])
+    (row,) = app.rows(
+        bitstream.ListBitstreams, "--state=approved", "--all-projects"
+    )
+    assert row["ID"] == ID
+    app.client.bitstreams.assert_called_once_with(
+        state="approved", all_projects=True
+    )

@@ -1,0 +1,245 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Commands for quotas and usage."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+from unittest import mock
+
+import pytest
+from openstack import exceptions
+from openstack.test import fakes as sdk_fakes
+
+from fpgapool.api.schemas import quotas as quota_schemas
+from fpgapool.api.schemas import usage as usage_schemas
+from fpgapool.osc.sdk import quota as quota_sdk
+from fpgapool.osc.sdk import usage as usage_sdk
+from fpgapool.osc.v1 import quota
+from fpgapool.osc.v1 import usage
+from tests.unit.osc import fakes
+
+PROJECT_ID = "5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d"
+
+
+def app_with(projects: dict[str, str]) -> fakes.App:
+    """Return an application whose Keystone knows projects, by their names."""
+    app = fakes.App()
+
+    def find_project(name: str, **options: Any) -> Any:
+        found = projects.get(name)
+        return found and types.SimpleNamespace(id=found)
+
+    identity = mock.Mock()
+    identity.find_project.side_effect = find_project
+    app.client_manager.sdk_connection = types.SimpleNamespace(
+        identity=identity
+    )
+    app.identity = identity  # type: ignore[attr-defined]
+    return app
+
+
+def quota_with(**limits: int) -> quota_sdk.Quota:
+    return quota_sdk.Quota(
+        project_id=PROJECT_ID,
+        **{
+            resource: {
+                "limit": limits.get(resource, 10),
+                "in_use": 3,
+                "source": "default",
+            }
+            for resource in quota_sdk.RESOURCES
+        },
+    )
+
+
+def test_the_own_quota_is_shown() -> None:
+    app = app_with({})
+    app.client.get_quota.side_effect = lambda: quota_with(sessions=-1)
+    shown = app.rows(quota.ShowQuota)
+    assert [row["Resource"] for row in shown] == list(quota_schemas.RESOURCES)
+    assert shown[0] == {
+        "Resource": "sessions",
+        "Limit": -1,
+        "In Use": 3,
+        "Source": "default",
+    }
+
+
+def test_defaults_are_shown() -> None:
+    app = app_with({})
+    found = quota_sdk.Quota(sessions={"limit": 64, "source": "default"})
+    app.client.get_default_quota.side_effect = lambda: found
+    (row,) = app.rows(quota.ShowQuota, "--default")
+    assert (row["Limit"], row["In Use"]) == (64, None)
+
+
+def test_projects_have_names() -> None:
+    app = app_with({"research": PROJECT_ID})
+    app.client.get_quota.side_effect = lambda project_id: quota_with()
+    app.rows(quota.ShowQuota, "research")
+    app.client.get_quota.assert_called_once_with(PROJECT_ID)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [None, exceptions.ForbiddenException(), exceptions.NotFoundException()],
+)
+def test_what_keystone_does_not_tell_is_an_id(error: Any) -> None:
+    app = app_with({})
+    if error is not None:
+        app.identity.find_project.side_effect = error  # type: ignore[attr-defined]
+    app.client.get_quota.side_effect = lambda project_id: quota_with()
+    app.rows(quota.ShowQuota, "gone")
+    app.client.get_quota.assert_called_once_with("gone")
+
+
+def test_a_name_that_several_have_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = app_with({})
+    app.identity.find_project.side_effect = (  # type: ignore[attr-defined]
+        exceptions.DuplicateResource("More than one Project exists")
+    )
+    with pytest.raises(Exception, match="More than one"):
+        app.run(quota.DeleteQuota, "research")
+    app.client.delete_quota.assert_not_called()
+
+
+def test_limits_are_set() -> None:
+    app = app_with({})
+    app.client.set_quota.side_effect = lambda project_id, **limits: quota_with(
+        **limits
+    )
+    arguments = ["--sessions", "5", "--queued-bytes=-1", PROJECT_ID]
+    rows = app.rows(quota.SetQuota, *arguments)
+    app.client.set_quota.assert_called_once_with(
+        PROJECT_ID, sessions=5, queued_bytes=-1
+    )
+    assert [row["Limit"] for row in rows] == [5, 10, -1, 10]
+
+
+def test_limits_are_unset() -> None:
+    app = app_with({})
+    app.client.set_quota.side_effect = lambda project_id, **limits: (
+        quota_with()
+    )
+    app.rows(quota.UnsetQuota, "--bitstream-bytes", "--queued", PROJECT_ID)
+    app.client.set_quota.assert_called_once_with(
+        PROJECT_ID, queued=None, bitstream_bytes=None
+    )
+    assert app.run(quota.DeleteQuota, PROJECT_ID) == 0
+    app.client.delete_quota.assert_called_once_with(PROJECT_ID)
+
+
+@pytest.mark.parametrize("class_", [quota.SetQuota, quota.UnsetQuota])
+def test_nothing_to_set(class_: Any) -> None:
+    app = app_with({})
+    with pytest.raises(Exception, match="at least one of --sessions"):
+        app.run(class_, PROJECT_ID)
+    app.client.set_quota.assert_not_called()
+
+
+@pytest.mark.parametrize("limit", ["-2", "x", "1.5", "", str(2**63)])
+def test_what_is_no_limit(
+    limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = app_with({})
+    with pytest.raises(SystemExit):
+        app.run(quota.SetQuota, f"--sessions={limit}", PROJECT_ID)
+    assert "is no limit" in capsys.readouterr().err
+
+
+# -- usage ------------------------------------------------------------------
+
+
+def used(accelerator: str, energy_j: float | None) -> usage_sdk.Usage:
+    return sdk_fakes.generate_fake_resource(
+        usage_sdk.Usage,
+        accelerator=accelerator,
+        sessions=2,
+        slot_s=1.5,
+        input_bytes=100,
+        output_bytes=50,
+        energy_j=energy_j,
+    )
+
+
+def test_totals_are_shown() -> None:
+    app = app_with({"research": PROJECT_ID})
+    app.client.usage.side_effect = lambda **query: iter(
+        [used("aes", None), used("copy", 20.0)]
+    )
+    shown = app.rows(
+        usage.ShowUsage, "--project", "research", "--start", "2026-05-01"
+    )
+    assert shown == {
+        "project_id": PROJECT_ID,
+        "start": "2026-05-01",
+        "sessions": 4,
+        "slot_s": 3.0,
+        "input_bytes": 200,
+        "output_bytes": 100,
+        "energy_j": 20.0,
+    }
+    app.client.usage.assert_called_once_with(
+        group_by="accelerator", project_id=PROJECT_ID, start="2026-05-01"
+    )
+
+
+def test_nothing_was_used() -> None:
+    app = app_with({})
+    app.client.usage.side_effect = lambda **query: iter([])
+    shown = app.rows(usage.ShowUsage)
+    assert (shown["sessions"], shown["energy_j"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first", "query"),
+    [
+        ((), ["Day", "Project ID", "Accelerator"], {}),
+        (("--group-by=day",), ["Day", "Sessions"], {"group_by": "day"}),
+        (
+            ("--all-projects", "--group-by=project"),
+            ["Project ID", "Sessions"],
+            {"all_projects": True, "group_by": "project"},
+        ),
+        (("--accelerator=aes",), ["Day"], {"accelerator": "aes"}),
+    ],
+)
+def test_usage_is_listed(
+    arguments: tuple[str, ...], first: list[str], query: dict[str, Any]
+) -> None:
+    app = app_with({})
+    app.client.usage.side_effect = lambda **_: iter([used("aes", 1.0)])
+    (row,) = app.rows(usage.ListUsage, *arguments)
+    assert list(row)[: len(first)] == first
+    app.client.usage.assert_called_once_with(**query)
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-02-30", "01/02/2026"])
+def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app = app_with({})
+    with pytest.raises(SystemExit):
+        app.run(usage.ListUsage, "--start", day)
+    assert "is no day" in capsys.readouterr().err
+
+
+def test_everything_that_the_api_says_is_known() -> None:
+    (member,) = (usage_schemas.LIST["properties"]["usage"]["items"],)
+    known = set(usage_sdk.Usage().to_dict())
+    assert set(member["properties"]) <= known
+    assert set(usage_schemas.LIST_QUERY["properties"]) <= set(
+        usage_sdk.Usage._query_mapping._mapping
+    )

@@ -1,0 +1,334 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the documentation names is there: commands, options, codes, files."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from fpgapool.api import reasons
+from fpgapool.client import errors
+from fpgapool.cmd import allinone
+from fpgapool.cmd import manage
+from fpgapool.cmd import run
+from fpgapool.core import codes
+from fpgapool.sim import commands as sim_commands
+from tests.unit.osc import reference
+
+ROOT = pathlib.Path(__file__).parents[2]
+SOURCE = ROOT / "doc" / "source"
+TROUBLESHOOT = SOURCE / "troubleshoot.rst"
+SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
+#: Made from the code, and long.
+GENERATED = {"api-ref.rst"}
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.rst")),
+    *(path for path in sorted(ROOT.glob("*/README.rst"))),
+    *(path for path in sorted(ROOT.glob("*/*/README.rst"))),
+    *(path for path in sorted(SOURCE.glob("*.rst"))),
+]
+PAGES = [path for path in DOCUMENTS if path.name not in GENERATED]
+
+#: What looks like a command of the package and is none.
+NO_COMMANDS = {
+    "fpgapool-alerts": "rules for Prometheus",
+    "fpgapool-api": "a unit",
+    "fpgapool-cond": "DevStack's name of a service",
+    "fpgapool-in": "a network device",
+    "fpgapool-scenario": "a format",
+    "fpgapool-sweep": "a format",
+}
+#: Options of other services' configuration, in sections that we have, too.
+FOREIGN_OPTIONS = {("scheduler", "max_placement_results")}
+FOREIGN_SECTIONS = {
+    "filter_scheduler",
+    "fpgapool",
+    "oslo_limit",
+    "vendordata_dynamic_auth",
+}
+
+#: What the plug-ins of keystoneauth add where there is an auth_type.
+AUTH_OPTIONS = set(
+    "auth_url username password project_name user_domain_id user_domain_name"
+    " project_domain_id project_domain_name".split()
+)
+
+ROW = re.compile(r"(?m)^   \* - ``([A-Z_]+)``$")
+LITERAL = re.compile(r"``([^`]+)``", re.DOTALL)
+
+
+@functools.cache
+def text_of(path: pathlib.Path) -> str:
+    """Return a page, with literals and commands each on one line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".rst":
+        text = LITERAL.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
+    return re.sub(r"[ ]*\\\n\s*", " ", text)
+
+
+# -- codes -----------------------------------------------------------------
+
+
+def _values(module: object) -> set[str]:
+    return {
+        value
+        for name, value in vars(module).items()
+        if name.isupper() and name == value
+    }
+
+
+def _rows(text: str) -> list[str]:
+    return ROW.findall(text)
+
+
+def test_every_code_is_explained_once() -> None:
+    _, _, text = TROUBLESHOOT.read_text().partition("\nError codes\n")
+    assert text
+    _, _, why = TROUBLESHOOT.read_text().partition(".. _why-pending:")
+    waiting = set(_rows(why.partition("\nError codes\n")[0]))
+    known = _values(codes) | _values(errors)
+    assert sorted(_rows(text)) == sorted(known - waiting)
+    assert waiting <= known
+
+
+def test_every_reason_to_wait_is_explained_in_the_words_of_the_api() -> None:
+    _, _, text = text_of(TROUBLESHOOT).partition(".. _why-pending:")
+    text = text.partition("\nError codes\n")[0]
+    assert sorted(_rows(text)) == sorted(reasons.known())
+    words = re.sub(r"\s+", " ", text)
+    for code in reasons.known():
+        assert f"``{code}`` - {reasons.sentence(code)} -" in words
+
+
+# -- commands --------------------------------------------------------------
+
+COMMAND = re.compile(
+    r"(?<![\w./-])(?:[\w.]+/)*"
+    r"(openstack(?: --os-[\w-]+ \S+)* fpga|fpgapool-[a-z]+)(?![\w-])"
+    r"((?: [^\n`|;>&#)]*)?)"
+)
+#: Texts for whoever reads, instead of a word of a command.
+STOPS = re.compile(r"^[A-Z(,.]|^[a-z]+[,.]$")
+
+
+def _scripts() -> set[str]:
+    text = (ROOT / "pyproject.toml").read_text()
+    return set(tomllib.loads(text)["project"]["scripts"])
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    managing = argparse.ArgumentParser()
+    manage._add_commands(managing.add_subparsers())
+    simulating = argparse.ArgumentParser()
+    subparsers = simulating.add_subparsers()
+    for command in sim_commands.COMMANDS:
+        command.add_parser(subparsers)
+    return {
+        "fpgapool-allinone": allinone._parser(),
+        "fpgapool-manage": managing,
+        "fpgapool-run": run._parser(),
+        "fpgapool-sim": simulating,
+    }
+
+
+#: Of oslo.config and oslo.log, which every service has.
+COMMON_OPTIONS = {"--config-file", "--config-dir", "--debug", "--help"}
+# What openstack itself and cliff bring to each command.
+OPENSTACK_OPTIONS = {
+    *("--help", "--format", "--column", "--sort-column", "--debug"),
+    *("--prefix",),
+}
+
+
+def _named(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
+    for match in COMMAND.finditer(text_of(path)):
+        name = "openstack fpga" if "openstack" in match[1] else match[1]
+        yield name, match[2].split()
+
+
+def _all_named() -> Iterator[tuple[str, str, list[str]]]:
+    for page in PAGES:
+        for name, words in _named(page):
+            yield page.name, name, words
+
+
+def _subparsers(
+    parser: argparse.ArgumentParser,
+) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def _options(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        if match := re.match(r"--[a-z][\w-]+", word):
+            yield match[0]
+
+
+def _wrong(
+    parser: argparse.ArgumentParser, words: list[str], more: set[str]
+) -> list[str]:
+    """Return the words that a command does not understand."""
+    known = set(more)
+    rest = list(words)
+    while choices := _subparsers(parser):
+        known |= set(parser._option_string_actions)
+        while rest and rest[0].startswith("-"):
+            # Of those before a sub-command, all have a value.
+            del rest[: 1 if "=" in rest[0] else 2]
+        if not rest or STOPS.match(rest[0]) or rest[0] in ("…", "and"):
+            return []
+        if rest[0] not in choices:
+            return [rest[0]]
+        parser = choices[rest.pop(0)]
+    known |= set(parser._option_string_actions)
+    return [option for option in _options(words) if option not in known]
+
+
+def test_commands_are_installed() -> None:
+    scripts = _scripts() | set(NO_COMMANDS) | {"openstack fpga"}
+    parsers = _parsers()
+    wrong = []
+    for page, name, words in _all_named():
+        known = name in scripts
+        if known and name in parsers:
+            known = not _wrong(parsers[name], words, COMMON_OPTIONS)
+        if not known:
+            wrong.append(f"{page}: {name} {' '.join(words)}")
+    assert wrong == []
+
+
+def test_commands_of_openstack_are_there() -> None:
+    parsers = {
+        tuple(entry.name.split("_")[1:]): reference.parser_of(entry)
+        for entry in reference.commands()
+    }
+    seen = set()
+    wrong = []
+    for page, name, words in _all_named():
+        if name != "openstack fpga" or len(words) < 2:
+            # In a sentence.
+            continue
+        parser = parsers.get((words[0], words[1]))
+        if parser is None or _wrong(parser, words[2:], OPENSTACK_OPTIONS):
+            wrong.append(f"{page}: {name} {' '.join(words)}")
+        else:
+            seen.add(parser.prog)
+    assert wrong == []
+    assert len(seen) == len(parsers)
+
+
+def test_targets_of_make_are_there() -> None:
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
+    named = {
+        first or second
+        for page in PAGES
+        for first, second in re.findall(
+            r"(?m)``make ([a-z-]+)|^ *make ([a-z-]+)", text_of(page)
+        )
+    }
+    assert named
+    assert named <= set(targets)
+
+
+# -- options ---------------------------------------------------------------
+
+
+def _known_options() -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {}
+    section = ""
+    for line in SAMPLE.read_text().splitlines():
+        if match := re.fullmatch(r"\[(\w+)\]", line):
+            section = match[1]
+        elif match := re.match(r"#(\w+) =", line):
+            known.setdefault(section, set()).add(match[1])
+    return known
+
+
+def _ini_blocks(text: str) -> Iterator[str]:
+    for match in re.finditer(
+        r"(?m)^( *)\.\. code-block:: ini\n(?:\1 +:.*\n)*\n"
+        r"((?:\1   .*\n|\n)+)",
+        text,
+    ):
+        yield match[2]
+
+
+def _block_options(block: str) -> Iterator[tuple[str, str]]:
+    section = ""
+    for line in block.splitlines():
+        line = line.strip()
+        if match := re.fullmatch(r"\[(\w+)\]", line):
+            section = match[1]
+        elif match := re.match(r"(\w+) = ", line):
+            yield section, match[1]
+
+
+def _named_options(text: str) -> set[tuple[str, str]]:
+    named = set(re.findall(r"``\[(\w+)\] (\w+)", text))
+    for block in _ini_blocks(text):
+        options = set(_block_options(block))
+        # Else it is of another service.
+        if not FOREIGN_SECTIONS & {section for section, _ in options}:
+            named |= options
+    return named - FOREIGN_OPTIONS
+
+
+def test_options_are_defined() -> None:
+    known = _known_options()
+    wrong = [
+        f"{page.name}: [{section}] {name}"
+        for page in PAGES
+        for section, name in sorted(_named_options(text_of(page)))
+        if section not in FOREIGN_SECTIONS
+        and name not in known.get(section, ())
+        and not (name in AUTH_OPTIONS and "auth_type" in known[section])
+    ]
+    assert wrong == []
+
+
+# -- files -----------------------------------------------------------------
+
+#: Where files of the repository are.
+DIRECTORIES = "doc|devstack|etc|fpgapool|releasenotes|tests|tools"
+#: Parts of sockets' paths.
+NO_FILES = {"fpgapool/front-door.sock"}
+
+
+def _named_files(page: pathlib.Path) -> Iterator[pathlib.Path]:
+    text = text_of(page)
+    for name in re.findall(rf"``((?:{DIRECTORIES})/[^`\s]*)``", text):
+        if name not in NO_FILES:
+            yield ROOT / name
+    if page.suffix == ".md":
+        for name in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+            yield page.parent / name
+
+
+def test_files_are_there() -> None:
+    named = {path for page in PAGES for path in _named_files(page)}
+    assert [str(path) for path in sorted(named) if not path.exists()] == []
+
+
+def test_every_page_has_its_licence() -> None:
+    licence = (SOURCE / "index.rst").read_text().partition("===")[0]
+    for path in SOURCE.glob("*.rst"):
+        assert path.read_text().startswith(licence), path.name

@@ -1,0 +1,102 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is in the source distribution."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from tests.unit.test_packaging import BUILD_FILES
+from tests.unit.test_packaging import ROOT
+
+VERSION = "1.2.3"
+DIRECTORIES = (
+    *("devstack", "doc/source", "etc", "fpgapool"),
+    *("fpgapool_nova_filters", "tools"),
+)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory) -> pathlib.Path:
+    """Give a repository with the files that are there now."""
+    path = tmp_path_factory.mktemp("repository")
+    for name in BUILD_FILES:
+        shutil.copy(ROOT / name, path)
+    for name in DIRECTORIES:
+        shutil.copytree(
+            ROOT / name,
+            path / name,
+            ignore=shutil.ignore_patterns("__pycache__", ".*", "build"),
+        )
+    git = ["git", "-C", str(path), "-c", "user.name=t", "-c", "user.email=t"]
+    for command in (
+        ["init", "--quiet"],
+        ["add", "--all"],
+        ["commit", "--quiet", "--message", "All of it"],
+    ):
+        subprocess.run([*git, *command], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def names(repository, tmp_path_factory) -> set[str]:
+    """Give the names of the files in the source distribution."""
+    target = tmp_path_factory.mktemp("dist")
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "build", "--sdist", "--no-isolation"),
+            *("--outdir", str(target), str(repository)),
+        ],
+        env={**os.environ, "PBR_VERSION": VERSION},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    (path,) = target.iterdir()
+    with tarfile.open(path) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def test_everything_that_is_kept_is_in_it(repository, names):
+    kept = {
+        str(path.relative_to(repository))
+        for path in repository.rglob("*")
+        if path.is_file() and ".git/" not in str(path)
+    }
+    assert {name for name in kept if not name.endswith(".egg-info")} <= names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "devstack/lib/fpgapool",
+        "devstack/plugin.sh",
+        "etc/fpgapool/fpgapool-api-uwsgi.ini.sample",
+        "etc/fpgapool/fpgapool.conf.sample",
+        "etc/logrotate.d/fpgapool",
+        "etc/systemd/fpgapool-agent.service",
+        "fpgapool/accelerators/profiles/aes.yaml",
+        "fpgapool/api/schemas/sessions.py",
+        "fpgapool/db/migrations/versions/001_initial.py",
+        "fpgapool/policies/sessions.py",
+    ],
+)
+def test_what_an_installation_needs_is_in_it(names, name):
+    assert name in names

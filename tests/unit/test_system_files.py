@@ -1,0 +1,179 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Units and other files for the system that services run on."""
+
+import configparser
+import grp
+import pathlib
+import pwd
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.api import app
+from tests.unit.test_packaging import ROOT
+
+ETC = ROOT / "etc"
+UNITS = ("fpgapool-agent", "fpgapool-api", "fpgapool-conductor")
+
+
+class _Unit(dict):
+    """Sections of a unit; an option that stands twice has both values."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        section = ""
+        for line in path.read_text().splitlines():
+            if line.startswith("["):
+                section = line.strip("[]")
+                self[section] = {}
+            elif line and not line.startswith("#"):
+                name, _, value = line.partition("=")
+                self[section].setdefault(name, []).append(value)
+
+    def service(self, name: str) -> str:
+        (value,) = self["Service"][name]
+        return value
+
+
+def _unit(name: str) -> _Unit:
+    return _Unit(ETC / "systemd" / f"{name}.service")
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_are_hardened(name):
+    unit = _unit(name)
+    assert unit.service("User") == unit.service("Group") == "fpgapool"
+    assert unit.service("NoNewPrivileges") == "yes"
+    assert unit.service("ProtectSystem") == "strict"
+    assert unit.service("CapabilityBoundingSet") == ""
+    assert unit.service("StateDirectoryMode") == "0700"
+    assert unit["Install"] == {"WantedBy": ["multi-user.target"]}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_services_tell_when_they_are_ready(name):
+    # fpgapool.common.service and uWSGI do.
+    assert _unit(name).service("Type") == "notify"
+
+
+def test_directories_are_those_of_the_options(monkeypatch):
+    (state_path,) = [
+        option.default
+        for option in fpgapool_conf.default.default_opts
+        if option.name == "state_path"
+    ]
+    for name in UNITS:
+        directory = _unit(name).service("StateDirectory")
+        assert f"/var/lib/{directory}" == state_path
+    assert _unit("fpgapool-agent").service("RuntimeDirectory") == "fpgapool"
+
+
+def test_workers_outlive_the_agent_only():
+    assert _unit("fpgapool-agent").service("KillMode") == "process"
+    assert _unit("fpgapool-agent").service("RuntimeDirectoryPreserve") == "yes"
+    for name in ("fpgapool-api", "fpgapool-conductor"):
+        assert "KillMode" not in _unit(name)["Service"]
+
+
+def test_workers_see_the_same_files_as_the_next_agent():
+    # Each start of a unit gets another private /tmp.
+    assert "PrivateTmp" not in _unit("fpgapool-agent")["Service"]
+
+
+def test_commands_are_those_of_the_package():
+    text = (ROOT / "pyproject.toml").read_text()
+    scripts = tomllib.loads(text)["project"]["scripts"]
+    for name in ("fpgapool-agent", "fpgapool-conductor"):
+        command = pathlib.PurePath(_unit(name).service("ExecStart"))
+        assert command.name in scripts
+        assert str(command.parent) == "/usr/bin"
+
+
+def test_a_cap_lifts_what_sudo_cannot_live_with():
+    drop_in = _Unit(
+        ETC / "systemd/fpgapool-agent.service.d/link-protection.conf"
+    )
+    agent = _unit("fpgapool-agent")["Service"]
+    implying = {
+        name
+        for name in agent
+        if name.startswith(("Restrict", "ProtectKernel", "SystemCall"))
+        or name in {"LockPersonality", "ProtectClock", "ProtectHostname"}
+    }
+    assert implying | {"NoNewPrivileges"} <= set(drop_in["Service"])
+    assert drop_in.service("NoNewPrivileges") == "no"
+    assert any(
+        "CAP_NET_ADMIN" in line
+        for line in drop_in["Service"]["CapabilityBoundingSet"]
+    )
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_understands_the_units(name, tmp_path):
+    """Of what systemd does not know it complains, where it is there."""
+    verify = shutil.which("systemd-analyze")
+    text = (ETC / "systemd" / f"{name}.service").read_text()
+    unit = tmp_path / f"{name}.service"
+    # Programs and accounts that are there.
+    user = pwd.getpwuid(0).pw_name
+    group = grp.getgrgid(0).gr_name
+    for old, new in (
+        ("User=fpgapool", f"User={user}"),
+        ("Group=fpgapool", f"Group={group}"),
+        ("ExecStart=/usr/bin/", "ExecStart=/bin/true "),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    unit.write_text(text)
+    if verify is not None:
+        result = subprocess.run(
+            [verify, "verify", str(unit)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_uwsgi():
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    options = parser["uwsgi"]
+    module, _, variable = options["module"].partition(":")
+    assert module == "fpgapool.wsgi.api"
+    path = ROOT / module.replace(".", "/")
+    assert f"\n{variable} = app.load()" in path.with_suffix(".py").read_text()
+    assert app.load.__module__ == "fpgapool.api.app"
+    socket = pathlib.PurePath(options["socket"])
+    unit = _unit("fpgapool-api")
+    assert str(socket.parent) == f"/run/{unit.service('RuntimeDirectory')}"
+    assert "/etc/fpgapool/fpgapool-api-uwsgi.ini" in unit.service("ExecStart")
+    (waiters,) = [
+        option.default
+        for option in fpgapool_conf.api.api_opts
+        if option.name == "max_waiters"
+    ]
+    assert waiters == int(options["threads"]) * 2 // 3
+
+
+def test_logrotate_and_the_account():
+    text = (ETC / "logrotate.d/fpgapool").read_text()
+    assert "/var/log/fpgapool/*.log {" in text
+    # Workers are told by nobody to open their files again.
+    assert "copytruncate" in text
+    account = (ETC / "sysusers.d/fpgapool.conf").read_text()
+    assert "\nu fpgapool - " in account
