@@ -90,6 +90,9 @@ class Run:
         self._stage = faults.Stage(pool, crowd)
         self._say = say
         self._judged = 0
+        # Sessions may be lost, and for how long the last fault lasted.
+        self._may_lose = False
+        self._lasted_s = 0.0
         #: What does not hold.
         self.problems: list[str] = []
         self.windows: list[measure.Window] = []
@@ -145,7 +148,7 @@ class Run:
         begin_s = time.monotonic()
         self._wait(2 * self.options.calm_s)
         self._close_window(measure.NO_FAULT, begin_s, begin_s, 0.0)
-        self._judge(may_lose=False)
+        self._judge()
 
     def _play(self, blow: plan.Blow) -> None:
         before_s = time.monotonic()
@@ -161,10 +164,9 @@ class Run:
         self._recover(
             measure.Window(blow.title, before_s, end_s, 0.0, before_per_s)
         )
-        self._judge(
-            may_lose=any(k.component == faults.CLIENT for k in blow.kinds),
-            lasted_s=end_s - before_s,
-        )
+        self._may_lose = any(k.component == faults.CLIENT for k in blow.kinds)
+        self._lasted_s = end_s - before_s
+        self._judge()
 
     @contextlib.contextmanager
     def _struck(self, blow: plan.Blow) -> Iterator[bool]:
@@ -219,20 +221,20 @@ class Run:
         self.windows.append(window)
         return window
 
-    def _judge(self, *, may_lose: bool, lasted_s: float = 0.0) -> None:
+    def _judge(self) -> None:
         outcomes = self._crowd.outcomes()[self._judged :]
         self._judged += len(outcomes)
         for problem in judge.wrong(outcomes):
             self._problem(problem)
-        if not may_lose:
-            for problem in judge.lost(outcomes, lasted_s):
+        if not self._may_lose:
+            for problem in judge.lost(outcomes, self._lasted_s):
                 self._problem(problem)
 
     def _quiet(self) -> None:
         """Bring everything to its end, and compare who says what."""
         if not self._crowd.pause(QUIET_LIMIT_S):
             self._problem("clients do not come to the end of what they do")
-        self._judge(may_lose=True)
+        self._judge()
         try:
             self.pool.check_consistent(live=0, limit_s=QUIET_LIMIT_S)
         except AssertionError as error:

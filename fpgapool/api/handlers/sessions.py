@@ -292,8 +292,13 @@ def _changed(
         )
     except waiters.TooManyWaiters:
         return view
-    # What is told of a queue changes without a new revision.
-    return changed or _shown(call)
+    if changed is None:
+        # What is told of a queue changes without a new revision.
+        return _shown(call)
+    # Those who wait hear of a change from conductors only, whoever was asked
+    # how the session stood before.
+    call.origin.recorded = False
+    return changed
 
 
 def _answer(

@@ -74,7 +74,7 @@ def test_all_that_must_hold_has_held(played: runs.Run) -> None:
 def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
     rows = {row.title: row for row in played.rows()}
     assert rows[measure.NO_FAULT].times == 1
-    assert len(rows) >= 3
+    assert len(rows) >= 2
     assert all(row.jobs for row in rows.values())
     done = [one for one in played.outcomes() if not one.code]
     assert {one.door for one in done} == {"socket", "api"}

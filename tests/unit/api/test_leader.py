@@ -13,6 +13,7 @@
 """What the API tells while no conductor answers."""
 
 import dataclasses
+import itertools
 
 import oslo_messaging as messaging
 import pytest
@@ -239,3 +240,37 @@ def test_who_waits_while_the_leader_dies_is_told_what_it_gets(world):
     assert answer.headers[HEADER] == "database"
     assert answer.json["session"]["state"] == states.READY
     assert answer.json["session"]["connection"] is None
+
+
+def test_who_began_to_wait_without_a_leader_gets_its_secret(world):
+    ready = fakes.view(1, revision=6)
+    world.database.records = [
+        fakes.record(1, state=states.PREPARING, revision=5)
+    ]
+    world.conductor.views[ready.session_id] = ready
+    shown = world.conductor.get_sessions
+
+    def die_once(session_ids: object) -> object:
+        world.conductor.get_sessions = shown
+        world.database.lease = db_api.Lease(
+            holder="c2", epoch=9, renewals=next(renewals)
+        )
+        raise messaging.MessagingTimeout()
+
+    renewals = itertools.count()
+    world.conductor.get_sessions = die_once
+    # The next leader is there when the request has begun to wait.
+    waited = world.waiting.wait
+
+    def wait(*args: object, **kwargs: object) -> object:
+        world.database.lease = db_api.Lease(
+            holder="c2", epoch=9, renewals=next(renewals)
+        )
+        return waited(*args, **kwargs)
+
+    world.waiting.wait = wait
+    answer = world.ask("GET", f"/v1/sessions/{ready.session_id}?wait_s=60")
+    assert HEADER not in answer.headers
+    session = answer.json["session"]
+    assert (session["state"], session["revision"]) == (states.READY, 6)
+    assert session["connection"]["secret"] == fakes.SECRET
