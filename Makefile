@@ -113,8 +113,7 @@ test: openstack-venv ## run all tests, on servers of their own
 	    --no-loadscope-reorder $(wildcard $(addprefix tests/,\
 	    integration functional property unit)) || status=$$?; \
 	echo "== running the tests that need the machine for themselves"; \
-	$(BIN)/python -m pytest -m alone tests/functional \
-	    --ignore tests/functional/chaos/test_smoke.py || status=$$?; \
+	$(BIN)/python -m pytest -m alone tests/functional || status=$$?; \
 	echo "== running the tests of fpgapool_nova_filters, beside Nova"; \
 	$(NOVA_FILTERS_TESTS) || status=$$?; \
 	exit $$status
