@@ -198,6 +198,22 @@ def test_fresh_fixture_revives_the_server(
         assert sqlalchemy.inspect(engine).get_table_names() == []
 
 
+def test_another_database_leaves_temporary_files_alone(
+    mariadb: mariadb_service.MariaDB,
+) -> None:
+    with mariadb.cursor() as cursor:
+        cursor.execute("SELECT @@tmpdir")
+        (directory,) = map(pathlib.Path, cursor.fetchone())
+    # As the server calls them; it deletes such files when it starts.
+    before = directory / "#sql-temptable-of-one-that-crashed.MAD"
+    before.touch()
+    mariadb.kill()
+    mariadb.start()
+    assert not before.exists()
+    # So nobody else may have its own there.
+    assert directory.is_relative_to(mariadb.directory)
+
+
 ORPHANING_RUN = """
 import os, signal, sys
 from tests.services import process

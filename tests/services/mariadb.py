@@ -15,6 +15,7 @@
 import contextlib
 import itertools
 import os
+import pathlib
 import pwd
 import shutil
 import stat
@@ -49,6 +50,9 @@ class MariaDB(process.Service):
         self._installer = process.find_program("mariadb-install-db", _PACKAGE)
         self.port = workspace.port("mariadb")
         self._data = self.directory / "data"
+        # In a common one, each server that starts would delete the temporary
+        # tables of those that run: it takes them for what a crash has left.
+        self._temporary = self.directory / "tmp"
         self._flush = 1 if durable else 2
         self._database_numbers = itertools.count(1)
 
@@ -71,10 +75,7 @@ class MariaDB(process.Service):
         # An interrupted installation must not look like a whole one.
         unfinished = self.directory / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
-        if os.geteuid() == 0:
-            account = pwd.getpwnam("mysql")
-            os.chown(unfinished, account.pw_uid, account.pw_gid)
+        self._make_own(unfinished)
         (self.directory / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS {self.user}@'{process.LOOPBACK}'"
             f" IDENTIFIED BY '{self.password}';\n"
@@ -87,6 +88,7 @@ class MariaDB(process.Service):
                     "--no-defaults",
                     *self._user_options(),
                     f"--datadir={unfinished}",
+                    f"--tmpdir={self._temporary}",
                     "--skip-test-db",
                     "--auth-root-authentication-method=normal",
                 ],
@@ -102,6 +104,13 @@ class MariaDB(process.Service):
             self._fail("could not make its data directory")
         unfinished.rename(self._data)
 
+    def _make_own(self, directory: pathlib.Path) -> None:
+        """Make a directory in which only the server may do anything."""
+        directory.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("mysql")
+            os.chown(directory, account.pw_uid, account.pw_gid)
+
     def command(self) -> list[str]:
         """Return the command line."""
         return [
@@ -109,6 +118,7 @@ class MariaDB(process.Service):
             "--no-defaults",
             *self._user_options(),
             f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
             f"--socket={self._data / 'server.sock'}",
             f"--pid-file={self._data / 'server.pid'}",
             f"--init-file={self.directory / 'init.sql'}",
@@ -131,6 +141,8 @@ class MariaDB(process.Service):
 
         :raises ServiceError: if it fails to.
         """
+        if not self._temporary.exists():
+            self._make_own(self._temporary)
         if not self._data.exists():
             self._install()
         super().start()
