@@ -18,9 +18,28 @@ import pytest
 
 from tests.benchmarks import smoke
 
+NAMES = smoke.names(services=True)
 
-# Some start a broker, a database and a cloud.
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", smoke.names(services=True))
-def test_a_tiny_run_of_each(name: str, tmp_path: pathlib.Path) -> None:
-    smoke.check(name, tmp_path, smoke.run(name, tmp_path))
+
+@pytest.fixture(scope="module")
+def played(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[pathlib.Path, str]]:
+    """Run all of them; those of a run share a broker and a database.
+
+    :returns: of each, where its results are, and what was printed.
+    """
+    found = {}
+    for names in smoke.alike(NAMES):
+        directory = tmp_path_factory.mktemp("benchmarks")
+        shown = smoke.run(directory, *names)
+        found.update(dict.fromkeys(names, (directory, shown)))
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tiny_run_of_each(
+    name: str, played: dict[str, tuple[pathlib.Path, str]]
+) -> None:
+    smoke.check(name, *played[name])

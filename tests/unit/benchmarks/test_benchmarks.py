@@ -28,7 +28,7 @@ from tests.benchmarks import smoke
 def test_a_tiny_run_of_each(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command.main(smoke.options(name, tmp_path))
+    command.main(smoke.options(tmp_path, name))
     smoke.check(name, tmp_path, capsys.readouterr().out)
 
 
