@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.set_default("use_stderr", True)
     try:
         config.init(PROGRAM, argv, conf=conf)
-        _make_directory(conf)
+        if conf.command.run not in _WITHOUT_DATABASE:
+            _make_directory(conf)
         return _run(conf)
     except (exception.ConfigurationError, accelerators.AcceleratorError) as e:
         print(f"{PROGRAM}: {e}", file=sys.stderr)
@@ -550,6 +551,9 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
         )
     return 1 if kept else 0
 
+
+#: What works on any machine, for any user.
+_WITHOUT_DATABASE = {_sign, _verify}
 
 #: What needs a line in the audit log, and how it is called there.
 _CHANGING = {

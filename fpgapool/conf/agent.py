@@ -74,8 +74,7 @@ host can use its boards.
         # "local" names the way through the front door.
         regex=r"^(?!local$)[A-Za-z0-9_.-]+$",
         help="""
-Name of the network of ``data_address``, as clients are told. It lets a client
-that is attached to several networks choose.
+Name of the network of ``data_address``, told to clients beside the address.
 """,
     ),
     cfg.StrOpt(

@@ -82,6 +82,21 @@ def test_sign_and_verify(
     assert missing == (2, "")
 
 
+def test_who_signs_needs_no_state_of_a_service(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mine.bit"
+    file.write_bytes(b"a bitstream")
+    config = tmp_path / "fpgapool.conf"
+    # Nobody can make that directory.
+    config.write_text(f"[DEFAULT]\nstate_path = {file}/state\n")
+    signer = samples.Signer(tmp_path / "keys")
+    key = tmp_path / "private"
+    key.write_bytes(signer.private_pem)
+    options = ["--config-file", str(config)]
+    sign = ["bitstream", "sign", "--key", str(key), str(file)]
+    assert manage.main([*options, *sign]) == 0
+    assert manage.main([*options, "db", "sync"]) == 2
+
+
 def test_sweep(
     config: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
