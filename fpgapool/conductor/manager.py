@@ -209,9 +209,14 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, session_ids: Any
     ) -> list[dict[str, Any]]:
         """Return the sessions of these ids, ended ones included."""
-        if not isinstance(session_ids, list) or len(session_ids) > _MAX_IDS:
+        if (
+            not isinstance(session_ids, list)
+            or len(session_ids) > _MAX_IDS
+            or not all(isinstance(name, str) for name in session_ids)
+        ):
             raise exception.InvalidRequest(
                 reason=f"session_ids must be a list of at most {_MAX_IDS}"
+                " texts"
             )
         views = self._ask(lambda engine: engine.views(session_ids))
         found = {view.session_id for view in views}
@@ -299,6 +304,8 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, project_id: Any, request_id: Any
     ) -> dict[str, Any] | None:
         """Return the session that a request became, if it did."""
+        if not isinstance(project_id, str) or not isinstance(request_id, str):
+            raise exception.InvalidRequest(reason="these are no texts")
         view = self._ask(lambda engine: engine.find(project_id, request_id))
         return view.to_primitive() if view else None
 
