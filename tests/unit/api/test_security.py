@@ -1,0 +1,410 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Every operation of the API, asked for by everybody who may not.
+
+The table of operations is the API's own, so that a new one is asked for by
+being there. Whoever has no token, a wrong one, one that counts no more, or
+one for something else, is told 401, 403 or 404, learns nothing of others,
+and changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import pathlib
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import falcon.testing
+import pytest
+
+from fpgapool import objects
+from fpgapool.api import call as calls
+from fpgapool.api import instances
+from fpgapool.api import routes
+from fpgapool.bitstreams import files
+from fpgapool.bitstreams import signatures
+from fpgapool.bitstreams import stores
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance
+from tests.unit.api import fakes
+
+KEY = "k" * 32
+NONCE = "0" * 32
+OWNER = str(uuid.UUID(int=0xA))
+NEIGHBOUR = str(uuid.UUID(int=0xB))
+FOREIGNER = str(uuid.UUID(int=0xC))
+REVOKED = str(uuid.UUID(int=0xD))
+DELETED = str(uuid.UUID(int=0xE))
+UNKNOWN = str(uuid.UUID(int=0xF))
+BITSTREAM = str(uuid.UUID(int=99))
+
+#: What is right to say where something has to be said.
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/bitstreams"): {
+        "bitstream": {
+            "accelerator": "mine",
+            "shapes": ["medium"],
+            "profile": {"peak_bytes_per_s": 1e8},
+        }
+    },
+    ("PATCH", "/v1/bitstreams/{bitstream_id}"): {"bitstream": {"name": "b"}},
+    ("POST", "/v1/bitstreams/{bitstream_id}/approve"): {"approve": {}},
+    ("POST", "/v1/bitstreams/{bitstream_id}/reject"): {
+        "reject": {"reason": "no"}
+    },
+    ("PATCH", "/v1/hosts/{host_uuid}"): {"state": "disabled"},
+    ("PATCH", "/v1/devices/{device_id}"): {"state": "disabled"},
+    ("POST", "/v1/sessions"): {
+        "session": {"accelerator": "copy", "claimed_bytes": 1}
+    },
+    ("POST", "/v1/sessions/{session_id}/reopen"): {
+        "reopen": {"generation": 1}
+    },
+    ("POST", "/v1/vendordata"): {"instance-id": OWNER},
+    ("PUT", "/v1/quotas/{project_id}"): {"quota": {"queued_sessions": 1}},
+}
+
+PRIVATE = [
+    pytest.param(route, id=f"{route.method} {route.path}")
+    for route in routes.ROUTES
+    if not route.public
+]
+
+#: What everybody may do in a project of its own: nothing there names a thing
+#: of another one.
+ANYBODYS = {
+    "GET /v1/accelerators",
+    "GET /v1/accelerators/{name}",
+    "GET /v1/bitstreams",
+    "GET /v1/devices",
+    "GET /v1/slots",
+    "GET /v1/sessions",
+    "GET /v1/instances",
+    "GET /v1/pool",
+    "GET /v1/quotas",
+    "GET /v1/quotas/defaults",
+    "GET /v1/usage",
+}
+MEMBERS = ANYBODYS | {"POST /v1/bitstreams", "POST /v1/sessions"}
+INSTANCES = {
+    "GET /v1/accelerators",
+    "GET /v1/accelerators/{name}",
+    "POST /v1/sessions",
+    "GET /v1/sessions",
+}
+
+
+def token_of(name: str, **changes: str) -> str:
+    """Return the token of an instance, right but for the changes."""
+    values = {"key": KEY, "instance_id": name, "nonce": NONCE, **changes}
+    return instances.make_token(**values)
+
+
+def _stolen_name() -> str:
+    """Return a token that names another instance than its seal."""
+    seal = base64.urlsafe_b64decode(token_of(FOREIGNER)[4:])[16:]
+    forged = base64.urlsafe_b64encode(uuid.UUID(OWNER).bytes + seal)
+    return instances.PREFIX + forged.decode()
+
+
+#: Credentials that are none.
+NOBODIES: dict[str, dict[str, str]] = {
+    "none": {},
+    "empty": {"X-Auth-Token": ""},
+    "forged": {"X-Auth-Token": token_of(OWNER, key="x" * 32)},
+    "former": {"X-Auth-Token": token_of(OWNER, nonce="1" * 32)},
+    "stolen name": {"X-Auth-Token": _stolen_name()},
+    "revoked": {"X-Auth-Token": token_of(REVOKED)},
+    "deleted": {"X-Auth-Token": token_of(DELETED)},
+    "unknown": {"X-Auth-Token": token_of(UNKNOWN)},
+    "bearer": {"Authorization": f"Bearer {token_of(REVOKED)}"},
+    "headers only": {
+        "X-Identity-Status": "Confirmed",
+        "X-Roles": "admin",
+        "X-User-Id": "root",
+        "X-Project-Id": "p1",
+    },
+}
+
+
+class Scene:
+    """An API with something of project p1 behind every path."""
+
+    def __init__(
+        self,
+        make_world: Callable[..., fakes.World],
+        directory: pathlib.Path,
+        strategy: str,
+    ) -> None:
+        user_id = instance.user_of(OWNER)
+        self.session = fakes.view(500, user_id=user_id)
+        store = files.FileStore(directory / "store")
+        self.world = make_world(
+            self.session,
+            auth_strategy=strategy,
+            files=calls.Files(
+                store=store,
+                trusted_keys=signatures.TrustedKeys(str(directory)),
+                sweeper=stores.Sweeper(store, None, 3600),  # type: ignore[arg-type]
+                signature_required=False,
+                max_size_bytes=10**6,
+            ),
+        )
+        self.world.conductor.change_bitstream(
+            objects.CreateBitstream(
+                bitstream_id=BITSTREAM,
+                project_id="p1",
+                user_id="eve",
+                name="mine",
+                accelerator="mine",
+                version="1",
+                profile={"peak_bytes_per_s": 1e8},
+            )
+        )
+        database = self.world.database
+        database.records.append(fakes.record(500, user_id=user_id))
+        for number, (name, project_id, members) in enumerate(
+            (
+                (OWNER, "p1", {}),
+                (NEIGHBOUR, "p1", {}),
+                (FOREIGNER, "p2", {}),
+                (REVOKED, "p1", {"token_revoked": True}),
+                (DELETED, "p1", {"deleted_at": 1.8e9}),
+            )
+        ):
+            database.instances[name] = db_api.InstanceRecord(
+                id=number,
+                instance_id=name,
+                project_id=project_id,
+                name="vm",
+                token_nonce=NONCE,
+                token_hash=instances.hash_token(token_of(name)),
+                created_at=1.7e9,
+                **members,
+            )
+
+    def paths(self, route: routes.Route) -> str:
+        """Return the path of what belongs to project p1."""
+        return route.path.format(
+            name="copy",
+            host_uuid=fakes.HOST,
+            device_id=f"{fakes.HOST}-board0",
+            slot_id=f"{fakes.HOST}-board0-0",
+            project_id="p1",
+            bitstream_id=BITSTREAM,
+            session_id=self.session.session_id,
+            instance_id=OWNER,
+        )
+
+    def state(self) -> Any:
+        """Return all that a request could change."""
+        conductor = self.world.conductor
+        return copy.deepcopy(
+            (
+                conductor.views,
+                conductor.requests,
+                conductor.revoked,
+                conductor.renewed,
+                conductor.quotas,
+                list(conductor.catalogue.bitstreams),
+            )
+        )
+
+    def ask(
+        self, route: routes.Route, headers: dict[str, str]
+    ) -> falcon.testing.Result:
+        """Ask for an operation, with a body that makes sense."""
+        body = BODIES.get((route.method, route.path))
+        options: dict[str, Any] = {} if body is None else {"json": body}
+        if route.upload:
+            headers = {**headers, "Content-Type": "application/octet-stream"}
+            options = {"body": b"data"}
+        return self.world.client.simulate_request(
+            route.method,
+            self.paths(route),
+            headers=headers,
+            remote_addr="127.0.0.1",
+            **options,
+        )
+
+
+def test_there_is_a_body_for_every_operation_that_needs_one():
+    assert set(BODIES) == {
+        (route.method, route.path)
+        for route in routes.ROUTES
+        if route.body is not None
+    }
+
+
+@pytest.mark.parametrize("kind", NOBODIES)
+def test_who_is_nobody(make_world, tmp_path, kind):
+    """No credentials, forged ones, and those that count no more: 401."""
+    scene = Scene(make_world, tmp_path, "keystone")
+    before = scene.state()
+    for route in routes.ROUTES:
+        if route.public:
+            continue
+        answer = scene.ask(route, NOBODIES[kind])
+        assert answer.status_code == 401, (route.method, route.path)
+        assert answer.json["errors"][0]["code"] == codes.UNAUTHORIZED
+        assert answer.headers["WWW-Authenticate"]
+    assert scene.state() == before
+
+
+def _refused(scene: Scene, headers: dict[str, str], but: set[str]) -> None:
+    """Ask for everything: only what is named is answered, and harmless."""
+    before = scene.state()
+    answered = set()
+    for route in routes.ROUTES:
+        if route.public:
+            continue
+        operation = f"{route.method} {route.path}"
+        old = scene.state()
+        answer = scene.ask(route, headers)
+        told = answer.text
+        if answer.status_code not in (403, 404):
+            assert answer.status_code == route.status, (operation, told)
+            answered.add(operation)
+        for secret in (
+            scene.session.session_id,
+            scene.session.secret,
+            BITSTREAM,
+            OWNER,
+        ):
+            if answer.status_code < 400:
+                assert secret not in told, operation
+        if operation not in ("POST /v1/sessions", "POST /v1/bitstreams"):
+            assert scene.state() == old, operation
+    assert answered == but
+    # What came to it is the caller's own.
+    for now, old in zip(scene.state(), before, strict=True):
+        if isinstance(old, dict):
+            assert {name: now[name] for name in old} == old
+        else:
+            assert now[: len(old)] == old
+
+
+def test_instances_of_another_project(make_world, tmp_path):
+    """The token of an instance is for its own project."""
+    scene = Scene(make_world, tmp_path, "keystone")
+    _refused(scene, {"X-Auth-Token": token_of(FOREIGNER)}, INSTANCES)
+    assert {one.project_id for one in scene.world.conductor.requests} == {"p2"}
+
+
+def test_other_instances_of_the_project(make_world, tmp_path):
+    """The token of an instance is for its own sessions."""
+    scene = Scene(make_world, tmp_path, "keystone")
+    _refused(scene, {"X-Auth-Token": token_of(NEIGHBOUR)}, INSTANCES)
+    assert {one.user_id for one in scene.world.conductor.requests} == {
+        instance.user_of(NEIGHBOUR)
+    }
+
+
+def test_members_of_another_project(make_world, tmp_path):
+    """What belongs to a project does not exist for the others."""
+    scene = Scene(make_world, tmp_path, "noauth")
+    _refused(scene, {"X-Auth-Token": fakes.STRANGER}, MEMBERS)
+    assert {one.project_id for one in scene.world.conductor.requests} == {"p2"}
+
+
+def test_users_without_a_role(make_world, tmp_path):
+    """Who has no role in the project may do nothing."""
+    _refused(
+        Scene(make_world, tmp_path, "noauth"),
+        {"X-Auth-Token": fakes.NOBODY},
+        set(),
+    )
+
+
+@pytest.mark.parametrize("route", PRIVATE)
+def test_readers_change_nothing(make_world, tmp_path, route):
+    """Who may only read, only reads."""
+    scene = Scene(make_world, tmp_path, "noauth")
+    before = scene.state()
+    answer = scene.ask(route, {"X-Auth-Token": fakes.READER})
+    if route.method != "GET":
+        assert answer.status_code in (403, 404)
+    assert scene.state() == before
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1", "", "x"])
+def test_other_machines_without_authentication(make_world, tmp_path, address):
+    """Where everything is believed, only this machine is served."""
+    scene = Scene(make_world, tmp_path, "noauth")
+    before = scene.state()
+    for route in routes.ROUTES:
+        if route.public:
+            continue
+        answer = scene.world.client.simulate_request(
+            route.method,
+            scene.paths(route),
+            headers={
+                "X-Auth-Token": fakes.ADMIN,
+                "X-Forwarded-For": "127.0.0.1",
+                "Forwarded": "for=127.0.0.1",
+            },
+            remote_addr=address,
+        )
+        assert answer.status_code == 403, (route.method, route.path)
+    assert scene.state() == before
+
+
+# -- names -------------------------------------------------------------------
+
+ODD_NAMES = {
+    "parents": "..%2F..%2F..%2Fetc%2Fpasswd",
+    "doubly": "%252e%252e%252fetc%252fpasswd",
+    "dots": "%2e%2e",
+    "zero": "a%00b",
+    "long": "a" * 5000,
+    "unicode": "%F0%9F%90%9A%E2%80%AE",
+    "no unicode": "%ff%fe",
+    "surrogate": "%ED%A0%80",
+    "line": "a%0d%0aX-Evil:%201",
+    "sql": "'%20OR%201=1--",
+    "percent": "%25s%25n",
+}
+
+
+@pytest.mark.parametrize("kind", ODD_NAMES)
+def test_names_that_are_paths(make_world, tmp_path, kind):
+    """Whatever stands for a name in a path is the name of nothing.
+
+    Even an administrator gets no file by it, and no error of ours.
+    """
+    scene = Scene(make_world, tmp_path, "noauth")
+    before = scene.state()
+    for route in routes.ROUTES:
+        if "{" not in route.path or route.path.startswith("/v1/quotas"):
+            continue
+        path = route.path
+        while "{" in path:
+            start, _, rest = path.partition("{")
+            path = start + ODD_NAMES[kind] + rest.partition("}")[2]
+        body = BODIES.get((route.method, route.path))
+        answer = scene.world.client.simulate_request(
+            route.method,
+            path,
+            headers={"X-Auth-Token": fakes.ADMIN},
+            remote_addr="127.0.0.1",
+            **({} if body is None else {"json": body}),
+        )
+        assert answer.status_code in (400, 404, 405, 415), path
+        assert "X-Evil" not in answer.headers
+        assert "root:" not in answer.text
+    assert scene.state() == before
