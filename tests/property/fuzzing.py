@@ -36,7 +36,7 @@ _FIELDS = ((0, 2), (2, 1), (3, 1), (4, 2), (6, 2), (8, 4), (12, 4), (16, 8))
 _LENGTH_FIELDS = ((24, 4), (28, 4))
 
 
-def examples(count: int) -> Callable[[Any], Any]:
+def limits(count: int) -> hypothesis.settings:
     """Limit a test to some examples, or to as many more as the profile says.
 
     :param count: in the gate; ``HYPOTHESIS_PROFILE=long`` has twenty
@@ -46,6 +46,11 @@ def examples(count: int) -> Callable[[Any], Any]:
     return hypothesis.settings(
         max_examples=max(1, count * usual // _USUAL_EXAMPLES)
     )
+
+
+def examples(count: int) -> Callable[[Any], Any]:
+    """Decorate a test with :func:`limits`."""
+    return limits(count)
 
 
 #: What a JSON document may hold, and more: numbers that are none, texts that

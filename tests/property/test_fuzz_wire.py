@@ -34,9 +34,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import service
-from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.agent.worker import state
 from fpgapool.client import cancel
 from fpgapool.client import connection
 from fpgapool.client import errors
@@ -45,11 +42,9 @@ from fpgapool.client import view
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
-from tests.functional.worker import harness
 from tests.property import fuzzing
+from tests.property import slots
 
-TIMEOUT_S = 10.0
-CHUNK_BYTES = 4096
 SMALL_BYTES = 256
 SIZES = st.lists(st.integers(0, 100), max_size=4)
 #: What a client may take when a worker announces far more.
@@ -169,109 +164,22 @@ def test_documents(name: str, data: st.DataObject) -> None:
 # -- the worker --------------------------------------------------------------
 
 
-#: All generations have as many digits.
-FIRST_GENERATION = 100_000
 NO_SECRET = "5" * 64
 #: A HELLO that will be right.
 RIGHT = {
     **HELLO,
-    "session_id": f"session-{FIRST_GENERATION}",
-    "generation": FIRST_GENERATION,
+    "session_id": f"session-{slots.FIRST_GENERATION}",
+    "generation": slots.FIRST_GENERATION,
     "secret": NO_SECRET,
     "params": {},
 }
 
 
-class InProcess:
-    """The service of one slot, and its agent's end."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        boards = directory / "boards.yaml"
-        boards.write_text(harness.BOARDS)
-        self.settings = worker_settings.parse(
-            json.dumps(
-                {
-                    "worker_id": "fuzzed",
-                    "device": "board0",
-                    "slot": 0,
-                    "state_dir": str(directory),
-                    "control_socket": str(directory / "control"),
-                    "data_socket": str(directory / "data"),
-                    "driver": "fpgapool.drivers.emulator:EmulatorDriver",
-                    "driver_settings": {"boards_file": str(boards)},
-                    "chunk_bytes": CHUNK_BYTES,
-                    "window_chunks": 4,
-                    "clear_timeout_s": TIMEOUT_S,
-                }
-            )
-        )
-        self.worker = service.Worker(self.settings)
-        self._thread = threading.Thread(target=self.worker.run, daemon=True)
-        self._thread.start()
-        self.generation = FIRST_GENERATION
-        self.connect()
-
-    def connect(self) -> None:
-        """Connect as the agent."""
-        self.agent = harness.AgentEnd(
-            channel.connect_unix(self.settings.control_socket)
-        )
-
-    def stop(self) -> None:
-        self.worker.post(state.Exit("the test is over"))
-        self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive()
-
-    @contextlib.contextmanager
-    def session(self) -> Iterator[dict]:
-        """Assign the slot, give the ``prepared`` that follows, free it."""
-        self.generation += 1
-        self.result: dict = {}
-        yielded = self.agent.prepare(self.generation)
-        try:
-            yield yielded
-        finally:
-            self.result = self.free()
-
-    def talk(self, data: bytes, *, waits: bool = False) -> bytes:
-        """Say something at the data socket; :returns: all of the answer.
-
-        :param waits: for the worker to hang up; else it is told at once that
-            there is no more, and need not answer all of it.
-        """
-        sock = channel.connect_unix(self.settings.data_socket)
-        with sock:
-            sock.settimeout(TIMEOUT_S)
-            answer = bytearray()
-            try:
-                sock.sendall(data)
-                if not waits:
-                    sock.shutdown(socket.SHUT_WR)
-                while received := sock.recv(65536):
-                    answer += received
-            except (BrokenPipeError, ConnectionResetError):
-                # Hung up on before it was done.
-                pass
-        return bytes(answer)
-
-    def free(self) -> dict:
-        """Take the slot back; :returns: what became of the session."""
-        reply = self.agent.request(
-            "release", generation=self.generation, reason="TEST"
-        )
-        assert reply["ok"]
-        result = self.agent.wait_result(self.generation)
-        assert self.agent.statuses[-1]["state"] == "idle"
-        self.agent.statuses.clear()
-        self.worker._machine.check_invariants()
-        return result
-
-
 @pytest.fixture(scope="module")
-def worker() -> Iterator[InProcess]:
+def worker() -> Iterator[slots.InProcess]:
     """Give a worker that all examples share, as all sessions of a slot do."""
     with tempfile.TemporaryDirectory() as directory:
-        made = InProcess(pathlib.Path(directory))
+        made = slots.InProcess(pathlib.Path(directory))
         yield made
         # After all that it serves a client as ever.
         with made.session() as prepared:
@@ -309,13 +217,14 @@ def _named(data: bytes, prepared: dict) -> bytes:
     happens.
     """
     return data.replace(
-        str(FIRST_GENERATION).encode(), str(prepared["generation"]).encode()
+        str(slots.FIRST_GENERATION).encode(),
+        str(prepared["generation"]).encode(),
     ).replace(NO_SECRET.encode(), prepared["secret"].encode())
 
 
 def _frames(data: bytes) -> Iterator[frames.Frame]:
     """Give the frames up to what is none."""
-    decoder = frames.FrameDecoder(CHUNK_BYTES)
+    decoder = frames.FrameDecoder(slots.CHUNK_BYTES)
     for index in range(len(data)):
         try:
             yield from decoder.feed(data[index : index + 1])
@@ -325,7 +234,7 @@ def _frames(data: bytes) -> Iterator[frames.Frame]:
 
 def _output(answer: bytes) -> bytes:
     """Return the output; what a worker says is always well formed."""
-    said = frames.FrameDecoder(CHUNK_BYTES).feed(answer)
+    said = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)
     return b"".join(
         frame.payload for frame in said if frame.header.type == frames.OUTPUT
     )
@@ -336,7 +245,7 @@ INPUTS = st.lists(st.binary(min_size=1, max_size=60), max_size=4)
 
 @fuzzing.examples(150)
 @given(INPUTS.flatmap(lambda inputs: fuzzing.streams(_session(inputs))))
-def test_worker_and_streams(worker: InProcess, stream: bytes) -> None:
+def test_worker_and_streams(worker: slots.InProcess, stream: bytes) -> None:
     """A damaged stream ends its connection; no byte is made up or doubled."""
     with fuzzing.no_errors_logged():
         with worker.session() as prepared:
@@ -353,7 +262,7 @@ def test_worker_and_streams(worker: InProcess, stream: bytes) -> None:
 
 @fuzzing.examples(120)
 @given(fuzzing.documents(RIGHT))
-def test_worker_and_hellos(worker: InProcess, document: dict) -> None:
+def test_worker_and_hellos(worker: slots.InProcess, document: dict) -> None:
     """Whatever a HELLO says, the worker answers and goes on."""
     payload = json.dumps(document).replace("Infinity", "1e999").encode()
     with fuzzing.no_errors_logged(), worker.session() as prepared:
@@ -363,14 +272,14 @@ def test_worker_and_hellos(worker: InProcess, document: dict) -> None:
         )
         rest = b"".join(_session([b"x"])[1:])
         answer = worker.talk(header + payload + rest)
-        first = frames.FrameDecoder(CHUNK_BYTES).feed(answer)[0]
+        first = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)[0]
         assert first.header.type in (frames.OPENED, frames.ERROR)
 
 
 @fuzzing.examples(120)
 @given(st.binary(max_size=100), fuzzing.streams(FRAMES))
 def test_worker_and_strangers(
-    worker: InProcess, first: bytes, rest: bytes
+    worker: slots.InProcess, first: bytes, rest: bytes
 ) -> None:
     """Who has no secret gets no word but why, and disturbs nobody."""
     with fuzzing.no_errors_logged(), worker.session():
@@ -387,7 +296,7 @@ def test_worker_and_strangers(
         {"start_output_offset": 2**63 + 1},
     ],
 )
-def test_offsets_at_their_end(worker: InProcess, start: dict) -> None:
+def test_offsets_at_their_end(worker: slots.InProcess, start: dict) -> None:
     """A session cannot start where there are no offsets for what follows.
 
     It would fail with an error of ours, or hang.
@@ -401,7 +310,7 @@ def test_offsets_at_their_end(worker: InProcess, start: dict) -> None:
         assert said["code"] == frames.PROTOCOL_ERROR
 
 
-def test_offsets_that_are_just_possible(worker: InProcess) -> None:
+def test_offsets_that_are_just_possible(worker: slots.InProcess) -> None:
     """From the last allowed start on, a session works as any other."""
     start = hello.MAX_START_OFFSET
     with fuzzing.no_errors_logged():
@@ -456,7 +365,9 @@ def _harmless(command: dict) -> bool:
         return False
     generation = command.get("generation", 0)
     # What is newer than all before would be obeyed, and have to be freed.
-    return not isinstance(generation, int) or generation < FIRST_GENERATION
+    return (
+        not isinstance(generation, int) or generation < slots.FIRST_GENERATION
+    )
 
 
 @fuzzing.examples(150)
@@ -472,7 +383,7 @@ def _harmless(command: dict) -> bool:
     st.data(),
 )
 def test_worker_and_agents(
-    worker: InProcess, commands: list[dict], data: st.DataObject
+    worker: slots.InProcess, commands: list[dict], data: st.DataObject
 ) -> None:
     """Nonsense at the control socket ends its connection, no worker."""
     sent = data.draw(
@@ -481,7 +392,7 @@ def test_worker_and_agents(
     worker.agent.close()
     with fuzzing.no_errors_logged():
         with channel.connect_unix(worker.settings.control_socket) as sock:
-            sock.settimeout(TIMEOUT_S)
+            sock.settimeout(slots.TIMEOUT_S)
             sock.sendall(sent)
             sock.shutdown(socket.SHUT_WR)
             try:
@@ -497,12 +408,12 @@ def test_worker_and_agents(
     "members", [{"id": "x" * 65_490}, {"id": 1e999}, {"id": 10**4000}]
 )
 def test_worker_and_what_no_answer_can_repeat(
-    worker: InProcess, members: dict
+    worker: slots.InProcess, members: dict
 ) -> None:
     """An agent is hung up on, or answered; its worker goes on."""
     worker.agent.close()
     with channel.connect_unix(worker.settings.control_socket) as sock:
-        sock.settimeout(TIMEOUT_S)
+        sock.settimeout(slots.TIMEOUT_S)
         sock.sendall(fuzzing.message({"op": "status", **members}))
         assert sock.recv(1) in (b"", b"\0")
     worker.connect()
@@ -567,7 +478,7 @@ class Liar:
     def stop(self) -> None:
         self.scripts = []
         socket.create_connection(("127.0.0.1", self.port)).close()
-        self._thread.join(TIMEOUT_S)
+        self._thread.join(slots.TIMEOUT_S)
         self._listener.close()
 
     def run(self, script: bytes) -> None:
@@ -581,7 +492,7 @@ class Liar:
             seeker.door,  # type: ignore[arg-type]
             seeker.token,
         )
-        deadline_s = channel.deadline_after(TIMEOUT_S)
+        deadline_s = channel.deadline_after(slots.TIMEOUT_S)
         dialed = dialer.open({}, deadline_s)
         made = flow.Flow(
             dialer,
@@ -686,5 +597,5 @@ def test_endpoints_that_are_none(address: str, port: int) -> None:
     """A client that is told of a place that cannot be says so."""
     with pytest.raises((channel.ChannelClosed, channel.DeadlineExceeded)):
         channel.connect_tcp(
-            address, port, channel.deadline_after(TIMEOUT_S)
+            address, port, channel.deadline_after(slots.TIMEOUT_S)
         ).close()
