@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import gzip
 import pathlib
 import uuid
 from collections.abc import Callable
@@ -366,6 +367,9 @@ def test_other_machines_without_authentication(make_world, tmp_path, address):
 
 # -- names -------------------------------------------------------------------
 
+#: Nothing but what it sends is wrong with this one.
+ALMIGHTY = "root:p1:admin,manager,member,reader,service"
+
 ODD_NAMES = {
     "parents": "..%2F..%2F..%2Fetc%2Fpasswd",
     "doubly": "%252e%252e%252fetc%252fpasswd",
@@ -400,11 +404,54 @@ def test_names_that_are_paths(make_world, tmp_path, kind):
         answer = scene.world.client.simulate_request(
             route.method,
             path,
-            headers={"X-Auth-Token": fakes.ADMIN},
+            headers={"X-Auth-Token": ALMIGHTY},
             remote_addr="127.0.0.1",
             **({} if body is None else {"json": body}),
         )
         assert answer.status_code in (400, 404, 405, 415), path
         assert "X-Evil" not in answer.headers
         assert "root:" not in answer.text
+    assert scene.state() == before
+
+
+# -- bodies ------------------------------------------------------------------
+
+BODY_BOMBS = {
+    "nothing": b"",
+    "lists in lists": b'{"a":' + b"[" * 9000 + b"]" * 9000 + b"}",
+    "lists without end": b"[" * 50_000,
+    "objects in objects": b'{"a":' * 9000 + b"1" + b"}" * 9000,
+    "many digits": b'{"a": ' + b"9" * 50_000 + b"}",
+    "large exponent": b'{"session": {"claimed_bytes": 1e999999}}',
+    "no number": b'{"session": {"claimed_bytes": NaN}}',
+    "half a character": b'{"\\ud800": "\\udfff"}',
+    "no unicode": b'{"a": "\xff\xfe"}',
+    "other encoding": '{"a": 1}'.encode("utf-16"),
+    "compressed": gzip.compress(b"[" * 10**6),
+    "too long": b" " * (2 * 1024 * 1024),
+}
+
+
+@pytest.mark.parametrize("kind", BODY_BOMBS)
+def test_bodies_that_are_bombs(make_world, tmp_path, kind):
+    """Whatever is sent as a document is refused as what the sender did."""
+    scene = Scene(make_world, tmp_path, "noauth")
+    before = scene.state()
+    for route in routes.ROUTES:
+        if route.body is None:
+            continue
+        for encoding in ({}, {"Content-Encoding": "gzip"}):
+            answer = scene.world.client.simulate_request(
+                route.method,
+                scene.paths(route),
+                headers={
+                    "X-Auth-Token": ALMIGHTY,
+                    "Content-Type": "application/json",
+                    **encoding,
+                },
+                body=BODY_BOMBS[kind],
+                remote_addr="127.0.0.1",
+            )
+            assert answer.status_code in (400, 413, 415), route
+            assert answer.json["errors"][0]["code"]
     assert scene.state() == before
