@@ -248,11 +248,13 @@ class ConductorManager(rpc.Endpoint):
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
         """Return those sessions that the engine has forgotten."""
-        if not session_ids:
+        # The database cannot even be asked for the others.
+        names = [name for name in session_ids if limits.writable(name) == name]
+        if not names:
             return []
         return [
             sessions.Session.from_record(record, None).view()
-            for record in self._database.sessions_by_ids(session_ids)
+            for record in self._database.sessions_by_ids(names)
         ]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
@@ -448,6 +450,7 @@ class ConductorManager(rpc.Endpoint):
         """Mend what an audit has found, if that is safe."""
         try:
             wanted = findings.Finding.from_primitive(finding)
+            limits.check(wanted)
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
         if wanted.kind == findings.SESSION_UNKNOWN:

@@ -337,6 +337,58 @@ def test_conductor(
         _check_rows(pool)
 
 
+def _leaves(
+    value: Any, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Give where in a document something is that has no parts."""
+    parts: Any = ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list):
+        parts = enumerate(value)
+    if not parts:
+        yield path
+    for name, part in parts:
+        yield from _leaves(part, (*path, name))
+
+
+def _with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+    """Return a document with something else in one place."""
+    if not path:
+        return leaf
+    changed = document.copy()
+    changed[path[0]] = _with_leaf(document[path[0]], path[1:], leaf)
+    return changed
+
+
+#: Each of them has the right type somewhere.
+ODD_LEAVES = ["\0", "\ud800", "x" * 300, 10**300, -1, 1e999, [[]]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_conductor_leaf_by_leaf(
+    database: db_api.Database, method: str
+) -> None:
+    """No single member makes a row that no database takes."""
+    sound = Conductor(database).arguments()
+    for change in CHANGES if "change" in METHODS[method] else [None]:
+        right = {name: sound.get(name) for name in METHODS[method]}
+        if change is not None:
+            right["change"] = change
+        for path in _leaves(right):
+            if not path:
+                continue
+            for leaf in ODD_LEAVES:
+                conductor = Conductor(database)
+                with fuzzing.no_errors_logged("One of several messages"):
+                    _call(
+                        conductor.endpoint,
+                        method,
+                        _with_leaf(right, path, leaf),
+                    )
+                _check_rows(conductor.pool)
+
+
 # -- the agents --------------------------------------------------------------
 
 AGENT_METHODS = _methods(agent_manager.AgentManager)

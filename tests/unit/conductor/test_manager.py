@@ -132,6 +132,8 @@ def test_what_no_column_can_hold_is_dropped(endpoint):
         {"project_id": "p" * 256},
         {"accelerator": "a" * 256},
         {"priority": 2**63},
+        {"project_id": "p\0"},
+        {"user_id": "\ud800"},
     ):
         request = dataclasses.replace(REQUEST, **changes)
         made.open_session(None, request.to_primitive())
