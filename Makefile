@@ -157,6 +157,12 @@ chaos: ## faults on a pool under load, into chaos-out/; 15 minutes
 	@echo "== running the faults"
 	@$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-test ## send much more nonsense than test does; minutes
+	@echo "== fuzzing"
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest --timeout 0 \
+	    tests/property/test_secrets.py $(wildcard tests/property/test_fuzz_*.py)
+
 .PHONY: lint
 lint: $(VENV)/.installed-test ## check style, format and types
 	@echo "== ruff check"

@@ -35,6 +35,10 @@ from tests.services import rabbitmq as rabbitmq_service
 # not about the code.
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+# Twenty times as many; for the tests that are named test_fuzz_….
+hypothesis.settings.register_profile(
+    "long", deadline=None, print_blob=True, max_examples=2000
+)
 
 
 def _profile_name() -> str:

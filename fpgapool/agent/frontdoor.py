@@ -58,6 +58,9 @@ MAX_UNREAD_BYTES = 1 << 20
 
 MAX_OPENS_PER_CLIENT = 1024
 
+#: Of a request's id, if it is a text.
+MAX_ID_LENGTH = 64
+
 #: When the process has no descriptor left, new clients wait that long.
 ACCEPT_PAUSE_S = 1.0
 
@@ -334,9 +337,7 @@ class FrontDoor:
             self._dispatch(client, message)
 
     def _dispatch(self, client: _Client, message: messages.Message) -> None:
-        number = message.get("id")
-        if not isinstance(number, int | str):
-            number = None
+        number = _repeatable(message.get("id"))
         operation = message.get("op")
         handler = (
             self._operations.get(operation)
@@ -756,6 +757,13 @@ class FrontDoor:
             answered,
             failed,
         )
+
+
+def _repeatable(number: object) -> int | str | None:
+    """Return a request's id, if every answer has room for it."""
+    if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
+        return None
+    return number if isinstance(number, int | str) else None
 
 
 def _view_members(view: objects.SessionView) -> dict[str, object]:

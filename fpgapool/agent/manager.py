@@ -81,7 +81,7 @@ def _checked(method: Method) -> Method:
     def wrapper(*args: typing.Any, **kwargs: typing.Any) -> None:
         try:
             method(*args, **kwargs)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             LOG.error("Message %s dropped: %s", method.__name__, error)
 
     return typing.cast(Method, wrapper)

@@ -261,7 +261,7 @@ class Agent:
                 "state_dir": settings.state_path,
             },
         )
-        self._devices = self._driver.discover()
+        self._devices = _checked(self._driver.discover())
         programming_s = max(
             (device.programming_time_s for device in self._devices),
             default=0.0,
@@ -793,6 +793,23 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
         conductor_api.ConductorAPI(watch=counts.rpc.note),
         counts=counts,
     )
+
+
+def _checked(
+    devices: tuple[drivers.DeviceInfo, ...],
+) -> tuple[drivers.DeviceInfo, ...]:
+    """Return devices whose names can be part of those of files.
+
+    :raises AgentError: if one of them cannot.
+    """
+    for device in devices:
+        if not device.name or "/" in device.name or "\0" in device.name:
+            raise AgentError(
+                f"the driver names a device {device.name!r:.80}: sockets of "
+                "workers have that in their names, so that it must not be "
+                "empty or have a slash or a zero"
+            )
+    return devices
 
 
 def _bitstream_id(order: table.ToWorker) -> str | None:

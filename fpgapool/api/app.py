@@ -331,13 +331,18 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 description=f"this needs version {route.since}"
             )
         caller = _caller(req, route)
+        # No name has it, and PostgreSQL cannot be asked for one that has: as
+        # with bytes that are no text.
+        names = {
+            name: part.replace("\0", "\ufffd") for name, part in path.items()
+        }
         call = calls.Call(
             backends=backends,
             caller=caller,
             version=req.context.version,
             # Apache leaves a slash at the end of where it has mounted us.
             base_url=req.prefix.rstrip("/"),
-            path=path,
+            path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
         operation = f"{route.method} {route.path}"

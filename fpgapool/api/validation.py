@@ -66,6 +66,11 @@ class Checker:
         :raises ApiError: if it is not valid.
         """
         properties = self._schema["properties"]
+        for name, value in params.items():
+            # Of a list, too. No name has it, and PostgreSQL takes no text
+            # that has.
+            if any("\0" in text for text in value):
+                raise _invalid(f"query.{name}: has the character 0")
         found = {
             name: _typed(value, properties.get(name, {}).get("type"))
             for name, value in params.items()

@@ -40,6 +40,7 @@ _OUTCOME_S = 2.0
 _ATTEMPT_S = 10.0
 # What a worker allows that does not say it.
 _DEFAULT_GRACE_S = 10.0
+_LONGEST_GRACE_S = 86400.0
 _MAX_WINDOW_BYTES = 2**32 - 1
 
 
@@ -96,7 +97,6 @@ class Opened:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "chunk_multiple_bytes out of range"
             )
-        grace_s = document.get("resume_grace_s", _DEFAULT_GRACE_S)
         return cls(
             resume_secret=frames.require(document, "resume_secret", str),
             chunk_bytes=chunk_bytes,
@@ -107,12 +107,18 @@ class Opened:
             ),
             stateless=document.get("stateless") is True,
             chunk_multiple_bytes=multiple_bytes,
-            resume_grace_s=float(grace_s)
-            if isinstance(grace_s, int | float)
-            else _DEFAULT_GRACE_S,
+            resume_grace_s=_grace_s(document),
             shared_buffers=_shared_buffers(document, chunk_bytes),
             features=frames.features(document),
         )
+
+
+def _grace_s(document: dict[str, typing.Any]) -> float:
+    grace_s = document.get("resume_grace_s")
+    if not isinstance(grace_s, int | float):
+        return _DEFAULT_GRACE_S
+    # JSON has larger numbers than a float, and no client tries for ever.
+    return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
 def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
@@ -456,7 +462,10 @@ def _recv_first_header(
     if not with_fds:
         return (
             channel.recv_header(
-                data, bytearray(frames.HEADER_BYTES), deadline_s=deadline_s
+                data,
+                bytearray(frames.HEADER_BYTES),
+                max_data_bytes=frames.MAX_JSON_BYTES,
+                deadline_s=deadline_s,
             ),
             [],
         )
@@ -465,6 +474,8 @@ def _recv_first_header(
     fds = plain.recv_exact_with_fds(memoryview(scratch), 2, deadline_s)
     with contextlib.ExitStack() as on_error:
         on_error.callback(channel.close_fds, fds)
-        header = frames.FrameHeader.unpack_from(scratch)
+        header = frames.FrameHeader.unpack_from(
+            scratch, max_data_bytes=frames.MAX_JSON_BYTES
+        )
         on_error.pop_all()
     return header, fds

@@ -450,9 +450,7 @@ class Flow:
             connection = self._connection
             try:
                 self._release_when_due(connection, deadline_s)
-                header = channel.recv_header(
-                    connection.channel, self._scratch, deadline_s=deadline_s
-                )
+                header = _recv_header(connection, self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:
                 self._recover(deadline_s, exc)
@@ -647,9 +645,7 @@ class Flow:
                 deadline_s=deadline_s,
             )
             while not self._ended_by_worker:
-                header = channel.recv_header(
-                    data, self._scratch, deadline_s=deadline_s
-                )
+                header = _recv_header(connection, self._scratch, deadline_s)
                 channel.recv_payload(data, header, deadline_s)
                 self._ended_by_worker = header.type == frames.ERROR
 
@@ -873,9 +869,7 @@ class Flow:
                 self._release() + close, deadline_s=deadline_s
             )
             while self.closed is None:
-                header = channel.recv_header(
-                    connection.channel, self._scratch, deadline_s=deadline_s
-                )
+                header = _recv_header(connection, self._scratch, deadline_s)
                 self._handle(connection, header, place, deadline_s)
         except (channel.ChannelClosed, _SlotLost):
             self._cancel.check()
@@ -898,6 +892,23 @@ class Flow:
         """Close the connections; no other thread may be in the flow."""
         self._dialer.hang_up(self._connection.channel)
         self._seeker.door.close()
+
+
+def _recv_header(
+    connection: connections.Connection,
+    scratch: bytearray,
+    deadline_s: float | None,
+) -> frames.FrameHeader:
+    """Receive a header of a frame that is as long as was agreed at most.
+
+    Else a worker could have us make room for what it only announces.
+    """
+    return channel.recv_header(
+        connection.channel,
+        scratch,
+        max_data_bytes=connection.opened.chunk_bytes,
+        deadline_s=deadline_s,
+    )
 
 
 def _lacks_buffers(

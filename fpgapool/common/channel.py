@@ -672,8 +672,9 @@ def connect_tcp(
         sock = socket.create_connection((address, port), timeout_s)
     except TimeoutError as exc:
         raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
-    except OSError as exc:
-        raise ChannelClosed(f"{address}:{port}: {exc}") from exc
+    except (OSError, ValueError, OverflowError) as exc:
+        # The last two: what somebody told us is no address, or no port.
+        raise ChannelClosed(f"{address!r}:{port}: {exc}") from exc
     tune(sock)
     return sock
 

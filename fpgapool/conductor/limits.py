@@ -24,9 +24,16 @@ from fpgapool.objects import base
 
 _MAX_NAME_LENGTH = 255
 
-# Texts for people; the database cuts them by itself.
+# Texts for people: cut, and made writable, where they are written.
 _FREE_TEXTS = frozenset(
-    {"message", "description", "secret", "reason", "signature"}
+    {
+        "description",
+        "link_message",
+        "message",
+        "reason",
+        "secret",
+        "signature",
+    }
 )
 
 _MAX_INTEGER = 2**63 - 1
@@ -58,8 +65,12 @@ def _check(payload: base.Payload, name: str, value: Any) -> None:
         for item in value:
             _check(payload, name, item)
     elif isinstance(value, str):
-        if len(value) > _MAX_NAME_LENGTH and name not in _FREE_TEXTS:
+        if name in _FREE_TEXTS:
+            return
+        if len(value) > _MAX_NAME_LENGTH:
             raise ValueError(_complaint(payload, name, "too long"))
+        if writable(value) != value:
+            raise ValueError(_complaint(payload, name, "no text to write"))
     elif (
         isinstance(value, int)
         and abs(value) > _MAX_INTEGER

@@ -209,9 +209,14 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, session_ids: Any
     ) -> list[dict[str, Any]]:
         """Return the sessions of these ids, ended ones included."""
-        if not isinstance(session_ids, list) or len(session_ids) > _MAX_IDS:
+        if (
+            not isinstance(session_ids, list)
+            or len(session_ids) > _MAX_IDS
+            or not all(isinstance(name, str) for name in session_ids)
+        ):
             raise exception.InvalidRequest(
                 reason=f"session_ids must be a list of at most {_MAX_IDS}"
+                " texts"
             )
         views = self._ask(lambda engine: engine.views(session_ids))
         found = {view.session_id for view in views}
@@ -243,11 +248,13 @@ class ConductorManager(rpc.Endpoint):
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
         """Return those sessions that the engine has forgotten."""
-        if not session_ids:
+        # The database cannot even be asked for the others.
+        names = [name for name in session_ids if limits.writable(name) == name]
+        if not names:
             return []
         return [
             sessions.Session.from_record(record, None).view()
-            for record in self._database.sessions_by_ids(session_ids)
+            for record in self._database.sessions_by_ids(names)
         ]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
@@ -299,6 +306,8 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, project_id: Any, request_id: Any
     ) -> dict[str, Any] | None:
         """Return the session that a request became, if it did."""
+        if not isinstance(project_id, str) or not isinstance(request_id, str):
+            raise exception.InvalidRequest(reason="these are no texts")
         view = self._ask(lambda engine: engine.find(project_id, request_id))
         return view.to_primitive() if view else None
 
@@ -441,6 +450,7 @@ class ConductorManager(rpc.Endpoint):
         """Mend what an audit has found, if that is safe."""
         try:
             wanted = findings.Finding.from_primitive(finding)
+            limits.check(wanted)
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
         if wanted.kind == findings.SESSION_UNKNOWN:

@@ -148,7 +148,8 @@ class BitstreamFile:
 class DeviceInfo:
     """One board.
 
-    :ivar name: unique in the host and stable over reboots.
+    :ivar name: unique in the host and stable over reboots; files are named
+        after it, so it has no slash.
     :ivar model: what kind of board it is.
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: how long programming a slot takes, about.

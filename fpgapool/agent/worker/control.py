@@ -34,6 +34,9 @@ from fpgapool.protocol import messages
 LOG = logging.getLogger(__name__)
 
 _RECV_BYTES = 64 * 1024
+# Longer than any session, and far from overflowing a timer.
+_MAX_S = 2e9
+_MAX_INTEGER = 2**63
 #: An agent that takes none of its messages for this long is given up.
 _SEND_TIMEOUT_S = 5.0
 
@@ -51,9 +54,15 @@ class Agent:
     def send(self, message: collections.abc.Mapping[str, object]) -> None:
         """Send a message at the next :meth:`flush`.
 
+        An agent that has given us names that no message holds is hung up on.
+
         :param message: the message.
         """
-        self._unsent.append(messages.encode(message))
+        try:
+            self._unsent.append(messages.encode(message))
+        except ValueError as exc:
+            LOG.warning("agent dropped: %s", exc)
+            self.hang_up()
 
     def flush(self) -> None:
         """Send what is to be sent, at once: the agent wakes only once.
@@ -176,10 +185,7 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
         )
     }
     for name in ("generation", "connect_timeout_s", "resume_grace_s"):
-        if members[name] < 0:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"member '{name}' is negative"
-            )
+        _check_range(name, members[name])
     # Agents of an earlier version do not know these.
     if "local" in message:
         members["local"] = frames.require(message, "local", bool)
@@ -216,8 +222,16 @@ def _limits(message: messages.Message) -> watch.Limits:
         if value is None:
             continue
         values[field.name] = frames.require(message, field.name, (int, float))
-        if value < 0:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"member '{field.name}' is negative"
-            )
+        _check_range(field.name, value)
     return watch.Limits(**values)
+
+
+def _check_range(name: str, value: float) -> None:
+    """Keep out what clocks and timers cannot reckon with.
+
+    :raises frames.ProtocolError: if a number is out of range.
+    """
+    if not 0 <= value < (_MAX_S if name.endswith("_s") else _MAX_INTEGER):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, f"member '{name}' is out of range"
+        )

@@ -30,6 +30,10 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
+#: Where a session may start at most: what follows still has offsets, at any
+#: rate and for ever.
+MAX_START_OFFSET = 2**63
+
 # A secret may be reissued while its forerunner is on its way to the client.
 _MAX_SECRETS = 4
 
@@ -89,6 +93,11 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
         "start_output_offset",
     ):
         members[name] = _offset(document, name) if name in document else 0
+    for name in ("start_input_offset", "start_output_offset"):
+        if members[name] > MAX_START_OFFSET:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"member '{name}' out of range"
+            )
     return Hello(
         session_id=frames.require(document, "session_id", str),
         generation=_offset(document, "generation"),

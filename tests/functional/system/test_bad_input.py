@@ -520,7 +520,7 @@ def test_nonsense_instead_of_tls(cloud, rng) -> None:
             with raw_connection(view, encrypted=False) as connection:
                 with contextlib.suppress(ConnectionError):
                     connection.send(data)
-                assert b"OPENED" not in read_to_end(connection)
+                assert b"resume_secret" not in read_to_end(connection)
         doors.let_go([doors.connect_remote(view).hello(view)])
 
 
@@ -614,3 +614,98 @@ def test_client_that_takes_no_output(cloud, rng) -> None:
         assert other.output == text
         attached.close()
         door.wait_state(view["request_id"], "EXPIRED", "FAILED")
+
+
+# All of it at once.
+
+NONSENSE_CONNECTIONS = 200
+
+
+def spoilt(rng: random.Random, pieces: list[bytes]) -> bytes:
+    """Return messages or frames of which some are doubled, cut or changed."""
+    chosen = bytearray(b"".join(rng.choices(pieces, k=rng.randrange(1, 6))))
+    for _ in range(rng.randrange(1, 4)):
+        position = rng.randrange(len(chosen))
+        match rng.randrange(4):
+            case 0:
+                chosen[position] ^= 1 << rng.randrange(8)
+            case 1:
+                chosen[position:position] = rng.randbytes(rng.randrange(40))
+            case 2 if position:
+                del chosen[position:]
+            case _:
+                chosen[position : position + 8] = b"\xff" * 8
+    return bytes(chosen)
+
+
+def _messages(view: dict) -> list[bytes]:
+    """Return requests that make sense and ask for nothing that lasts."""
+    named = {"session_id": view["session_id"], "request_id": "r"}
+    requests = [
+        {"op": "hello", "version": 1},
+        {"op": "accelerators"},
+        {"op": "pool"},
+        {"op": "accelerator", "name": "aes"},
+        *({"op": name, **named} for name in ("get", "connect")),
+        {"op": "hello", "id": "x" * 60_000},
+    ]
+    payloads = [
+        json.dumps({"id": number, **request}).encode()
+        for number, request in enumerate(requests)
+    ]
+    return [struct.pack(">I", len(one)) + one for one in payloads]
+
+
+def _frames(view: dict) -> list[bytes]:
+    """Return frames of a session, with another secret than its own."""
+    hello = {
+        "session_id": view["session_id"],
+        "generation": view["generation"],
+        "secret": "00" * 32,
+    }
+    return [
+        frame(frames.HELLO, json.dumps(hello).encode()),
+        frame(frames.INPUT, b"data"),
+        frame(frames.ACK, offset=4),
+        frame(frames.PING),
+        frame(200, b"of a later version"),
+        frame(frames.CLOSE),
+    ]
+
+
+@pytest.mark.usefixtures("_no_trace")
+def test_nonsense_beside_a_stream(cloud, rng) -> None:
+    """Two hundred connections of nonsense, and no byte of a stream is wrong.
+
+    Afterwards no process has more descriptors or threads than before.
+    """
+    host = cloud.hosts["plain"]
+    aes = programs.Aes(rng)
+    steps = 20
+    text = rng.randbytes(steps * CHUNK)
+    transfer = programs.Transfer(
+        host.socket_path(), text, "aes", params=aes.params
+    )
+    transfer.run_to(CHUNK)
+    with host.door() as door:
+        view = door.open_ready()
+        for number in range(NONSENSE_CONNECTIONS):
+            if number % 2:
+                with host.door() as other:
+                    with contextlib.suppress(ConnectionError):
+                        other.send_bytes(spoilt(rng, _messages(view)))
+                        other.end_input()
+                        other.read_to_end()
+            else:
+                with raw_connection(view, encrypted=False) as connection:
+                    with contextlib.suppress(ConnectionError):
+                        connection.send(spoilt(rng, _frames(view)))
+                    with contextlib.suppress(OSError):
+                        connection.sock.shutdown(socket.SHUT_WR)
+                    assert b"resume_secret" not in read_to_end(connection)
+            done = (number + 1) * steps // NONSENSE_CONNECTIONS
+            transfer.run_to(max(1, done) * CHUNK)
+        doors.let_go([doors.connect_remote(view).hello(view)])
+    report = transfer.finish()
+    assert transfer.output == aes.encrypt(text)
+    assert report.reconnects == 0

@@ -144,6 +144,7 @@ class FakeConductor:
             len(self.views) + 100,
             request_id=request.request_id,
             project_id=request.project_id,
+            user_id=request.user_id,
             host_uuid=request.host_uuid,
         )
         self.views[made.session_id] = made
@@ -458,6 +459,7 @@ class FakeDatabase:
             one
             for one in reversed(self.records)
             if filters.project_id in (None, one.project_id)
+            and filters.user_id in (None, one.user_id)
         ]
         names = [one.session_id for one in found]
         if options["marker"] is not None:

@@ -113,12 +113,27 @@ def test_malformed_casts_are_dropped(endpoint, junk):
     assert taken == []
 
 
+@pytest.mark.parametrize("junk", [None, 7, [], {}, [[]], [{}], ["a", None]])
+def test_malformed_names_are_answered(endpoint, junk):
+    made, _, _ = endpoint
+    for call in (
+        lambda: made.get_sessions(None, junk or [None]),
+        lambda: made.find_session(None, "p", junk),
+        lambda: made.find_session(None, junk, "r"),
+    ):
+        with pytest.raises(messaging.ExpectedException) as caught:
+            call()
+        assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
+
+
 def test_what_no_column_can_hold_is_dropped(endpoint):
     made, taken, _ = endpoint
     for changes in (
         {"project_id": "p" * 256},
         {"accelerator": "a" * 256},
         {"priority": 2**63},
+        {"project_id": "p\0"},
+        {"user_id": "\ud800"},
     ):
         request = dataclasses.replace(REQUEST, **changes)
         made.open_session(None, request.to_primitive())

@@ -1,0 +1,158 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""The front door, with programs that talk nonsense to it.
+
+Whoever may open its socket acts for a project, and may be anything. It loses
+its own connection at most: others of the project are served as ever, what
+reaches the conductor is sound, and no descriptor stays behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool import objects
+from fpgapool.conductor import limits
+from fpgapool.protocol import messages
+from tests.functional.agent import harness
+from tests.harness import waiting
+from tests.property import fuzzing
+
+OPEN = {
+    "op": "open",
+    "id": 1,
+    "request_id": "r",
+    "accelerator": "copy",
+    "size_bytes": 1000,
+    "priority": 0,
+    "wait_timeout_s": 5.0,
+    "connect_timeout_s": 5,
+    "resume_grace_s": None,
+}
+NAMED = {"id": 3, "session_id": "0-1", "request_id": "r", "generation": 1}
+REQUESTS = [
+    OPEN,
+    {"op": "hello", "id": 2, "version": 1},
+    {"op": "accelerator", "id": 4, "name": "aes"},
+    {"op": "accelerators", "id": 5},
+    {"op": "pool", "id": "six"},
+    *({"op": name, **NAMED} for name in ("get", "cancel", "connect")),
+    {"op": "reopen", **NAMED},
+]
+#: What an answer repeats, and can be too long for one.
+NUMBERS = ("x" * 65_500, 1e999, [1], {}, 10**300, True)
+ODD = [{"op": "hello", "id": number} for number in NUMBERS[1:]]
+
+DOCUMENTS = (
+    st.sampled_from(REQUESTS).flatmap(fuzzing.documents)
+    | st.sampled_from(ODD)
+    | st.sampled_from(REQUESTS)
+)
+STREAMS = st.lists(DOCUMENTS, min_size=1, max_size=4).flatmap(
+    lambda documents: fuzzing.streams([fuzzing.message(d) for d in documents])
+)
+
+
+class Door:
+    """An agent without boards, and a program that behaves."""
+
+    def __init__(self, host: harness.Host) -> None:
+        self.host = host
+        self.agent = host.start()
+        self.witness = harness.Client(host.front_door)
+        assert self.witness.open("the-witness")["ok"]
+        self.told = 0
+
+    def check(self) -> None:
+        """The witness is served, and hears what it is waiting for."""
+        assert self.witness.request("hello")["ok"]
+        self.told += 1
+        harness.tell(
+            self.agent, harness.view("the-witness", "QUEUED", self.told)
+        )
+        assert self.witness.event()["revision"] == self.told
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    """Give a front door that all examples share."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        harness.running_host(
+            pathlib.Path(name),
+            driver_name="noop",
+            driver_path="fpgapool.drivers.noop:NoopDriver",
+            # What was asked for once is not asked for again meanwhile.
+            open_timeout_s=3600.0,
+            session_poll_interval_s=3600.0,
+        ) as host,
+    ):
+        made = Door(host)
+        before = len(os.listdir("/proc/self/fd"))
+        yield made
+        waiting.wait_until(
+            lambda: len(os.listdir("/proc/self/fd")) <= before,
+            "all descriptors are closed",
+        )
+        made.witness.sock.close()
+
+
+def _talk(path: str, data: bytes) -> list[messages.Message]:
+    """Say something; :returns: all answers, once the door has hung up."""
+    answers: list[messages.Message] = []
+    decoder = messages.MessageDecoder()
+    with harness.Client(path) as hostile:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            hostile.sock.sendall(data)
+            hostile.sock.shutdown(socket.SHUT_WR)
+            while received := hostile.sock.recv(65536):
+                answers += decoder.feed(received)
+    return answers
+
+
+@fuzzing.examples(200)
+@given(st.binary(max_size=200) | STREAMS)
+def test_nonsense(door: Door, data: bytes) -> None:
+    """One connection's nonsense is answered, or ends that connection."""
+    with fuzzing.no_errors_logged():
+        for answer in _talk(door.host.front_door, data):
+            assert "event" in answer or isinstance(answer["ok"], bool)
+        door.check()
+    sent = door.host.conductor.named("open_session")
+    for request in sent:
+        limits.check(request)
+        told = json.loads(json.dumps(request.to_primitive()))
+        assert objects.OpenRequest.from_primitive(told) == request
+    door.host.conductor.calls.clear()
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda one: repr(one)[:9])
+def test_every_request_is_answered(door: Door, number: object) -> None:
+    """An id that no answer can repeat does not swallow what follows."""
+    data = fuzzing.message({"op": "hello", "id": number})
+    data += fuzzing.message({"op": "hello", "id": "next"})
+    with fuzzing.no_errors_logged():
+        first, second = _talk(door.host.front_door, data)
+    assert first["ok"]
+    assert (second["id"], second["ok"]) == ("next", True)

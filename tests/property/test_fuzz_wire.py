@@ -1,0 +1,601 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The data plane's readers, fed with nonsense.
+
+They defend two promises. A client that sends what the protocol does not
+allow loses its connection with a reason, and nothing else notices. A worker
+that lies makes its client fail with an error of the library's own. Neither
+has the other take more memory than a frame of the agreed size needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import socket
+import tempfile
+import threading
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpgapool.agent.worker import hello
+from fpgapool.client import cancel
+from fpgapool.client import connection
+from fpgapool.client import errors
+from fpgapool.client import flow
+from fpgapool.client import view
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from tests.property import fuzzing
+from tests.property import slots
+
+SMALL_BYTES = 256
+SIZES = st.lists(st.integers(0, 100), max_size=4)
+#: What a client may take when a worker announces far more.
+ENOUGH_BYTES = 8 * 1024 * 1024
+
+# -- decoders ----------------------------------------------------------------
+
+FRAMES = [
+    frames.encode_frame(frames.FrameHeader(frames.HELLO), {"secret": "s"}),
+    frames.pack_header(frames.INPUT, 0, 0, 1, 0, 5) + b"hello",
+    frames.pack_header(frames.INPUT, frames.SHM, 0, 1, 5, 5, 2),
+    frames.pack_header(frames.ACK, offset_bytes=5),
+    frames.pack_header(200, payload_length_bytes=3) + b"new",
+    frames.error_frame("CODE", "why"),
+    frames.pack_header(frames.CLOSE),
+]
+MESSAGES = [
+    messages.encode(messages.request(1, "hello", version=1)),
+    messages.encode(messages.reply(1, session=None)),
+    messages.encode(messages.notification("session", session={})),
+]
+
+
+def _decoded_alike(make, data: bytes, sizes: list[int], most: int) -> None:
+    """Feed bytes at once and in pieces: the same comes of it."""
+    results = []
+    for pieces in ([data], fuzzing.cut_up(data, sizes)):
+        decoder = make()
+        found: list[object] = []
+        error = None
+        try:
+            for piece in pieces:
+                found += decoder.feed(piece)
+                assert decoder.pending_bytes < most
+        except frames.ProtocolError as exc:
+            # What came before it in the same piece is lost with it.
+            error = exc.code
+        results.append((found, error))
+    (at_once, first), (bit_by_bit, second) = results
+    assert first == second
+    assert first is not None or at_once == bit_by_bit
+
+
+@fuzzing.examples(200)
+@given(st.binary(max_size=200) | fuzzing.streams(FRAMES), SIZES)
+def test_frames(data: bytes, sizes: list[int]) -> None:
+    """Any bytes are frames or a ProtocolError, and memory is bounded."""
+    most = frames.HEADER_BYTES + max(SMALL_BYTES, frames.MAX_JSON_BYTES)
+    _decoded_alike(lambda: frames.FrameDecoder(SMALL_BYTES), data, sizes, most)
+
+
+@fuzzing.examples(200)
+@given(st.binary(max_size=200) | fuzzing.streams(MESSAGES), SIZES)
+def test_messages(data: bytes, sizes: list[int]) -> None:
+    """The same of the messages of the front door and the agents."""
+    most = messages.LENGTH_BYTES + messages.MAX_MESSAGE_BYTES
+    _decoded_alike(messages.MessageDecoder, data, sizes, most)
+
+
+HELLO = {
+    "features": ["checksum"],
+    "session_id": "s",
+    "generation": 1,
+    "transport": "stream",
+    "secret": "00" * 32,
+    "params": {"key": "00"},
+    "input_offset": 0,
+    "start_input_offset": 0,
+}
+OPENED = {
+    "features": [],
+    "resume_secret": "00" * 32,
+    "chunk_bytes": 4096,
+    "window_bytes": 8192,
+    "input_offset": 0,
+    "output_offset": 0,
+    "stateless": True,
+    "chunk_multiple_bytes": 1,
+    "resume_grace_s": 1.0,
+    "shm": {"buffers": 2, "buffer_bytes": 4096},
+}
+VIEW = {
+    "session_id": "s",
+    "state": "READY",
+    "generation": 1,
+    "revision": 3,
+    "queued_at": 1.5,
+    "endpoints": [{"network": "data", "address": "127.0.0.1", "port": 9}],
+    "secret": "00",
+    "pending_reasons": ["NO_IDLE_SLOT"],
+}
+READERS = {
+    "hello": (hello.parse, HELLO),
+    "opened": (connection.Opened.from_document, OPENED),
+    "view": (view.SessionView.from_message, VIEW),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@fuzzing.examples(150)
+@given(data=st.data())
+def test_documents(name: str, data: st.DataObject) -> None:
+    """Any JSON is understood or a ProtocolError."""
+    read, right = READERS[name]
+    read(right)
+    text = json.dumps(data.draw(fuzzing.documents(right)))
+    try:
+        # As it comes from the network: Infinity is no JSON, 1e999 is.
+        document = frames.decode_json(
+            text.replace("Infinity", "1e999").encode()
+        )
+        read(document)
+    except frames.ProtocolError:
+        pass
+
+
+# -- the worker --------------------------------------------------------------
+
+
+NO_SECRET = "5" * 64
+#: A HELLO that will be right.
+RIGHT = {
+    **HELLO,
+    "session_id": f"session-{slots.FIRST_GENERATION}",
+    "generation": slots.FIRST_GENERATION,
+    "secret": NO_SECRET,
+    "params": {},
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[slots.InProcess]:
+    """Give a worker that all examples share, as all sessions of a slot do."""
+    with tempfile.TemporaryDirectory() as directory:
+        made = slots.InProcess(pathlib.Path(directory))
+        yield made
+        # After all that it serves a client as ever.
+        with made.session() as prepared:
+            said = _named(b"".join(_session([b"well", b"then"])), prepared)
+            assert _output(made.talk(said, waits=True)) == b"wellthen"
+        assert made.result["state"] == "CLOSED"
+        made.stop()
+
+
+def _session(inputs: list[bytes], **members) -> list[bytes]:
+    """Return the frames of a session without fault; see :func:`_named`."""
+    sent = [
+        frames.encode_frame(
+            frames.FrameHeader(frames.HELLO), {**RIGHT, **members}
+        )
+    ]
+    offset = members.get("start_input_offset", 0)
+    for number, data in enumerate(inputs):
+        sent.append(
+            frames.pack_header(
+                frames.INPUT, 0, 0, number + 1, offset, len(data)
+            )
+            + data
+        )
+        offset = (offset + len(data)) % 2**64
+    sent.append(frames.pack_header(frames.PING, task_id=7))
+    sent.append(frames.pack_header(frames.CLOSE))
+    return sent
+
+
+def _named(data: bytes, prepared: dict) -> bytes:
+    """Put the names of a session where those of :data:`RIGHT` are.
+
+    They have the same length. So what is random is drawn before anything
+    happens.
+    """
+    return data.replace(
+        str(slots.FIRST_GENERATION).encode(),
+        str(prepared["generation"]).encode(),
+    ).replace(NO_SECRET.encode(), prepared["secret"].encode())
+
+
+def _frames(data: bytes) -> Iterator[frames.Frame]:
+    """Give the frames up to what is none."""
+    decoder = frames.FrameDecoder(slots.CHUNK_BYTES)
+    for index in range(len(data)):
+        try:
+            yield from decoder.feed(data[index : index + 1])
+        except frames.ProtocolError:
+            return
+
+
+def _output(answer: bytes) -> bytes:
+    """Return the output; what a worker says is always well formed."""
+    said = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)
+    return b"".join(
+        frame.payload for frame in said if frame.header.type == frames.OUTPUT
+    )
+
+
+INPUTS = st.lists(st.binary(min_size=1, max_size=60), max_size=4)
+
+
+@fuzzing.examples(150)
+@given(INPUTS.flatmap(lambda inputs: fuzzing.streams(_session(inputs))))
+def test_worker_and_streams(worker: slots.InProcess, stream: bytes) -> None:
+    """A damaged stream ends its connection; no byte is made up or doubled."""
+    with fuzzing.no_errors_logged():
+        with worker.session() as prepared:
+            sent = _named(stream, prepared)
+            answer = worker.talk(sent)
+        given_in = b"".join(
+            frame.payload
+            for frame in _frames(sent)
+            if frame.header.type == frames.INPUT
+        )
+        assert given_in.startswith(_output(answer))
+        assert worker.result["output_bytes"] <= len(given_in)
+
+
+@fuzzing.examples(120)
+@given(fuzzing.documents(RIGHT))
+def test_worker_and_hellos(worker: slots.InProcess, document: dict) -> None:
+    """Whatever a HELLO says, the worker answers and goes on."""
+    payload = json.dumps(document).replace("Infinity", "1e999").encode()
+    with fuzzing.no_errors_logged(), worker.session() as prepared:
+        payload = _named(payload, prepared)
+        header = frames.pack_header(
+            frames.HELLO, payload_length_bytes=len(payload)
+        )
+        rest = b"".join(_session([b"x"])[1:])
+        answer = worker.talk(header + payload + rest)
+        first = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)[0]
+        assert first.header.type in (frames.OPENED, frames.ERROR)
+
+
+@fuzzing.examples(120)
+@given(st.binary(max_size=100), fuzzing.streams(FRAMES))
+def test_worker_and_strangers(
+    worker: slots.InProcess, first: bytes, rest: bytes
+) -> None:
+    """Who has no secret gets no word but why, and disturbs nobody."""
+    with fuzzing.no_errors_logged(), worker.session():
+        for frame in frames.FrameDecoder().feed(worker.talk(first + rest)):
+            assert frame.header.type == frames.ERROR
+        assert worker.agent.status()["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"start_input_offset": 2**64 - 1},
+        {"start_input_offset": 2**64 - 4, "start_output_offset": 2**64 - 4},
+        {"start_output_offset": 2**63 + 1},
+    ],
+)
+def test_offsets_at_their_end(worker: slots.InProcess, start: dict) -> None:
+    """A session cannot start where there are no offsets for what follows.
+
+    It would fail with an error of ours, or hang.
+    """
+    with fuzzing.no_errors_logged(), worker.session() as prepared:
+        sent = b"".join(_session([b"123", b"456"], **start))
+        answer = worker.talk(_named(sent, prepared))
+        (refusal,) = frames.FrameDecoder().feed(answer)
+        assert refusal.header.type == frames.ERROR
+        said = frames.decode_json(refusal.payload)
+        assert said["code"] == frames.PROTOCOL_ERROR
+
+
+def test_offsets_that_are_just_possible(worker: slots.InProcess) -> None:
+    """From the last allowed start on, a session works as any other."""
+    start = hello.MAX_START_OFFSET
+    with fuzzing.no_errors_logged():
+        with worker.session() as prepared:
+            sent = _session(
+                [b"123", b"456"],
+                start_input_offset=start,
+                start_output_offset=start,
+            )
+            said = _named(b"".join(sent), prepared)
+            answer = worker.talk(said, waits=True)
+        assert _output(answer) == b"123456"
+        assert worker.result["state"] == "CLOSED"
+
+
+ASSIGN = {
+    "op": "assign",
+    "id": 1,
+    "session_id": "s",
+    "generation": 1,
+    "project_id": "project",
+    "accelerator": "copy",
+    "bitstream": "builtin:copy",
+    "connect_timeout_s": 30.0,
+    "resume_grace_s": 30.0,
+    "local": True,
+    "origin_host_uuid": "h",
+    "idle_timeout_s": 5.0,
+    "max_hold_s": 5.0,
+    "bitstream_path": "/nowhere",
+    "bitstream_ref": {
+        "bitstream_id": "b",
+        "checksum_sha256": "00" * 32,
+        "size_bytes": 1,
+        "format": "json",
+    },
+}
+COMMANDS = [
+    ASSIGN,
+    {"op": "release", "id": 2, "generation": 1, "reason": "R"},
+    {"op": "reissue_secret", "id": 3, "generation": 1},
+    {"op": "status", "id": 4},
+]
+
+
+ODD = [{"op": "status", "id": number} for number in (1e999, [[]], 10**300)]
+
+
+def _harmless(command: dict) -> bool:
+    """Whether the worker can go on as before if it obeys."""
+    if command.get("op") == "exit":
+        return False
+    generation = command.get("generation", 0)
+    # What is newer than all before would be obeyed, and have to be freed.
+    return (
+        not isinstance(generation, int) or generation < slots.FIRST_GENERATION
+    )
+
+
+@fuzzing.examples(150)
+@given(
+    st.lists(
+        st.sampled_from(ODD)
+        | st.sampled_from(COMMANDS)
+        .flatmap(fuzzing.documents)
+        .filter(_harmless),
+        min_size=1,
+        max_size=3,
+    ),
+    st.data(),
+)
+def test_worker_and_agents(
+    worker: slots.InProcess, commands: list[dict], data: st.DataObject
+) -> None:
+    """Nonsense at the control socket ends its connection, no worker."""
+    sent = data.draw(
+        fuzzing.streams([fuzzing.message(one) for one in commands])
+    )
+    worker.agent.close()
+    with fuzzing.no_errors_logged():
+        with channel.connect_unix(worker.settings.control_socket) as sock:
+            sock.settimeout(slots.TIMEOUT_S)
+            sock.sendall(sent)
+            sock.shutdown(socket.SHUT_WR)
+            try:
+                while sock.recv(65536):
+                    pass
+            except ConnectionResetError:
+                pass
+        worker.connect()
+        assert worker.agent.status()["worker_id"] == "fuzzed"
+
+
+@pytest.mark.parametrize(
+    "members", [{"id": "x" * 65_490}, {"id": 1e999}, {"id": 10**4000}]
+)
+def test_worker_and_what_no_answer_can_repeat(
+    worker: slots.InProcess, members: dict
+) -> None:
+    """An agent is hung up on, or answered; its worker goes on."""
+    worker.agent.close()
+    with channel.connect_unix(worker.settings.control_socket) as sock:
+        sock.settimeout(slots.TIMEOUT_S)
+        sock.sendall(fuzzing.message({"op": "status", **members}))
+        assert sock.recv(1) in (b"", b"\0")
+    worker.connect()
+    assert worker.agent.status()["worker_id"] == "fuzzed"
+
+
+# -- the client --------------------------------------------------------------
+
+
+class Door:
+    """A front door that knows how the only session has ended."""
+
+    def request(self, operation: str, deadline_s=None, **members) -> dict:
+        assert operation == "get"
+        return {"ok": True, "session": {**VIEW, "state": "FAILED"}}
+
+    def give_up(self, **members: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Seeker:
+    """Finds no other slot."""
+
+    def __init__(self) -> None:
+        self.token = cancel.CancelToken()
+        self.door = Door()
+
+    def reopen(self, *_: object) -> None:
+        raise errors.RequestRejected("NO_OTHER", "there is no other slot")
+
+    def stop(self) -> None:
+        pass
+
+
+class Liar:
+    """A worker that says what it is told to, whatever it hears."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.scripts: list[bytes] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            sock, _ = self._listener.accept()
+            with sock, contextlib.suppress(OSError):
+                if not self.scripts:
+                    return
+                sock.recv(65536)
+                sock.sendall(self.scripts[0])
+                sock.shutdown(socket.SHUT_WR)
+                # Whoever connects again is told that there is no session.
+                self.scripts = [frames.error_frame("UNAUTHORIZED", "no")]
+                while sock.recv(65536):
+                    pass
+
+    def stop(self) -> None:
+        self.scripts = []
+        socket.create_connection(("127.0.0.1", self.port)).close()
+        self._thread.join(slots.TIMEOUT_S)
+        self._listener.close()
+
+    def run(self, script: bytes) -> None:
+        """Have a client send eight bytes through."""
+        self.scripts = [script]
+        endpoint = {"network": "data", "address": "127.0.0.1"}
+        document = {**VIEW, "endpoints": [{**endpoint, "port": self.port}]}
+        seeker = Seeker()
+        dialer = connection.Dialer(
+            view.SessionView.from_message(document),
+            seeker.door,  # type: ignore[arg-type]
+            seeker.token,
+        )
+        deadline_s = channel.deadline_after(slots.TIMEOUT_S)
+        dialed = dialer.open({}, deadline_s)
+        made = flow.Flow(
+            dialer,
+            dialed,
+            seeker,  # type: ignore[arg-type]
+        )
+        try:
+            piece = made.reserve(8, filled=True, deadline_s=deadline_s)
+            piece.data = piece.data[:8]
+            made.send(piece, end=False, deadline_s=deadline_s)
+            place = memoryview(bytearray(made.chunk_bytes))
+            while not made.idle:
+                output = made.receive(place, deadline_s)
+                if output is not None:
+                    assert len(output.data) <= made.chunk_bytes
+            made.close(place, deadline_s)
+        finally:
+            made.stop()
+            made.hang_up()
+
+
+#: How a client may end that was lied to.
+ENDS = (
+    errors.FpgapoolError,
+    frames.ProtocolError,
+    channel.ChannelClosed,
+    connection.WorkerError,
+)
+
+
+def _answers(opened: dict) -> list[bytes]:
+    """Return what a worker says that echoes eight bytes."""
+    payload = json.dumps(opened).replace("Infinity", "1e999").encode()
+    return [
+        frames.pack_header(frames.OPENED, payload_length_bytes=len(payload))
+        + payload,
+        frames.pack_header(frames.OUTPUT, frames.TASK_END, 0, 1, 0, 8)
+        + b"01234567",
+        frames.pack_header(frames.ACK, 0, 0, 1, 8),
+        frames.pack_header(frames.PING),
+        frames.encode_frame(
+            frames.FrameHeader(frames.CLOSED), {"code": "OK", "run_s": 0.1}
+        ),
+    ]
+
+
+@pytest.fixture(scope="module")
+def liar() -> Iterator[Liar]:
+    """Give a worker that lies; without lies it is a good one."""
+    made = Liar()
+    made.run(b"".join(_answers(OPENED)))
+    yield made
+    made.stop()
+
+
+@fuzzing.examples(250)
+@given(
+    (st.just(OPENED) | fuzzing.documents(OPENED)).flatmap(
+        lambda opened: fuzzing.streams(_answers(opened))
+    )
+)
+def test_client_and_lying_worker(liar: Liar, stream: bytes) -> None:
+    """Whatever a worker says, its client ends, with an error of its own."""
+    with contextlib.suppress(*ENDS):
+        liar.run(stream)
+
+
+@pytest.mark.parametrize("behind_opened", [False, True])
+def test_client_does_not_make_room_for_lies(
+    liar: Liar, behind_opened: bool
+) -> None:
+    """An announced length alone costs no memory."""
+    opened = _answers(OPENED)[0] if behind_opened else b""
+    huge = frames.pack_header(200, payload_length_bytes=frames.MAX_DATA_BYTES)
+    tracemalloc.start()
+    try:
+        with pytest.raises(frames.ProtocolError) as caught:
+            liar.run(opened + huge + b"x")
+        assert tracemalloc.get_traced_memory()[1] < ENOUGH_BYTES
+    finally:
+        tracemalloc.stop()
+    assert caught.value.code == frames.FRAME_TOO_LARGE
+
+
+@pytest.mark.parametrize("grace", [10**400, -(10**400), True, "1", None, []])
+def test_graces_that_are_none(grace: object) -> None:
+    """Whatever a worker says of its patience, a client can reckon with it."""
+    opened = connection.Opened.from_document(
+        {**OPENED, "resume_grace_s": grace}
+    )
+    assert 0 <= opened.resume_grace_s <= 86400
+
+
+@fuzzing.examples(150)
+@given(
+    st.sampled_from(["127.0.0.1", "::1", ""])
+    | st.text(max_size=8).map(lambda text: "\0" + text)
+    | st.sampled_from(["x" * 300, "\ud800", ".." + "a" * 70, "a..b"]),
+    st.sampled_from([-1, 0, 65536, 2**31, 2**64, 10**300]),
+)
+def test_endpoints_that_are_none(address: str, port: int) -> None:
+    """A client that is told of a place that cannot be says so."""
+    with pytest.raises((channel.ChannelClosed, channel.DeadlineExceeded)):
+        channel.connect_tcp(
+            address, port, channel.deadline_after(slots.TIMEOUT_S)
+        ).close()
