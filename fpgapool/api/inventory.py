@@ -149,6 +149,7 @@ class Inventory:
             slot.device.id for slot in self.slots if slot.holder is not None
         )
 
+        self._faults = found.faults
         self._serving = collections.Counter(
             slot.device.id for slot in self.slots if slot.serves_reservation
         )
@@ -167,6 +168,15 @@ class Inventory:
     def devices(self) -> list[Device]:
         """All devices."""
         return list(self._devices.values())
+
+    def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
+        """Return the accelerators that are kept off a host."""
+        level = health.Level.ACCELERATOR.value
+        return [
+            fault
+            for fault in self._faults
+            if (fault.level, fault.target_id) == (level, host.id)
+        ]
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
         """Yield the devices of a host."""

@@ -21,6 +21,7 @@ lost, doubled or late on the way does the same harm as with sessions, none.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -181,6 +182,19 @@ class Probation:
                 reason = slot.fault_reason or codes.SLOT_FAULTY
                 self._do(self._health.take_out(_of(slot), reason, now), now)
             self._refresh(slot)
+        for unit in self.faults:
+            if unit.level is health.Level.ACCELERATOR:
+                self._refresh_all(unit)
+
+    @property
+    def off_hosts(self) -> dict[str, frozenset[str]]:
+        """The accelerators that are kept off hosts, by the host's UUID."""
+        found = collections.defaultdict[str, set[str]](set)
+        for unit in self.faults:
+            host = self._pool.hosts_by_id.get(unit.id)
+            if unit.level is health.Level.ACCELERATOR and host is not None:
+                found[host.uuid].add(unit.accelerator)
+        return {uuid: frozenset(names) for uuid, names in found.items()}
 
     # -- failures ----------------------------------------------------------
 
@@ -378,7 +392,9 @@ class Probation:
         if unit.level is health.Level.SLOT and by_level:
             # Its device comes first.
             return False
-        if unit.level is health.Level.ACCELERATOR and by_level:
+        if unit.level is health.Level.ACCELERATOR and (
+            by_level or slot.reserved_for is not None or not slot.usable
+        ):
             return False
         return (
             slot.host.up
@@ -446,6 +462,14 @@ class Probation:
                     self._begin(fault, now)
 
     def _refresh_all(self, unit: health.Unit) -> None:
+        if unit.level is health.Level.ACCELERATOR:
+            is_out = unit in self.faults
+            self.events.append(
+                events.AcceleratorFaulty(unit.id, unit.accelerator)
+                if is_out
+                else events.AcceleratorRestored(unit.id, unit.accelerator)
+            )
+            return
         for slot in self._slots_of(unit):
             self._refresh(slot)
 

@@ -399,6 +399,7 @@ def _placing(
                 engine.profiles,
                 engine.reservable_slots,
                 is_early=is_early,
+                off_hosts=engine.probation.off_hosts,
             ),
             _PLACING_PATIENCE_S,
             durable=False,

@@ -149,6 +149,25 @@ class SlotRestored(_Event):
 
 
 @values.value
+class AcceleratorFaulty(_Event):
+    """An accelerator fails on a host: its jobs avoid the host's slots.
+
+    As long as there are others that they could have.
+    """
+
+    host_id: model.HostId
+    accelerator: str
+
+
+@values.value
+class AcceleratorRestored(_Event):
+    """An accelerator need not be kept off a host any more."""
+
+    host_id: model.HostId
+    accelerator: str
+
+
+@values.value
 class SessionLimitsChanged(_Event):
     """How many slots a project may have at a time, from now on.
 
@@ -286,6 +305,8 @@ Event: typing.TypeAlias = (
     | ReservationsChanged
     | SlotFaulty
     | SlotRestored
+    | AcceleratorFaulty
+    | AcceleratorRestored
     | SessionLimitsChanged
     | JobSubmitted
     | JobCancelled

@@ -68,6 +68,8 @@ class PoolState:
         self._jobs = self._view.jobs
         self._reservations = self._view.reservations
         self._overdrawn: set[model.SlotId] = set()
+        # Hosts that accelerators are kept off.
+        self._shunned: dict[str, set[model.HostId]] = {}
         # Devices that are to be drained, and their deadlines.
         self._drains: dict[model.DeviceId, float] = {}
         # The next of these deadlines.
@@ -339,6 +341,8 @@ class PoolState:
     def _enqueue(self, record: queues.JobRecord) -> bool:
         """Let a job wait, or reject it if it never could be served."""
         job = record.job
+        if job.accelerator in self._shunned:
+            record.avoided |= self._shunned_slots(job.accelerator)
         if not self._view.enqueue(record):
             self._reject(
                 job.id,
@@ -578,6 +582,60 @@ class PoolState:
             self._slots.failed_devices.remove(event.device_id)
             self._refresh_host(self._slots.host_of_device(event.device_id))
 
+    def _on_accelerator_faulty(self, event: events.AcceleratorFaulty) -> None:
+        self._shunned.setdefault(event.accelerator, set()).add(event.host_id)
+        self._shun(event.accelerator)
+
+    def _on_accelerator_restored(
+        self, event: events.AcceleratorRestored
+    ) -> None:
+        hosts = self._shunned.get(event.accelerator, set())
+        if event.host_id not in hosts:
+            return
+        hosts.remove(event.host_id)
+        if not hosts:
+            del self._shunned[event.accelerator]
+        shunned = self._slots_of([event.host_id])
+        for record in list(self._jobs.records.values()):
+            if (
+                record.job.accelerator == event.accelerator
+                and record.avoided & shunned
+            ):
+                self._avoid(record, record.avoided - shunned)
+
+    def _slots_of(
+        self, host_ids: abc.Iterable[model.HostId]
+    ) -> frozenset[model.SlotId]:
+        hosts = map(self._slots.hosts.get, host_ids)
+        return frozenset(
+            slot.id
+            for host in hosts
+            if host is not None
+            for slot in host.slots
+        )
+
+    def _shunned_slots(self, accelerator: str) -> frozenset[model.SlotId]:
+        return self._slots_of(self._shunned[accelerator])
+
+    def _shun(self, accelerator: str) -> None:
+        """Have those that wait for an accelerator avoid what they should."""
+        shunned = self._shunned_slots(accelerator)
+        for job in self.waiting():
+            record = self._jobs.records[job.id]
+            if job.accelerator == accelerator and shunned - record.avoided:
+                self._avoid(record, record.avoided | shunned)
+
+    def _avoid(
+        self, record: queues.JobRecord, avoided: frozenset[model.SlotId]
+    ) -> None:
+        """Change what a job avoids, and with whom it waits."""
+        waits = record.group is not None
+        if waits:
+            self._jobs.remove(record)
+        record.avoided = avoided
+        if waits:
+            self._enqueue(record)
+
     # -- what operators say ----------------------------------------------
 
     def _on_device_enabled(self, event: events.DeviceEnabled) -> None:
@@ -703,6 +761,9 @@ class PoolState:
             view.put_flow(job, slot)
         if usable_changed:
             self._topology_changed(host.id)
+        for accelerator, hosts in self._shunned.items():
+            if host.id in hosts:
+                self._shun(accelerator)
         self._reservations.touch_host(host.id)
         if view.note_shapes():
             self._regroup()
@@ -792,6 +853,8 @@ class PoolState:
         events.ReservationsChanged: _on_reservations,
         events.SlotFaulty: _on_slot_faulty,
         events.SlotRestored: _on_slot_restored,
+        events.AcceleratorFaulty: _on_accelerator_faulty,
+        events.AcceleratorRestored: _on_accelerator_restored,
         events.AssignmentRestored: _on_restored,
         events.SlotReady: _on_ready,
         events.HolderAttached: _on_attached,

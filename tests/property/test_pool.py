@@ -330,6 +330,19 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             self.add(events.SlotFaulty(slot_id, "SLOT_FAULTY"))
 
     @stateful.rule(
+        host_id=host_ids,
+        accelerator=st.sampled_from(["aes", "fft", "none"]),
+        restored=st.booleans(),
+    )
+    def change_accelerator(
+        self, host_id: int, accelerator: str, restored: bool
+    ) -> None:
+        if restored:
+            self.add(events.AcceleratorRestored(host_id, accelerator))
+        else:
+            self.add(events.AcceleratorFaulty(host_id, accelerator))
+
+    @stateful.rule(
         slot_id=slot_ids,
         host_id=host_ids,
         phase=st.sampled_from(model.Phase),

@@ -32,3 +32,14 @@ MEMBERS = {
         " such as when nobody has the slot.",
     ),
 }
+
+ACCELERATORS = common.described(
+    {
+        "type": "array",
+        "items": common.record(
+            accelerator=common.NAME, reason=common.TEXT, **MEMBERS
+        ),
+    },
+    "Those that are kept off the host for their failures there, as long as"
+    " another host has a slot for them.",
+)

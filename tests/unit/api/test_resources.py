@@ -160,6 +160,20 @@ def test_a_device_on_probation_says_so_for_its_slots(world):
     assert [one["state"] for one in slots[2:]] == ["faulty"] * 2
 
 
+def test_a_host_says_which_accelerators_are_kept_off_it(world):
+    put_on_probation(world, "accelerator", 1)
+    pool = world.database.inventory()
+    faults = [dataclasses.replace(pool.faults[0], accelerator="aes")]
+    pool = dataclasses.replace(pool, faults=faults)
+    world.database.inventory = lambda: pool
+    hosts = world.ask("GET", "/v1/hosts", fakes.ADMIN).json["hosts"]
+    found = {one["name"]: one["faulty_accelerators"] for one in hosts}
+    assert found["compute2"] == []
+    (one,) = found["compute1"]
+    assert (one["accelerator"], one["reason"]) == ("aes", codes.PROGRAM_FAILED)
+    assert probation_of(one) == FAULT
+
+
 def test_slots_are_filtered(world):
     device = identity.device_id(fakes.HOST, "board0")
     for query, numbers in (

@@ -316,6 +316,46 @@ def test_a_device_comes_before_its_slots() -> None:
     assert begin(pool).slot == 0
 
 
+def make_two_hosts() -> world.World:
+    """Both have a slot; on the first one, copy has failed twice."""
+    made = world.World(
+        [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
+        health=health.Options(slot_limit=99, device_limit=99),
+        wait_timeout_s=1e6,
+        report_timeout_s=1e6,
+    )
+    for _ in range(2):
+        request_id = made.open()
+        assert made.view(request_id).slot_host_name == "a"
+        fail(made)
+        made.cancel(request_id)
+        made.deliver_all()
+        made.feed(*(agent.report() for agent in made.agents.values()))
+    return made
+
+
+def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
+    pool = make_two_hosts()
+    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert pool.engine.probation.off_hosts == {"a": {"copy"}}
+    assert not pool.rows["slots"][1].faulty
+    for conductor in ("first", "second"):
+        request_id = pool.open()
+        assert pool.view(request_id).slot_host_name == "b", conductor
+        pool.cancel(request_id)
+        pool.deliver_all()
+        pool.boot_conductor()
+        pool.feed(*(agent.report() for agent in pool.agents.values()))
+    order = begin(pool)
+    assert (order.host_uuid, order.accelerator) == ("a", "copy")
+    # Its slot is nobody's as long as it is tested.
+    assert pool.view(pool.open()).slot_host_name == "b"
+    assert state(pool, pool.open()) == states.QUEUED
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+    assert pool.view(f"r{pool.requests}").slot_host_name == "a"
+
+
 def run(pool: world.World, code: str, how: str = states.FAILED) -> None:
     """A session is served, and ends."""
     pool.open()

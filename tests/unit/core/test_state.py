@@ -218,6 +218,43 @@ def test_a_slot_that_is_taken_out_as_it_fails_gets_no_other_job() -> None:
     assert output == [instructions.Requeue(1, 1, codes.PROGRAM_FAILED)]
 
 
+def two_hosts() -> pools.Pool:
+    return pools.make_pool(
+        pools.make_host(1, slot_count=1), pools.make_host(2, slot_count=1)
+    )
+
+
+def test_an_accelerator_is_kept_off_a_host() -> None:
+    pool = two_hosts()
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 20)]
+    # It rather waits for the other one.
+    assert pools.taken(pool.submit(pools.make_job(2))) == []
+
+
+def test_who_waits_hears_of_it_and_that_it_is_over() -> None:
+    pool = two_hosts()
+    pool.submit(*(pools.make_job(number) for number in (1, 2, 3)))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.hear(events.SlotReleased, 10)) == []
+    output = pool.step(events.AcceleratorRestored(1, "aes"))
+    assert pools.taken(output) == [(3, 10)]
+
+
+def test_a_host_that_comes_up_later_is_avoided_too() -> None:
+    pool = pools.make_pool(pools.make_host(2, slot_count=1))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    pool.submit(pools.make_job(1), pools.make_job(2))
+    assert pools.taken(pool.step(events.HostUp(pools.make_host(1)))) == []
+    assert pools.taken(pool.hear(events.SlotReleased, 20)) == [(2, 20)]
+
+
+def test_the_only_host_is_better_than_none() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 10)]
+
+
 def test_generations_for_nobody_are_never_given_again() -> None:
     pool = pools.make_pool(pools.make_host(1, slot_count=1))
     generation = pool.state.take_generation()
