@@ -299,7 +299,8 @@ class Probation:
             if result.code in codes.BITSTREAM_FAULTS:
                 self._end(test, None, now)
                 return
-            words = f"{result.code}: {result.message}"[:_MAX_WORDS]
+            words = result.message.removeprefix(f"{result.code}: ")
+            words = f"{result.code}: {words}"[:_MAX_WORDS]
             self._end(test, limits.writable(words), now)
         elif result.state != states.CLOSED:
             # It was called off, or its worker took it for a session.
