@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import operator
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -424,8 +425,11 @@ class Probation:
         ]
 
     def _begin(self, fault: health.Fault, now: float) -> None:
-        candidates = list(self._candidates(fault.unit))
-        # Not always the same: it may be another one that is broken.
+        # Not always the same: it may be another one that is broken. First
+        # all slots have their turn, then the next accelerator has.
+        candidates = sorted(
+            self._candidates(fault.unit), key=operator.itemgetter(1)
+        )
         slot, name = candidates[fault.tries % len(candidates)]
         test = SelfTest(
             unit=fault.unit,

@@ -302,6 +302,30 @@ def test_the_slots_of_a_device_take_turns() -> None:
     assert state(pool) == states.PREPARING
 
 
+def test_all_slots_have_their_turn_before_the_next_accelerator() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    profiles = [dataclasses.replace(world.PROFILE, name=n) for n in "ab"]
+    pool.open()
+    fail(pool)
+    pool.feed(
+        inputs.Library(
+            [
+                db_api.AcceleratorRecord(
+                    name=one.name, profile=one.to_primitive()["data"]
+                )
+                for one in profiles
+            ]
+        )
+    )
+    tested = []
+    for number in range(5):
+        order = begin(pool, AFTER_S * 2**number)
+        tested.append((order.slot, order.accelerator))
+        code = codes.SELF_TEST_FAILED
+        end(pool, states.PREPARE_FAILED, code, order.slot)
+    assert tested == [(0, "a"), (1, "a"), (0, "b"), (1, "b"), (0, "a")]
+
+
 def test_a_device_comes_before_its_slots() -> None:
     pool = make_world(2, slot_limit=2, device_limit=2)
     pool.open()
