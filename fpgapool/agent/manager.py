@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import typing
 from collections.abc import Callable
@@ -99,6 +100,7 @@ class AgentManager(rpc.Endpoint):
             "reissue_secret",
             "release",
             "report_now",
+            "self_test",
             "session_changed",
         }
     )
@@ -115,6 +117,16 @@ class AgentManager(rpc.Endpoint):
         """Prepare a slot for a session."""
         self._commands.assign(
             int(leader_epoch), objects.AssignRequest.from_primitive(request)
+        )
+
+    @_checked
+    def self_test(
+        self, ctxt: object, leader_epoch: int, request: Primitive
+    ) -> None:
+        """Have a slot show that it works: an assignment to nobody."""
+        wanted = objects.AssignRequest.from_primitive(request)
+        self._commands.assign(
+            int(leader_epoch), dataclasses.replace(wanted, self_test=True)
         )
 
     @_checked

@@ -423,7 +423,7 @@ class SlotTable:
         slot.seen_generation = request.generation
         slot.previous_result = slot.last_result
         slot.last_result = None
-        fault, code = self._fault(slot)
+        fault, code = self._fault(slot, request)
         if fault is not None:
             slot.last_result = _result(
                 request.session_id,
@@ -444,11 +444,15 @@ class SlotTable:
             Fetch(slot.key, request.generation, request.bitstream_ref),
         ]
 
-    def _fault(self, slot: _Slot) -> tuple[str | None, str]:
+    def _fault(
+        self, slot: _Slot, request: objects.AssignRequest
+    ) -> tuple[str | None, str]:
         if slot.fault is not None:
             return slot.fault, codes.SLOT_FAULTY
-        if slot.status is not None and (
-            slot.status.state == states.SLOT_FAULTY
+        if (
+            not request.self_test
+            and slot.status is not None
+            and slot.status.state == states.SLOT_FAULTY
         ):
             return "the slot cannot be cleaned", codes.SLOT_FAULTY
         return self._device_faults.get(slot.key[0]), codes.DEVICE_FAILED
@@ -492,7 +496,14 @@ class SlotTable:
             slot.connected
             and not slot.leaving
             and slot.status is not None
-            and slot.status.state == states.SLOT_IDLE
+            and (
+                slot.status.state == states.SLOT_IDLE
+                or (
+                    slot.status.state == states.SLOT_FAULTY
+                    and request is not None
+                    and request.self_test
+                )
+            )
         )
         if request is None or slot.pending_sent or not ready:
             return []

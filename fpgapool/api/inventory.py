@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import times
+from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
@@ -35,12 +36,16 @@ _DISABLED = model.AdminState.DISABLED.value
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device and what it belongs to."""
+    """A device and what it belongs to.
+
+    :ivar fault: why the conductor has taken it out of use, if it has.
+    """
 
     id: str
     record: db_api.DeviceRecord
     host: db_api.HostRecord
     reserved_slots: int = 0
+    fault: db_api.FaultRecord | None = None
 
     @property
     def state(self) -> str:
@@ -50,7 +55,7 @@ class Device:
             return _DRAINING
         if wishes != (_ENABLED, _ENABLED):
             return _DISABLED
-        if not self.record.healthy:
+        if not self.record.healthy or self.fault is not None:
             return "faulty"
         return "up" if self.host.up else "down"
 
@@ -60,6 +65,7 @@ class Slot:
     """A slot, what it belongs to, and who has it.
 
     :ivar project_id: of the instance that it is reserved for, if known.
+    :ivar own_fault: why the conductor has taken it out of use, if it has.
     """
 
     id: str
@@ -67,6 +73,12 @@ class Slot:
     device: Device
     holder: db_api.SlotHolder | None
     project_id: str | None = None
+    own_fault: db_api.FaultRecord | None = None
+
+    @property
+    def fault(self) -> db_api.FaultRecord | None:
+        """Why it is out of use, if not by itself then with its device."""
+        return self.own_fault or self.device.fault
 
     @property
     def serves_reservation(self) -> bool:
@@ -103,12 +115,14 @@ class Inventory:
             row.device_id: sum(row.instances.values())
             for row in found.reservations
         }
+        faults = {(row.level, row.target_id): row for row in found.faults}
         self._devices = {
             record.id: Device(
                 identity.device_id(hosts[record.host_id].uuid, record.name),
                 record,
                 hosts[record.host_id],
                 reserved.get(record.id, 0),
+                faults.get((health.Level.DEVICE.value, record.id)),
             )
             for record in found.devices
         }
@@ -122,6 +136,7 @@ class Inventory:
                 self._devices[record.device_id],
                 holders.get(record.id),
                 found.projects.get(record.reserved_for or ""),
+                faults.get((health.Level.SLOT.value, record.id)),
             )
             for record in found.slots
         ]
@@ -134,6 +149,7 @@ class Inventory:
             slot.device.id for slot in self.slots if slot.holder is not None
         )
 
+        self._faults = found.faults
         self._serving = collections.Counter(
             slot.device.id for slot in self.slots if slot.serves_reservation
         )
@@ -152,6 +168,15 @@ class Inventory:
     def devices(self) -> list[Device]:
         """All devices."""
         return list(self._devices.values())
+
+    def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
+        """Return the accelerators that are kept off a host."""
+        level = health.Level.ACCELERATOR.value
+        return [
+            fault
+            for fault in self._faults
+            if (fault.level, fault.target_id) == (level, host.id)
+        ]
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
         """Yield the devices of a host."""
@@ -173,6 +198,22 @@ def administration(
         "admin_state": record.admin_state,
         "admin_reason": record.admin_reason,
         "drain_deadline_at": times.text(record.drain_deadline_at),
+    }
+
+
+def probation(
+    fault: db_api.FaultRecord | None, sees_all: bool
+) -> dict[str, Any]:
+    """Return what is shown of why something is out of use.
+
+    :param fault: None: it is not, or by its driver's word only.
+    :param sees_all: whether the caller may read what a host says.
+    """
+    return {
+        "failures": fault.failures if fault else 0,
+        "self_tests": fault.tests if fault else 0,
+        "last_self_test": fault.last_test if fault and sees_all else "",
+        "next_self_test_at": times.text(fault.next_test_at if fault else None),
     }
 
 

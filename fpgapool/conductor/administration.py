@@ -27,7 +27,6 @@ from fpgapool.common import exception
 from fpgapool.conductor import inputs
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api
@@ -136,22 +135,6 @@ def reminders(
 ) -> Iterator[events.Event]:
     """Yield what the core must hear of devices that are not as usual."""
     return (word(one) for one in devices if state(one) is not _ENABLED)
-
-
-def repair(device: registry.DeviceEntry) -> Iterator[events.Event]:
-    """Yield what gives a device and its slots another chance.
-
-    The entries of slots that were taken out change; their rows are to be
-    written.
-    """
-    yield events.DeviceRestored(device.id)
-    for slot in device.slots.values():
-        yield events.SlotRestored(slot.id)
-        slot.faulty = False
-        if not slot.usable:
-            # By its agent's word, which has not changed.
-            yield events.SlotFaulty(slot.id, codes.SLOT_FAULTY)
-        slot.fault_reason = ""
 
 
 def draining(pool: registry.Registry) -> list[Administered]:

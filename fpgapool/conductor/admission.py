@@ -25,6 +25,7 @@ from fpgapool import objects
 from fpgapool.conductor import registry
 from fpgapool.core import codes
 from fpgapool.core import events
+from fpgapool.core import health
 from fpgapool.objects import states
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -53,6 +54,7 @@ class Limits:
     min_progress_bytes_per_s: float = 1000.0
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
+    health: health.Options = dataclasses.field(default_factory=health.Options)
 
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
         """Return what a session may send while others wait."""

@@ -108,6 +108,9 @@ def _with_agents(
             continue
         for slot, line in _lines(host, report):
             hold = brain.holds.get(slot.id)
+            test = brain.probation.tests.get(slot.id)
+            if test is not None and test.generation == line.generation:
+                continue
             kind = _AGENTS.get(reconcile.compare(hold, line))
             if kind is not None:
                 yield findings.Finding(

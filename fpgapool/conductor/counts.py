@@ -47,6 +47,7 @@ class Counts:
     :ivar placement_conflicts: changes that others came before.
     :ivar placement_requests: to Placement.
     :ivar reconciled: what was not as it should be, and was mended, by kind.
+    :ivar self_tests: of what is out of use, by outcome.
     :ivar rpc: what was sent to agents.
     """
 
@@ -77,6 +78,9 @@ class Counts:
     placement_conflicts: int = 0
     placement_requests: int = 0
     reconciled: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    self_tests: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
     rpc: tallies.Timings = dataclasses.field(default_factory=tallies.Timings)

@@ -37,6 +37,13 @@ class AssignSlot:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TestSlot:
+    """Tell an agent to have a slot show that it works."""
+
+    request: objects.AssignRequest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ReleaseSlot:
     """Tell an agent to end what a slot does for one generation."""
 
@@ -112,6 +119,7 @@ _STEPS = frozenset(
 
 Message = (
     AssignSlot
+    | TestSlot
     | ReleaseSlot
     | ReissueSecret
     | PublishSession

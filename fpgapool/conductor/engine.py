@@ -42,6 +42,7 @@ from fpgapool.conductor import inputs
 from fpgapool.conductor import instances
 from fpgapool.conductor import orders
 from fpgapool.conductor import pace
+from fpgapool.conductor import probation
 from fpgapool.conductor import quotas as conductor_quotas
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
@@ -138,6 +139,15 @@ class Engine:
         self._unrecorded: collections.deque[effects.Admission] = (
             collections.deque()
         )
+        self.probation = probation.Probation(
+            settings,
+            self.registry,
+            self.catalogue,
+            self.holds,
+            state.take_generation,
+            snapshot.faults,
+            self._counts,
+        )
         self._snapshot: db_api.Snapshot | None = snapshot
         self._book = sessions.Book(thresholds_bytes)
         self._last_job_id = snapshot.max_ids.session
@@ -183,11 +193,8 @@ class Engine:
         )
         reservations.restore(self.registry, snapshot.reservations)
         self._events += reservations.reminders(self.registry)
-        for slot in self.registry.slots.values():
-            if slot.faulty:
-                self._events.append(
-                    events.SlotFaulty(slot.id, slot.fault_reason)
-                )
+        self.probation.start(now)
+        self._note_health()
         self._load_sessions(snapshot, now)
         self._step(now)
         for host_uuid in self.registry.hosts:
@@ -291,6 +298,10 @@ class Engine:
         for hold in list(self.holds.values()):
             if self.holds.get(hold.slot.id) is hold:
                 self._check_hold(hold, now)
+        self._step(now)
+        # With the slots that the core knows to be free.
+        self.probation.tick(now)
+        self._note_health()
         self._step(now)
         # The core does not wait for what a host took with it.
         for entry in administration.draining(self.registry):
@@ -1153,6 +1164,9 @@ class Engine:
         now: float,
     ) -> reconcile.Finding:
         finding = reconcile.compare(hold, report)
+        if hold is None and self.probation.look(slot, report, now):
+            finding = reconcile.Finding.AS_IT_SHOULD
+        self._note_health()
         if finding is reconcile.Finding.STRAY:
             self._release_stray(slot, report, now)
         self._note_programmed(slot, report)
@@ -1289,6 +1303,10 @@ class Engine:
     def _fail_preparation(
         self, hold: reconcile.Hold, reason: str, now: float
     ) -> None:
+        # A failure may well come from being revoked.
+        if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
+            self.probation.failed(hold, reason, now)
+            self._note_health()
         self._events.append(
             events.PrepareFailed(hold.slot.id, hold.generation, reason)
         )
@@ -1300,6 +1318,9 @@ class Engine:
         result = report.last_result
         session = hold.session
         untold = hold.phase is model.Phase.PREPARING
+        if result is not None:
+            self.probation.finished(hold, result, now)
+            self._note_health()
         self._free(hold, now, result)
         if result is None or hold.abandoned:
             return
@@ -1449,12 +1470,15 @@ class Engine:
         if usable == slot.usable:
             return
         slot.usable = usable
-        if not usable:
-            self._events.append(events.SlotFaulty(slot.id, codes.SLOT_FAULTY))
-        elif not slot.faulty:
-            self._events.append(
-                events.SlotRestored(slot.id, keep_failures=True)
-            )
+        self._events.append(self.probation.word(slot))
+
+    def _note_health(self) -> None:
+        """Do what follows from what is out of use, and from its tests."""
+        found = self.probation
+        self._events += found.events
+        self._rows += found.rows
+        self._at_once += found.orders
+        found.events, found.rows, found.orders = [], [], []
 
     # -- what did not happen -----------------------------------------------
 
@@ -1574,8 +1598,6 @@ class Engine:
                     self._revoke(self.holds[slot_id], reason, now)
                 case instructions.Yield(slot_id, _, _):
                     self._revoke(self.holds[slot_id], codes.YIELDED, now)
-                case instructions.TakeOut():
-                    self._take_out(instruction)
                 case instructions.Drained(device_id):
                     self._drained(self.registry.devices[device_id])
                 case instructions.Reserve(slot_id, instance_id):
@@ -1649,21 +1671,6 @@ class Engine:
         hold.told_at = now
         self._at_once.append(orders.release(hold, reason))
 
-    def _take_out(self, order: instructions.TakeOut) -> None:
-        if order.slot_id is not None:
-            slots = [self.registry.slots[order.slot_id]]
-        else:
-            slots = [
-                slot
-                for slot in self.registry.slots.values()
-                if slot.device.id == order.device_id
-            ]
-        for slot in slots:
-            LOG.error("Slot %s is out of use: %s", slot, order.reason)
-            slot.faulty = True
-            slot.fault_reason = order.reason
-            self._rows.append(registry.slot_row(slot))
-
     # -- what the operator says --------------------------------------------
 
     def _administer(self, item: inputs.Administer, now: float) -> inputs.Query:
@@ -1700,8 +1707,8 @@ class Engine:
         self._events += map(administration.word, devices)
         if wish.state is model.AdminState.ENABLED:
             for device in devices:
-                self._events += administration.repair(device)
-                self._rows += map(registry.slot_row, device.slots.values())
+                self.probation.repair(device, now)
+            self._note_health()
         self._step(now)
         self._finish_drain(entry)
 

@@ -186,6 +186,12 @@ RECONCILED = _counter(
     " session_without_slot.",
     labels=("kind",),
 )
+SELF_TESTS = _counter(
+    "fpgapool_conductor_self_tests_total",
+    help="Self-tests of what is out of use, by outcome: passed, failed, or"
+    " none if it did not take place.",
+    labels=("outcome",),
+)
 RPC = _histogram(
     "fpgapool_conductor_rpc_seconds",
     help="Time to hand a message for agents to the broker.",
@@ -231,6 +237,7 @@ DEFINITIONS = (
     PLACEMENT_CONFLICTS,
     PLACEMENT_REQUESTS,
     RECONCILED,
+    SELF_TESTS,
     RPC,
     RPC_FAILURES,
 )
@@ -308,6 +315,8 @@ def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
     page.put(PLACEMENT_REQUESTS.name, counts.placement_requests)
     for kind, count in list(counts.reconciled.items()):
         page.put(RECONCILED.name, count, kind)
+    for outcome, count in list(counts.self_tests.items()):
+        page.put(SELF_TESTS.name, count, outcome)
     page.put_timings(RPC.name, RPC_FAILURES.name, counts.rpc)
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+import types
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -50,6 +51,7 @@ _MAX_NAME_LENGTH = 200
 _PLAIN = re.compile(r"[!-~]+")
 
 _NONE: frozenset[str] = frozenset()
+_NO_HOSTS: Mapping[str, frozenset[str]] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +182,7 @@ def wanted(
     reservable_slots: Callable[[str], int],
     *,
     is_early: bool = False,
+    off_hosts: Mapping[str, frozenset[str]] = _NO_HOSTS,
 ) -> Wanted:
     """Return what the pool has.
 
@@ -187,9 +190,20 @@ def wanted(
     :param reservable_slots: tells how many of a device's are.
     :param is_early: a host that has not been heard may still be; otherwise
         it is lost.
+    :param off_hosts: the accelerators that hosts are not used for, by UUID.
     """
     usable = {slot.shape for slot in pool.slots.values()}
     runs = {shape: _runnable(profiles.values(), shape) for shape in usable}
+    runs_on = {
+        host_uuid: {
+            shape: _runnable(
+                (one for one in profiles.values() if one.name not in names),
+                shape,
+            )
+            for shape in usable
+        }
+        for host_uuid, names in off_hosts.items()
+    }
     hosts = {
         host_uuid: host
         for host in pool.hosts.values()
@@ -199,7 +213,7 @@ def wanted(
     return Wanted(
         hosts={
             host_uuid: tuple(
-                _device(one, runs, reservable_slots)
+                _device(one, runs_on.get(host.uuid, runs), reservable_slots)
                 for one in sorted(host.devices.values(), key=lambda d: d.id)
             )
             for host_uuid, host in hosts.items()

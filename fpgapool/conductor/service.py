@@ -48,6 +48,7 @@ from fpgapool.conductor import threads
 from fpgapool.conductor import unified
 from fpgapool.conductor import watch
 from fpgapool.conf import quota as quota_conf
+from fpgapool.core import health
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
@@ -232,8 +233,6 @@ class _Term:
             core_state.PoolState(
                 strategy,
                 first_generation=epoch << _GENERATION_BITS,
-                slot_fault_limit=conf.conductor.slot_fault_limit,
-                device_fault_limit=conf.conductor.device_fault_limit,
             ),
             settings,
             snapshot,
@@ -400,6 +399,7 @@ def _placing(
                 engine.profiles,
                 engine.reservable_slots,
                 is_early=is_early,
+                off_hosts=engine.probation.off_hosts,
             ),
             _PLACING_PATIENCE_S,
             durable=False,
@@ -450,6 +450,13 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
             None if max_bitstreams < 0 else max_bitstreams
         ),
         instances_are_local=conf.nova.instances_are_local,
+        health=health.Options(
+            accelerator_limit=options.accelerator_fault_limit,
+            slot_limit=options.slot_fault_limit,
+            device_limit=options.device_fault_limit,
+            first_s=options.self_test_after_s,
+            max_s=max(options.self_test_after_s, options.self_test_max_s),
+        ),
     )
 
 

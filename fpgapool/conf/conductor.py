@@ -180,13 +180,29 @@ does not show its effect.
 """,
     ),
     cfg.IntOpt(
+        "accelerator_fault_limit",
+        default=2,
+        min=1,
+        max=1000,
+        help="""
+Failures in a row of one accelerator in one slot that take the accelerator off
+the slot's host, as long as another host has a slot for it.
+
+A failure is a slot that could not be made ready, or a session that ended
+because the accelerator or its worker process failed. Keep it below
+``slot_fault_limit``, and that below ``device_fault_limit``, so that what is
+taken out grows with what is known.
+""",
+    ),
+    cfg.IntOpt(
         "slot_fault_limit",
         default=3,
         min=1,
         max=1000,
         help="""
-Preparations in a row that must fail in a slot before it is taken out of
-service. The operator is told and brings it back.
+Failures in a row in a slot, with whichever accelerators, that take it out of
+service. A self-test or the operator brings it back. See
+``accelerator_fault_limit`` for what a failure is.
 """,
     ),
     cfg.IntOpt(
@@ -195,8 +211,31 @@ service. The operator is told and brings it back.
         min=1,
         max=1000,
         help="""
-Preparations in a row that must fail on a device, in whichever of its slots,
-before the whole device is taken out of service.
+Failures in a row on a device, in whichever of its slots, that take the whole
+device out of service. A self-test or the operator brings it back.
+""",
+    ),
+    cfg.FloatOpt(
+        "self_test_after_s",
+        default=60,
+        min=0.1,
+        max=30 * 86400,
+        help="""
+Seconds after which what was taken out of service for its failures is tested:
+it is programmed, computes something whose result is known, and is scrubbed.
+
+If it passes it is used again. If not, the time to the next test is doubled,
+up to ``self_test_max_s``.
+""",
+    ),
+    cfg.FloatOpt(
+        "self_test_max_s",
+        default=21600,
+        min=0.1,
+        max=30 * 86400,
+        help="""
+Longest time in seconds between two tests of what is out of service. A smaller
+one than ``self_test_after_s`` counts as that.
 """,
     ),
     cfg.IntOpt(

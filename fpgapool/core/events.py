@@ -70,7 +70,7 @@ class DeviceFailed(_Event):
 
 @values.value
 class DeviceRestored(_Event):
-    """A board may be used again; its count of failures starts anew."""
+    """A board may be used again."""
 
     device_id: model.DeviceId
 
@@ -143,14 +143,28 @@ class SlotFaulty(_Event):
 
 @values.value
 class SlotRestored(_Event):
-    """A slot may be used again.
-
-    :param keep_failures: it was only away, as while its worker process was
-        started anew; else its count of failures starts anew.
-    """
+    """A slot may be used again."""
 
     slot_id: model.SlotId
-    keep_failures: bool = False
+
+
+@values.value
+class AcceleratorFaulty(_Event):
+    """An accelerator fails on a host: its jobs avoid the host's slots.
+
+    As long as there are others that they could have.
+    """
+
+    host_id: model.HostId
+    accelerator: str
+
+
+@values.value
+class AcceleratorRestored(_Event):
+    """An accelerator need not be kept off a host any more."""
+
+    host_id: model.HostId
+    accelerator: str
 
 
 @values.value
@@ -291,6 +305,8 @@ Event: typing.TypeAlias = (
     | ReservationsChanged
     | SlotFaulty
     | SlotRestored
+    | AcceleratorFaulty
+    | AcceleratorRestored
     | SessionLimitsChanged
     | JobSubmitted
     | JobCancelled

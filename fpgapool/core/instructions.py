@@ -90,18 +90,6 @@ class Yield:
 
 
 @values.value
-class TakeOut:
-    """A slot or a whole device failed too often and is out of use.
-
-    Exactly one of the two ids is set.
-    """
-
-    reason: str
-    slot_id: model.SlotId | None = None
-    device_id: model.DeviceId | None = None
-
-
-@values.value
 class Drained:
     """Nobody has a slot of a device any more that was to be drained."""
 
@@ -133,7 +121,6 @@ Instruction: typing.TypeAlias = (
     | Requeue
     | Revoke
     | Yield
-    | TakeOut
     | Drained
     | Reserve
     | WakeAt

@@ -49,9 +49,6 @@ class PoolState:
     :param strategy: decides who gets which slot; it serves this pool only.
     :param first_generation: the generation of the first assignment; each
         further one has a higher generation.
-    :param slot_fault_limit: a slot that fails so often in a row is taken
-        out.
-    :param device_fault_limit: the same for a device, over all its slots.
     :param wakeups: whether a job that has waited for its own host for long
         enough causes a pass by itself, and whether a strategy may look
         again.
@@ -62,24 +59,17 @@ class PoolState:
         strategy: strategy_api.Strategy,
         *,
         first_generation: int = 1,
-        slot_fault_limit: int = 3,
-        device_fault_limit: int = 6,
         wakeups: bool = True,
     ) -> None:
-        if slot_fault_limit < 1 or device_fault_limit < 1:
-            raise ValueError("fault limits must be at least 1")
         self._strategy = strategy
-        self._slot_fault_limit = slot_fault_limit
-        self._device_fault_limit = device_fault_limit
         self._wakeups = wakeups
         self._view = pool_view.PoolView(strategy, first_generation)
         self._slots = self._view.slots
         self._jobs = self._view.jobs
         self._reservations = self._view.reservations
-        self._slot_failures: dict[model.SlotId, int] = {}
-        self._device_failures: dict[model.DeviceId, int] = {}
-        self._taken_out: set[model.SlotId] = set()
         self._overdrawn: set[model.SlotId] = set()
+        # Hosts that accelerators are kept off.
+        self._shunned: dict[str, set[model.HostId]] = {}
         # Devices that are to be drained, and their deadlines.
         self._drains: dict[model.DeviceId, float] = {}
         # The next of these deadlines.
@@ -186,6 +176,15 @@ class PoolState:
         invariants.check_drains(
             self._slots, self._drains, self._drain_s, self._last_s
         )
+
+    def take_generation(self) -> int:
+        """Return a generation that no assignment has or will have.
+
+        For what is done to slots on nobody's behalf.
+        """
+        generation = self._view.next_generation
+        self._view.next_generation += 1
+        return generation
 
     # -- stepping --------------------------------------------------------
 
@@ -342,6 +341,8 @@ class PoolState:
     def _enqueue(self, record: queues.JobRecord) -> bool:
         """Let a job wait, or reject it if it never could be served."""
         job = record.job
+        if job.accelerator in self._shunned:
+            record.avoided |= self._shunned_slots(job.accelerator)
         if not self._view.enqueue(record):
             self._reject(
                 job.id,
@@ -468,13 +469,9 @@ class PoolState:
 
     def _prepared(self, hold: slots.Hold) -> None:
         """Note that a slot was made ready with its accelerator."""
-        if self._slot_failures:
-            self._slot_failures.pop(hold.slot_id, None)
         slot = hold.slot
         if slot is not None:
             slot.programmed = hold.accelerator
-            if self._device_failures:
-                self._device_failures.pop(slot.spec.device_id, None)
 
     def _on_attached(self, event: events.HolderAttached) -> None:
         self._set_phase(event, model.Phase.ACTIVE)
@@ -544,8 +541,6 @@ class PoolState:
             # Its failure may well come from being revoked.
             del self._jobs.records[hold.job_id]
             return
-        if event.reason not in codes.BITSTREAM_FAULTS:
-            self._count_failure(event.slot_id, event.reason)
         record = self._jobs.records[hold.job_id]
         record.avoided |= {event.slot_id}
         self._requeue(hold, event.reason)
@@ -563,46 +558,12 @@ class PoolState:
 
     # -- faults ----------------------------------------------------------
 
-    def _count_failure(self, slot_id: model.SlotId, reason: str) -> None:
-        slot = self._slots.slots.get(slot_id)
-        if slot is None:
-            return
-        device_id = slot.spec.device_id
-        slot_failures = self._slot_failures.get(slot_id, 0) + 1
-        device_failures = self._device_failures.get(device_id, 0) + 1
-        self._slot_failures[slot_id] = slot_failures
-        self._device_failures[device_id] = device_failures
-        faulty, failed = self._slots.faulty_slots, self._slots.failed_devices
-        if (
-            slot_failures >= self._slot_fault_limit
-            and slot_id not in self._taken_out
-        ):
-            self._taken_out.add(slot_id)
-            faulty.add(slot_id)
-            self._output.append(
-                instructions.TakeOut(reason=reason, slot_id=slot_id)
-            )
-        if (
-            device_failures >= self._device_fault_limit
-            and device_id not in failed
-        ):
-            failed.add(device_id)
-            self._output.append(
-                instructions.TakeOut(reason=reason, device_id=device_id)
-            )
-        self._refresh_host(slot.host.id)
-
     def _on_slot_faulty(self, event: events.SlotFaulty) -> None:
         if event.slot_id not in self._slots.faulty_slots:
             self._slots.faulty_slots.add(event.slot_id)
             self._refresh_host_of_slot(event.slot_id)
 
     def _on_slot_restored(self, event: events.SlotRestored) -> None:
-        if not event.keep_failures:
-            self._slot_failures.pop(event.slot_id, None)
-            self._taken_out.discard(event.slot_id)
-        if event.slot_id in self._taken_out:
-            return
         if event.slot_id in self._slots.faulty_slots:
             self._slots.faulty_slots.remove(event.slot_id)
             self._refresh_host_of_slot(event.slot_id)
@@ -617,10 +578,63 @@ class PoolState:
             self._refresh_host(self._slots.host_of_device(event.device_id))
 
     def _on_device_restored(self, event: events.DeviceRestored) -> None:
-        self._device_failures.pop(event.device_id, None)
         if event.device_id in self._slots.failed_devices:
             self._slots.failed_devices.remove(event.device_id)
             self._refresh_host(self._slots.host_of_device(event.device_id))
+
+    def _on_accelerator_faulty(self, event: events.AcceleratorFaulty) -> None:
+        self._shunned.setdefault(event.accelerator, set()).add(event.host_id)
+        self._shun(event.accelerator)
+
+    def _on_accelerator_restored(
+        self, event: events.AcceleratorRestored
+    ) -> None:
+        hosts = self._shunned.get(event.accelerator, set())
+        if event.host_id not in hosts:
+            return
+        hosts.remove(event.host_id)
+        if not hosts:
+            del self._shunned[event.accelerator]
+        shunned = self._slots_of([event.host_id])
+        for record in list(self._jobs.records.values()):
+            if (
+                record.job.accelerator == event.accelerator
+                and record.avoided & shunned
+            ):
+                self._avoid(record, record.avoided - shunned)
+
+    def _slots_of(
+        self, host_ids: abc.Iterable[model.HostId]
+    ) -> frozenset[model.SlotId]:
+        hosts = map(self._slots.hosts.get, host_ids)
+        return frozenset(
+            slot.id
+            for host in hosts
+            if host is not None
+            for slot in host.slots
+        )
+
+    def _shunned_slots(self, accelerator: str) -> frozenset[model.SlotId]:
+        return self._slots_of(self._shunned[accelerator])
+
+    def _shun(self, accelerator: str) -> None:
+        """Have those that wait for an accelerator avoid what they should."""
+        shunned = self._shunned_slots(accelerator)
+        for job in self.waiting():
+            record = self._jobs.records[job.id]
+            if job.accelerator == accelerator and shunned - record.avoided:
+                self._avoid(record, record.avoided | shunned)
+
+    def _avoid(
+        self, record: queues.JobRecord, avoided: frozenset[model.SlotId]
+    ) -> None:
+        """Change what a job avoids, and with whom it waits."""
+        waits = record.group is not None
+        if waits:
+            self._jobs.remove(record)
+        record.avoided = avoided
+        if waits:
+            self._enqueue(record)
 
     # -- what operators say ----------------------------------------------
 
@@ -747,6 +761,9 @@ class PoolState:
             view.put_flow(job, slot)
         if usable_changed:
             self._topology_changed(host.id)
+        for accelerator, hosts in self._shunned.items():
+            if host.id in hosts:
+                self._shun(accelerator)
         self._reservations.touch_host(host.id)
         if view.note_shapes():
             self._regroup()
@@ -836,6 +853,8 @@ class PoolState:
         events.ReservationsChanged: _on_reservations,
         events.SlotFaulty: _on_slot_faulty,
         events.SlotRestored: _on_slot_restored,
+        events.AcceleratorFaulty: _on_accelerator_faulty,
+        events.AcceleratorRestored: _on_accelerator_restored,
         events.AssignmentRestored: _on_restored,
         events.SlotReady: _on_ready,
         events.HolderAttached: _on_attached,

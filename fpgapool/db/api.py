@@ -55,6 +55,7 @@ from fpgapool.db.records import BitstreamRecord
 from fpgapool.db.records import Changes
 from fpgapool.db.records import ComputeState
 from fpgapool.db.records import DeviceRecord
+from fpgapool.db.records import FaultRecord
 from fpgapool.db.records import Holdings
 from fpgapool.db.records import HostRecord
 from fpgapool.db.records import InstanceRecord
@@ -83,6 +84,7 @@ __all__ = [
     "ComputeState",
     "Database",
     "DeviceRecord",
+    "FaultRecord",
     "Holdings",
     "HostRecord",
     "InstanceRecord",
@@ -138,6 +140,7 @@ _TABLES: dict[type[Any], sa.Table] = {
     DeviceRecord: models.devices,
     SlotRecord: models.slots,
     ReservationRecord: models.reservations,
+    FaultRecord: models.faults,
     AcceleratorRecord: models.accelerators,
     BitstreamRecord: models.bitstreams,
     SessionRecord: models.sessions,
@@ -372,6 +375,7 @@ class Database:
                 reservations=_all(
                     connection, models.reservations, ReservationRecord
                 ),
+                faults=_all(connection, models.faults, FaultRecord),
             )
 
     # Sessions.
@@ -650,6 +654,12 @@ class Database:
                 ),
                 reservations=_all(
                     connection, models.reservations, ReservationRecord
+                ),
+                faults=_all(
+                    connection,
+                    models.faults,
+                    FaultRecord,
+                    models.faults.c.active.is_(True),
                 ),
                 projects={
                     row.instance_id: row.project_id

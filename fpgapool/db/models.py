@@ -145,6 +145,33 @@ reservations = sa.Table(
     **_OPTIONS,
 )
 
+# No row is deleted, so that every change is a row to write: what is in use
+# again is not active. No foreign keys: the level says what the target is.
+faults = sa.Table(
+    "faults",
+    metadata,
+    _id(),
+    _required("level", sa.String(16)),
+    _required("target_id", sa.BigInteger),
+    _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("active", sa.Boolean),
+    _required("reason", sa.String(64)),
+    _required("failures", sa.Integer),
+    _required("since", sa.Double),
+    _required("tests", sa.Integer),
+    _required("tries", sa.Integer),
+    _required("last_test", sa.Text),
+    _optional("last_test_at", sa.Double),
+    _required("next_test_at", sa.Double),
+    sa.UniqueConstraint(
+        "level",
+        "target_id",
+        "accelerator",
+        name="uniq_faults0level0target_id0accelerator",
+    ),
+    **_OPTIONS,
+)
+
 accelerators = sa.Table(
     "accelerators",
     metadata,

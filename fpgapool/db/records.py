@@ -112,6 +112,38 @@ class ReservationRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRecord:
+    """Why something is out of use, and what has been tried.
+
+    Times are wall clock.
+
+    :param level: a value of :class:`fpgapool.core.health.Level`.
+    :param target_id: of the device or slot; of an accelerator's host.
+    :param accelerator: empty for devices and slots.
+    :param active: False: it is in use again.
+    :param failures: in a row, that took it out.
+    :param tests: self-tests that it has not passed.
+    :param tries: the same, with those before it was last in use.
+    :param last_test: what came of the last one.
+    :param next_test_at: in the past while it is being tested.
+    """
+
+    id: int
+    level: str
+    target_id: int
+    accelerator: str = ""
+    active: bool = True
+    reason: str
+    failures: int = 0
+    since: float
+    tests: int = 0
+    tries: int = 0
+    last_test: str = ""
+    last_test_at: float | None = None
+    next_test_at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRecord:
     """An accelerator of the library.
 
@@ -314,6 +346,7 @@ Record = (
     | DeviceRecord
     | SlotRecord
     | ReservationRecord
+    | FaultRecord
     | AcceleratorRecord
     | BitstreamRecord
     | SessionRecord
@@ -477,6 +510,7 @@ class Snapshot:
     """All that a conductor needs to take over. Rows are ordered by id.
 
     :param usage: of the newest day only.
+    :param faults: those that are over, too.
     :param instances: those that are not deleted.
     """
 
@@ -494,6 +528,7 @@ class Snapshot:
     reservations: list[ReservationRecord] = dataclasses.field(
         default_factory=list
     )
+    faults: list[FaultRecord] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -559,6 +594,7 @@ class Inventory:
 
     :param projects: of the instances that have slots reserved, as far as they
         are known.
+    :param faults: those that are not over.
     """
 
     hosts: list[HostRecord]
@@ -568,6 +604,7 @@ class Inventory:
     reservations: list[ReservationRecord] = dataclasses.field(
         default_factory=list
     )
+    faults: list[FaultRecord] = dataclasses.field(default_factory=list)
     projects: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -145,9 +145,10 @@ class AssignRequest(base.Payload):
     :param min_progress_bytes_per_s: least mean rate of the input.
     :param bitstream_ref: the file that ``bitstream`` names; None if the
         driver has its own.
+    :param self_test: there is no session; the slot is to show that it works.
     """
 
-    VERSION: ClassVar[str] = "1.2"
+    VERSION: ClassVar[str] = "1.3"
 
     host_uuid: str
     device: str
@@ -167,6 +168,7 @@ class AssignRequest(base.Payload):
     max_hold_s: float = 0.0
     min_progress_bytes_per_s: float = 0.0
     bitstream_ref: bitstreams.BitstreamRef | None = base.added(2, None)
+    self_test: bool = base.added(3, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

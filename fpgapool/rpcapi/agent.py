@@ -24,10 +24,10 @@ from fpgapool.common import rpc
 TOPIC = "fpgapool-agent"
 
 # Grows with every change; the agent's endpoint has the same version.
-VERSION = "1.1"
+VERSION = "1.2"
 
 #: The version that each method came with, if not with the first one.
-SINCE = {rpc.SEVERAL: "1.1"}
+SINCE = {rpc.SEVERAL: "1.1", "self_test": "1.2"}
 
 
 class AgentAPI:
@@ -60,6 +60,20 @@ class AgentAPI:
         """Have a slot prepared for a session."""
         self._cast(
             host_uuid, "assign", leader_epoch, request=request.to_primitive()
+        )
+
+    def self_test(
+        self,
+        host_uuid: str,
+        leader_epoch: int,
+        request: objects.AssignRequest,
+    ) -> None:
+        """Have a slot show that it works; its reports tell how it went."""
+        self._cast(
+            host_uuid,
+            "self_test",
+            leader_epoch,
+            request=request.to_primitive(),
         )
 
     def release(

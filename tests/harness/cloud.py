@@ -64,6 +64,9 @@ _CONDUCTOR_OPTIONS: Options = {
         "connect_timeout_s": 30,
         "resume_grace_s": 10,
         "resend_interval_s": 0.5,
+        # Slots whose workers are killed too often come back soon.
+        "self_test_after_s": 1,
+        "self_test_max_s": 4,
     },
 }
 

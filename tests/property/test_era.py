@@ -126,7 +126,7 @@ class EraMachine(stateful.RuleBasedStateMachine):
         self.wake_s = math.inf
         self.job_count = 0
         self.history: list[tuple[list[events.Event], float, typing.Any]] = []
-        self.pool = state.PoolState(CheckedEra(options), slot_fault_limit=2)
+        self.pool = state.PoolState(CheckedEra(options))
         random = numpy.random.default_rng(seed)
         self.step(
             events.AcceleratorsChanged(LIBRARY),
@@ -244,9 +244,7 @@ class EraMachine(stateful.RuleBasedStateMachine):
     def teardown(self) -> None:
         """The same events give the same instructions again."""
         if hasattr(self, "pool"):
-            again = state.PoolState(
-                era.EraStrategy(self.options), slot_fault_limit=2
-            )
+            again = state.PoolState(era.EraStrategy(self.options))
             for batch, now, output in self.history:
                 assert again.step(batch, now) == output
 

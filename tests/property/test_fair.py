@@ -175,7 +175,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
             max_wait_s,
             breadth,
         )
-        self.pool = state.PoolState(self.strategy, slot_fault_limit=2)
+        self.pool = state.PoolState(self.strategy)
         accounts = Mirrored(self.strategy.shares, breadth)
         self.pool.view.accounts = self.accounts = accounts
         self.pool.view.jobs._accounts = accounts

@@ -165,8 +165,6 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     def new_pool(self, strategy: checked.CheckedStrategy) -> state.PoolState:
         return state.PoolState(
             strategy,
-            slot_fault_limit=2,
-            device_fault_limit=3,
             wakeups=self.wakeups,
         )
 
@@ -324,16 +322,25 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             )
         )
 
-    @stateful.rule(
-        slot_id=slot_ids, restored=st.booleans(), keep_failures=st.booleans()
-    )
-    def change_slot(
-        self, slot_id: int, restored: bool, keep_failures: bool
-    ) -> None:
+    @stateful.rule(slot_id=slot_ids, restored=st.booleans())
+    def change_slot(self, slot_id: int, restored: bool) -> None:
         if restored:
-            self.add(events.SlotRestored(slot_id, keep_failures))
+            self.add(events.SlotRestored(slot_id))
         else:
             self.add(events.SlotFaulty(slot_id, "SLOT_FAULTY"))
+
+    @stateful.rule(
+        host_id=host_ids,
+        accelerator=st.sampled_from(["aes", "fft", "none"]),
+        restored=st.booleans(),
+    )
+    def change_accelerator(
+        self, host_id: int, accelerator: str, restored: bool
+    ) -> None:
+        if restored:
+            self.add(events.AcceleratorRestored(host_id, accelerator))
+        else:
+            self.add(events.AcceleratorFaulty(host_id, accelerator))
 
     @stateful.rule(
         slot_id=slot_ids,

@@ -193,6 +193,8 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
         members["origin_host_uuid"] = frames.require(
             message, "origin_host_uuid", str
         )
+    if "self_test" in message:
+        members["self_test"] = frames.require(message, "self_test", bool)
     members["limits"] = _limits(message)
     if message.get("bitstream_ref") is not None:
         members |= _bitstream(message)

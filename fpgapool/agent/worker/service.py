@@ -40,10 +40,14 @@ from fpgapool.agent.worker import state
 from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
+from fpgapool.drivers import selftest
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
 LOG = logging.getLogger(__name__)
+
+# What is told of a failed preparation as it is.
+_TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
@@ -253,6 +257,10 @@ class Worker:
             profile = self._driver.program(
                 settings.device, settings.slot, order.bitstream, order.file
             )
+            if order.self_test:
+                selftest.run(
+                    self._driver, settings.device, settings.slot, profile
+                )
         except drivers.DriverError as exc:
             LOG.warning("programming failed: %s", exc)
             self.post(
@@ -260,7 +268,7 @@ class Worker:
                     generation,
                     str(exc),
                     exc.code
-                    if exc.code in codes.BITSTREAM_FAULTS
+                    if exc.code in _TOLD_CODES
                     else codes.PROGRAM_FAILED,
                 )
             )
@@ -269,6 +277,9 @@ class Worker:
             LOG.exception("programming failed")
             message = f"{type(exc).__name__}: {exc}"
             self.post(state.ProgramFailed(generation, message))
+            return
+        if order.self_test:
+            self.post(state.SelfTested(generation, profile.name))
             return
         # Where clients need it, it is announced with the secret.
         self._certificate_sha256()

@@ -18,7 +18,8 @@ out and reports back with further events.
 ``idle -> preparing -> ready -> active <-> detached``, and from each of them
 back to ``idle`` through a scrub, which keeps the state that it found until
 it is done: a slot that is being cleaned is not free yet. A slot that cannot
-be scrubbed is ``faulty`` for good.
+be scrubbed is ``faulty`` until a self-test, which nobody connects to, ends
+with a scrub that can: ``preparing``, and back.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Order:
     :ivar limits: of the session while it is connected.
     :ivar file: of the bitstream; None if the driver has its own.
     :ivar bitstream_id: of the file, in the library.
+    :ivar self_test: there is no client; the slot is to show that it works.
     """
 
     session_id: str
@@ -82,6 +84,7 @@ class Order:
     limits: watching.Limits = _NO_LIMITS
     file: drivers.BitstreamFile | None = None
     bitstream_id: str | None = None
+    self_test: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,8 +153,16 @@ class Programmed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SelfTested:
+    """The slot holds the accelerator, and has computed what it should."""
+
+    generation: int
+    accelerator: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ProgramFailed:
-    """The slot could not be programmed."""
+    """The slot could not be programmed, or has not passed its test."""
 
     generation: int
     message: str
@@ -212,6 +223,7 @@ Event: typing.TypeAlias = (
     | ReissueSecret
     | Exit
     | Programmed
+    | SelfTested
     | ProgramFailed
     | Attached
     | Detached
@@ -407,7 +419,7 @@ class Machine:
             order
         ):
             return [_CHANGED]
-        if self._state is State.FAULTY:
+        if self._state is State.FAULTY and not order.self_test:
             return [Refuse(codes.SLOT_FAULTY, "the slot is faulty")]
         if self.order is not None:
             return [
@@ -514,6 +526,8 @@ class Machine:
         match event:
             case Programmed(accelerator=accelerator):
                 return self._programmed(order, accelerator, now)
+            case SelfTested(accelerator=accelerator):
+                return self._self_tested(order, accelerator)
             case ProgramFailed(code=code, message=message):
                 return self._program_failed(code, message)
             case Attached(wall_s=wall_s):
@@ -538,6 +552,17 @@ class Machine:
         # Without an agent the secret would reach nobody.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
+
+    def _self_tested(self, order: Order, accelerator: str) -> list[Effect]:
+        if self._state is not State.PREPARING:
+            return []
+        self.programmed = accelerator
+        self.bitstream_id = order.bitstream_id
+        if self._ending is None:
+            self._ending = _Ending(
+                Outcome.CLOSED, codes.OK, "the self-test was passed"
+            )
+        return self._clear()
 
     def _program_failed(self, code: str, message: str) -> list[Effect]:
         if self._state is not State.PREPARING:

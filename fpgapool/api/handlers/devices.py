@@ -22,6 +22,7 @@ from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import paging
 from fpgapool.core import codes
+from fpgapool.policies import sessions as policies
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -90,7 +91,9 @@ def _document(
         "model": record.model,
         "dma_bytes_per_s": record.dma_bytes_per_s,
         "state": device.state,
-        "fault_reason": record.fault_reason,
+        "fault_reason": record.fault_reason
+        or (device.fault.reason if device.fault else ""),
+        **inventory.probation(device.fault, call.may(policies.ALL_PROJECTS)),
         **inventory.administration(record),
         "slots": pool.slot_counts[device.id],
         "sessions": pool.session_counts[device.id],

@@ -78,6 +78,15 @@ def _documents(call: calls.Call) -> list[dict[str, Any]]:
             "devices": 0,
             "slots": 0,
             "sessions": 0,
+            "faulty_accelerators": [
+                {
+                    "accelerator": fault.accelerator,
+                    "reason": fault.reason,
+                    # Hosts are for those who see all.
+                    **inventory.probation(fault, True),
+                }
+                for fault in pool.kept_off(host)
+            ],
             "links": calls.self_link(call.url("hosts", host.uuid)),
         }
         for host in pool.hosts

@@ -75,6 +75,7 @@ def _document(
         "shape": record.shape,
         "state": slot.state,
         "fault_reason": record.fault_reason,
+        **inventory.probation(slot.fault, sees_all),
         "accelerator": calls.public_key(call, accelerator, lambda: shown),
         "programmed": calls.public_key(
             call, record.programmed, lambda: sees_all

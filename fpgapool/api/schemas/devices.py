@@ -14,6 +14,7 @@
 
 from fpgapool.api.schemas import administration
 from fpgapool.api.schemas import common
+from fpgapool.api.schemas import probation
 
 _STATE = common.one_of("up", "down", "faulty", "draining", "disabled")
 
@@ -33,7 +34,10 @@ DEVICE = common.record(
         "`down` means that the host does not report. What is said of the"
         " host holds for the device, too.",
     ),
-    fault_reason=common.TEXT,
+    fault_reason=common.described(
+        common.TEXT, "What its driver says, or why it is out of use."
+    ),
+    **probation.MEMBERS,
     admin_state=administration.STATE,
     admin_reason=administration.REASON,
     drain_deadline_at=administration.DEADLINE,

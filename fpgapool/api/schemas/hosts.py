@@ -14,6 +14,7 @@
 
 from fpgapool.api.schemas import administration
 from fpgapool.api.schemas import common
+from fpgapool.api.schemas import probation
 
 HOST = common.record(
     uuid=common.UUID,
@@ -28,6 +29,7 @@ HOST = common.record(
     devices=common.described(common.COUNT, "How many boards it has."),
     slots=common.described(common.COUNT, "How many slots they have."),
     sessions=common.described(common.COUNT, "How many of them sessions have."),
+    faulty_accelerators=probation.ACCELERATORS,
     links=common.LINKS,
 )
 

@@ -13,6 +13,7 @@
 """Slots: reconfigurable regions of devices."""
 
 from fpgapool.api.schemas import common
+from fpgapool.api.schemas import probation
 
 _STATE = common.one_of(
     "idle",
@@ -38,7 +39,10 @@ SLOT = common.record(
     state=common.described(
         _STATE, "`down` means that the host does not report."
     ),
-    fault_reason=common.TEXT,
+    fault_reason=common.described(
+        common.TEXT, "Why it is out of use, or its device."
+    ),
+    **probation.MEMBERS,
     accelerator=common.described(
         common.nullable(common.NAME), "Of the session that has the slot."
     ),

@@ -36,6 +36,10 @@ class Host(base.Administered):
     is_up = resource.Body("up", type=bool)
     #: Rate of its network card, in each direction.
     nic_bytes_per_s = resource.Body("nic_bytes_per_s", type=float)
+    #: Accelerators that are kept off it for their failures.
+    faulty_accelerators = resource.Body(
+        "faulty_accelerators", type=list, list_type=dict
+    )
     #: How many boards it has.
     devices = resource.Body("devices", type=int)
     #: How many slots they have.

@@ -41,6 +41,11 @@ class Slot(base.Resource):
     shape = resource.Body("shape")
     state = resource.Body("state")
     fault_reason = resource.Body("fault_reason")
+    #: Failures in a row that took it out of use, and what was tried since.
+    failures = resource.Body("failures", type=int)
+    self_tests = resource.Body("self_tests", type=int)
+    last_self_test = resource.Body("last_self_test")
+    next_self_test_at = resource.Body("next_self_test_at")
     #: Of the session that has the slot.
     accelerator = resource.Body("accelerator")
     #: What is in the slot now.

@@ -52,6 +52,10 @@ class ListDevices(base.ListCommand):
         "host_uuid": "Host UUID",
         "dma_bytes_per_s": "DMA Bytes/s",
         "fault_reason": "Fault Reason",
+        "failures": "Failures",
+        "self_tests": "Self-tests",
+        "last_self_test": "Last Self-test",
+        "next_self_test_at": "Next Self-test",
     }
     formatters = _FORMATTERS
     sort_keys = ("name", "id", "host_name")

@@ -26,7 +26,10 @@ from fpgapool.osc.sdk import proxy
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
 
-_FORMATTERS = {"nic_bytes_per_s": format_columns.SizeColumn}
+_FORMATTERS = {
+    "nic_bytes_per_s": format_columns.SizeColumn,
+    "faulty_accelerators": format_columns.ListDictColumn,
+}
 
 
 class ListHosts(base.ListCommand):
@@ -45,6 +48,7 @@ class ListHosts(base.ListCommand):
         "admin_reason": "Admin Reason",
         "drain_deadline_at": "Drain Deadline",
         "nic_bytes_per_s": "NIC Bytes/s",
+        "faulty_accelerators": "Faulty Accelerators",
     }
     formatters = _FORMATTERS
     sort_keys = ("name", "uuid")

@@ -54,6 +54,10 @@ class ListSlots(base.ListCommand):
         "device_id": "Device ID",
         "host_uuid": "Host UUID",
         "fault_reason": "Fault Reason",
+        "failures": "Failures",
+        "self_tests": "Self-tests",
+        "last_self_test": "Last Self-test",
+        "next_self_test_at": "Next Self-test",
     }
     sort_keys = ("id", "host_name", "device_name", "number")
 

@@ -157,6 +157,37 @@ def test_what_was_written_is_loaded(database, epoch):
     )
 
 
+def test_faults_that_are_over_are_for_the_conductor_only(database, epoch):
+    fault = api.FaultRecord(
+        id=1,
+        level="slot",
+        target_id=2,
+        reason="PROGRAM_FAILED",
+        failures=3,
+        since=1.5,
+        tests=2,
+        tries=4,
+        last_test="PROGRAM_FAILED: é",
+        last_test_at=2.5,
+        next_test_at=3.5,
+    )
+    other = api.FaultRecord(
+        id=2,
+        level="accelerator",
+        target_id=1,
+        accelerator="aes",
+        reason="CORE_FAILED",
+        since=1.0,
+        next_test_at=2.0,
+    )
+    _write(database, epoch, *factory.hardware(), fault, other)
+    assert database.load().faults == [fault, other]
+    over = dataclasses.replace(other, active=False, reason="")
+    _write(database, epoch, over)
+    assert database.load().faults == [fault, over]
+    assert database.inventory().faults == [fault]
+
+
 def test_rows_are_replaced(database, epoch):
     _write(database, epoch, *factory.hardware(), factory.session(1))
     changed = factory.session(1, state="ACTIVE", started_at=2.5, local=False)

@@ -19,6 +19,7 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.core import codes
+from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from tests.unit.api import fakes
 
@@ -102,6 +103,75 @@ def test_slots_do_not_tell_tenants_of_each_other(world):
         fakes.SERVICE: [None, None, None, None],
         fakes.ADMIN: [first, second, None, None],
     }
+
+
+def put_on_probation(world, level, target_id):
+    fault = db_api.FaultRecord(
+        id=1,
+        level=level,
+        target_id=target_id,
+        reason=codes.PROGRAM_FAILED,
+        failures=3,
+        since=1.0,
+        tests=2,
+        last_test="PROGRAM_FAILED: /dev/xdma0",
+        next_test_at=60.5,
+    )
+    changed = dataclasses.replace(world.database.inventory(), faults=[fault])
+    world.database.inventory = lambda: changed
+
+
+def probation_of(member):
+    return (
+        member["failures"],
+        member["self_tests"],
+        member["last_self_test"],
+        member["next_self_test_at"],
+    )
+
+
+NO_FAULT = (0, 0, "", None)
+FAULT = (3, 2, "PROGRAM_FAILED: /dev/xdma0", "1970-01-01T00:01:00.500000Z")
+
+
+def test_a_slot_on_probation_says_what_was_tried(world):
+    put_on_probation(world, "slot", 4)
+    path = "/v1/slots?sort_key=number"
+    slots = world.ask("GET", path, fakes.ADMIN).json["slots"]
+    assert [probation_of(one) for one in slots] == [NO_FAULT] * 3 + [FAULT]
+    # What a host says is not for tenants.
+    slots = world.ask("GET", path).json["slots"]
+    assert probation_of(slots[3]) == (*FAULT[:2], "", FAULT[3])
+    (device,) = world.ask("GET", "/v1/devices").json["devices"]
+    assert (device["state"], probation_of(device)) == ("up", NO_FAULT)
+
+
+def test_a_device_on_probation_says_so_for_its_slots(world):
+    put_on_probation(world, "device", 1)
+    (device,) = world.ask("GET", "/v1/devices", fakes.ADMIN).json["devices"]
+    assert (device["state"], device["fault_reason"]) == (
+        "faulty",
+        codes.PROGRAM_FAILED,
+    )
+    assert probation_of(device) == FAULT
+    path = "/v1/slots?sort_key=number"
+    slots = world.ask("GET", path, fakes.ADMIN).json["slots"]
+    assert [probation_of(one) for one in slots] == [FAULT] * 4
+    assert [one["state"] for one in slots[2:]] == ["faulty"] * 2
+
+
+def test_a_host_says_which_accelerators_are_kept_off_it(world):
+    put_on_probation(world, "accelerator", 1)
+    pool = world.database.inventory()
+    faults = [dataclasses.replace(pool.faults[0], accelerator="aes")]
+    pool = dataclasses.replace(pool, faults=faults)
+    world.database.inventory = lambda: pool
+    hosts = world.ask("GET", "/v1/hosts", fakes.ADMIN).json["hosts"]
+    found = {one["name"]: one["faulty_accelerators"] for one in hosts}
+    assert found["compute2"] == []
+    (one,) = found["compute1"]
+    assert (one["accelerator"], one["reason"]) == ("aes", codes.PROGRAM_FAILED)
+    assert probation_of(one) == FAULT
 
 
 def test_slots_are_filtered(world):

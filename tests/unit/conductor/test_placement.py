@@ -121,6 +121,17 @@ def test_traits_are_such_as_placement_takes():
     assert set(trait) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
+def test_an_accelerator_that_a_host_is_not_used_for_has_no_trait_there():
+    pool = make_pool("medium")
+    profiles = {one.name: one for one in (profile("aes"), profile("fft"))}
+    for off, traits in (
+        ({HOST: frozenset({"fft"})}, {AES}),
+        ({"another": frozenset({"fft"})}, {AES, "CUSTOM_FPGAPOOL_FFT"}),
+    ):
+        found = placement.wanted(pool, profiles, lambda _: 0, off_hosts=off)
+        assert only_device(found).traits == traits
+
+
 def _fault_of_device(pool):
     pool.devices[1].healthy = False
 

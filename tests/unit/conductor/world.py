@@ -28,6 +28,7 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
 from fpgapool.core import codes
+from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
@@ -57,6 +58,7 @@ _RECORDS = {
     "instances": db_api.InstanceRecord,
     "quotas": db_api.QuotaRecord,
     "reservations": db_api.ReservationRecord,
+    "faults": db_api.FaultRecord,
 }
 
 
@@ -215,11 +217,19 @@ class World:
         max_wait_s: float | None = None,
         **settings: object,
     ) -> None:
-        self.fault_limit = fault_limit
         self.fair = fair
         self.max_wait_s = max_wait_s
         self.agents = {agent.uuid: agent for agent in agents}
-        self.settings = admission.Limits(**settings)
+        self.settings = admission.Limits(
+            **{
+                "health": health.Options(
+                    accelerator_limit=fault_limit,
+                    slot_limit=fault_limit,
+                    device_limit=fault_limit,
+                )
+            }
+            | settings
+        )
         self.now = 1000.0
         self.epoch = 0
         self.counts = counts.Counts()
@@ -234,6 +244,7 @@ class World:
             "quotas": {},
             "instances": {},
             "reservations": {},
+            "faults": {},
         }
         self.wire: list[effects.Message] = []
         # While it is away, new sessions are not recorded.
@@ -261,8 +272,6 @@ class World:
         self.state = core_state.PoolState(
             strategy,
             first_generation=self.epoch << 32,
-            slot_fault_limit=self.fault_limit,
-            device_fault_limit=self.fault_limit,
         )
         self.engine = engine.Engine(
             self.state,
@@ -405,7 +414,7 @@ class World:
     def deliver(self, message: effects.Message) -> None:
         """Carry one message to its agent."""
         match message:
-            case effects.AssignSlot(request):
+            case effects.AssignSlot(request) | effects.TestSlot(request):
                 self.agents[request.host_uuid].assign(request)
             case effects.ReleaseSlot(host_uuid=host_uuid):
                 self.agents[host_uuid].release(message, self.now)

@@ -199,59 +199,68 @@ def test_a_requeued_job_has_its_old_place() -> None:
     assert pool.state.queue_position(3) == 2
 
 
-def test_a_slot_that_fails_in_a_row_is_taken_out() -> None:
+def test_a_slot_that_is_out_is_given_to_nobody_and_comes_back() -> None:
     pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.step(events.SlotFaulty(10, codes.PROGRAM_FAILED))
     pool.submit(pools.make_job(1))
-    for _ in range(2):
-        pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
-    assert pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED) == [
-        instructions.TakeOut(codes.PROGRAM_FAILED, slot_id=10),
-        instructions.Requeue(1, 3, codes.PROGRAM_FAILED),
-    ]
     assert pool.state.status(1).reasons == (codes.NO_HEALTHY_SLOT,)
     assert pools.taken(pool.step(events.SlotRestored(10))) == [(1, 10)]
 
 
-def test_success_ends_a_row_of_failures() -> None:
-    pool = pools.make_pool(
-        pools.make_host(1, slot_count=1), slot_fault_limit=2
+def test_a_slot_that_is_taken_out_as_it_fails_gets_no_other_job() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.submit(pools.make_job(1), pools.make_job(2))
+    generation = pool.state.assignments()[10].generation
+    output = pool.step(
+        events.PrepareFailed(10, generation, codes.PROGRAM_FAILED),
+        events.SlotFaulty(10, codes.PROGRAM_FAILED),
     )
-    pool.submit(pools.make_job(1))
-    for _ in range(3):
-        pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
-        output = pool.hear(events.SlotReady, 10)
-        assert [type(order) for order in output] == [instructions.Grant]
-        pool.hear(events.SlotReleased, 10)
-        pool.submit(pools.make_job(2 + pool.state.view.next_generation))
+    assert output == [instructions.Requeue(1, 1, codes.PROGRAM_FAILED)]
 
 
-@pytest.mark.parametrize(("keep", "taken_out"), [(True, True), (False, False)])
-def test_a_slot_that_was_only_away_keeps_its_failures(
-    keep: bool, taken_out: bool
-) -> None:
-    pool = pools.make_pool(
-        pools.make_host(1, slot_count=1), slot_fault_limit=2
+def two_hosts() -> pools.Pool:
+    return pools.make_pool(
+        pools.make_host(1, slot_count=1), pools.make_host(2, slot_count=1)
     )
-    pool.submit(pools.make_job(1))
-    pool.step(events.SlotFaulty(10, codes.SLOT_FAULTY))
-    pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
-    pool.step(events.SlotRestored(10, keep_failures=keep))
-    output = pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
-    found = any(isinstance(o, instructions.TakeOut) for o in output)
-    assert found == taken_out
 
 
-def test_a_device_that_fails_in_a_row_is_taken_out() -> None:
-    pool = pools.make_pool(
-        pools.make_host(1, slot_count=3), device_fault_limit=2
-    )
+def test_an_accelerator_is_kept_off_a_host() -> None:
+    pool = two_hosts()
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 20)]
+    # It rather waits for the other one.
+    assert pools.taken(pool.submit(pools.make_job(2))) == []
+
+
+def test_who_waits_hears_of_it_and_that_it_is_over() -> None:
+    pool = two_hosts()
+    pool.submit(*(pools.make_job(number) for number in (1, 2, 3)))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.hear(events.SlotReleased, 10)) == []
+    output = pool.step(events.AcceleratorRestored(1, "aes"))
+    assert pools.taken(output) == [(3, 10)]
+
+
+def test_a_host_that_comes_up_later_is_avoided_too() -> None:
+    pool = pools.make_pool(pools.make_host(2, slot_count=1))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    pool.submit(pools.make_job(1), pools.make_job(2))
+    assert pools.taken(pool.step(events.HostUp(pools.make_host(1)))) == []
+    assert pools.taken(pool.hear(events.SlotReleased, 20)) == [(2, 20)]
+
+
+def test_the_only_host_is_better_than_none() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 10)]
+
+
+def test_generations_for_nobody_are_never_given_again() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    generation = pool.state.take_generation()
     pool.submit(pools.make_job(1))
-    pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
-    assert pool.hear(events.PrepareFailed, 11, codes.PROGRAM_FAILED) == [
-        instructions.TakeOut(codes.PROGRAM_FAILED, device_id=1),
-        instructions.Requeue(1, 2, codes.PROGRAM_FAILED),
-    ]
-    assert pools.taken(pool.step(events.DeviceRestored(1))) == [(1, 12)]
+    assert pool.state.assignments()[10].generation == generation + 1
+    assert pool.state.take_generation() == generation + 2
 
 
 def test_a_fault_outlives_news_of_the_host() -> None:
@@ -299,9 +308,7 @@ def test_news_of_a_slot_in_use_is_older_than_what_is_known() -> None:
 
 
 def test_groups_of_jobs_that_failed_do_not_pile_up() -> None:
-    pool = pools.make_pool(
-        pools.make_host(1, slot_count=2), slot_fault_limit=99
-    )
+    pool = pools.make_pool(pools.make_host(1, slot_count=2))
     for job_id in range(5):
         pool.submit(pools.make_job(job_id))
         pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED)
@@ -451,8 +458,3 @@ def test_an_accelerator_gets_another_shape() -> None:
     fft = model.Accelerator("fft", 1e9, shapes=frozenset({"small"}))
     output = pool.step(events.AcceleratorsChanged((fft,)))
     assert pools.taken(output) == [(1, 10)]
-
-
-def test_fault_limits_are_positive() -> None:
-    with pytest.raises(ValueError, match="fault limits"):
-        pools.make_pool(slot_fault_limit=0)

@@ -26,6 +26,7 @@ TABLES = {
     api.DeviceRecord: models.devices,
     api.SlotRecord: models.slots,
     api.ReservationRecord: models.reservations,
+    api.FaultRecord: models.faults,
     api.AcceleratorRecord: models.accelerators,
     api.BitstreamRecord: models.bitstreams,
     api.SessionRecord: models.sessions,

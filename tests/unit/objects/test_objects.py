@@ -37,7 +37,7 @@ PAYLOADS = [
 FINGERPRINTS = {
     "AcceleratorProfile": "1.1-dfb16010d6f8b529",
     "AgentReport": "1.1-146fe8c290f82caf",
-    "AssignRequest": "1.2-8bb52535a36f2e31",
+    "AssignRequest": "1.3-9fc2dbe70638195d",
     "BitstreamRef": "1.0-a5a098a90040dafa",
     "CreateBitstream": "1.0-7c167a5867451ef6",
     "DecideBitstream": "1.0-8d6e4dac23fb61b9",

@@ -1,0 +1,468 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is out of use for its failures, and how tests bring it back."""
+
+import dataclasses
+
+import pytest
+
+from fpgapool import objects
+from fpgapool.conductor import audit
+from fpgapool.conductor import effects
+from fpgapool.conductor import inputs
+from fpgapool.core import codes
+from fpgapool.core import health
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.unit.conductor import test_administration
+from tests.unit.conductor import world
+
+AFTER_S = 60.0
+SLOT = health.Unit(health.Level.SLOT, 1)
+DEVICE = health.Unit(health.Level.DEVICE, 1)
+ACCELERATOR = health.Unit(health.Level.ACCELERATOR, 1, "copy")
+
+
+def make_world(slots: int = 1, **limits: int) -> world.World:
+    """Return a world in which one failure takes a slot out."""
+    wanted = {"accelerator_limit": 99, "slot_limit": 1, "device_limit": 99}
+    return world.World(
+        [world.FakeAgent("a", slots)],
+        health=health.Options(**wanted | limits),
+        # Nobody loses patience while time passes.
+        wait_timeout_s=1e6,
+        report_timeout_s=1e6,
+    )
+
+
+@pytest.fixture
+def pool() -> world.World:
+    """A slot that is out, and a session that waits for it."""
+    made = make_world()
+    made.open()
+    fail(made)
+    return made
+
+
+def end(
+    pool: world.World,
+    state: str,
+    code: str,
+    number: int = 0,
+) -> None:
+    """What a slot does has ended, and its agent says so."""
+    agent = pool.agents["a"]
+    agent.end(number, state, code, pool.now)
+    pool.feed(agent.report())
+
+
+def fail(pool: world.World, number: int = 0) -> None:
+    """A slot cannot be prepared."""
+    pool.deliver_all()
+    end(pool, states.PREPARE_FAILED, codes.PROGRAM_FAILED, number)
+
+
+def wait(pool: world.World, passed_s: float = AFTER_S) -> None:
+    """Let time pass in which the agent reports."""
+    pool.tick(passed_s)
+
+
+def orders(pool: world.World) -> list[objects.AssignRequest]:
+    """Return the tests that are under way to agents."""
+    return [
+        one.request for one in pool.wire if isinstance(one, effects.TestSlot)
+    ]
+
+
+def begin(
+    pool: world.World, passed_s: float = AFTER_S
+) -> objects.AssignRequest:
+    """Let a test fall due and begin."""
+    wait(pool, passed_s)
+    (order,) = orders(pool)
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    return order
+
+
+def fault(pool: world.World, unit: health.Unit = SLOT) -> health.Fault:
+    return pool.engine.probation.faults[unit]
+
+
+def state(pool: world.World, request_id: str = "r1") -> str:
+    return pool.view(request_id).state
+
+
+def test_a_slot_is_taken_out_tested_and_brought_back(pool) -> None:
+    row = pool.rows["slots"][1]
+    assert (row.faulty, row.fault_reason) == (True, codes.PROGRAM_FAILED)
+    wait(pool, AFTER_S - 1)
+    assert not orders(pool)
+    order = begin(pool, 1.0)
+    assert (order.accelerator, order.self_test) == ("copy", True)
+    # Nobody is given it meanwhile.
+    assert state(pool) == states.QUEUED
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+    assert not pool.rows["slots"][1].faulty
+    assert not pool.rows["faults"][1].active
+    assert state(pool) == states.PREPARING
+    assert pool.view("r1").generation > order.generation
+    assert pool.counts.self_tests == {"passed": 1}
+
+
+def test_what_does_not_pass_is_tested_ever_later(pool) -> None:
+    for number, passed_s in enumerate((AFTER_S, 2 * AFTER_S, 4 * AFTER_S)):
+        begin(pool, passed_s)
+        agent = pool.agents["a"]
+        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+        row = pool.rows["faults"][1]
+        assert (row.active, row.tests) == (True, number + 1)
+        assert row.last_test == f"{codes.SELF_TEST_FAILED}: "
+        assert row.next_test_at == pool.now + 2 * passed_s
+        assert agent.slots[0].state == states.SLOT_IDLE
+    assert state(pool) == states.QUEUED
+    assert pool.counts.self_tests == {"failed": 3}
+
+
+def test_the_next_leader_knows(pool) -> None:
+    begin(pool)
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    before = fault(pool)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert fault(pool) == before
+    wait(pool, AFTER_S)
+    assert not orders(pool)
+    begin(pool, AFTER_S)
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
+    order = begin(pool)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    pool.deliver_all()
+    result = pool.agents["a"].slots[0].last_result
+    assert (result.generation, result.state) == (
+        order.generation,
+        states.CANCELLED,
+    )
+    # It is due still.
+    pool.feed(pool.agents["a"].report())
+    begin(pool, 1.0)
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+def test_a_slot_that_an_earlier_release_took_out_is_tested(pool) -> None:
+    pool.rows["faults"].clear()
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert fault(pool).reason == codes.PROGRAM_FAILED
+    assert pool.rows["faults"][1].active
+    begin(pool)
+
+
+def test_a_lost_order_is_sent_again(pool) -> None:
+    wait(pool)
+    pool.wire.clear()
+    pool.feed(pool.agents["a"].report())
+    assert not orders(pool)
+    pool.now += 3.0
+    pool.feed(pool.agents["a"].report())
+    assert len(orders(pool)) == 1
+    pool.deliver_all()
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+def test_a_test_is_nothing_that_an_audit_would_mend(pool) -> None:
+    begin(pool)
+    report = pool.agents["a"].report().report
+    found = audit.remember(pool.engine, pool.epoch, {"a": report})
+    assert not found.differences
+
+
+def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
+    begin(pool)
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    pool.feed(pool.agents["a"].report(), pool.agents["a"].report())
+    assert fault(pool).tests == 1
+
+
+def test_a_test_that_hangs_is_called_off(pool) -> None:
+    begin(pool)
+    wait(pool, pool.settings.prepare_timeout_s + 1)
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
+    (release,) = pool.wire
+    assert isinstance(release, effects.ReleaseSlot)
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    assert (fault(pool).tests, pool.rows["slots"][1].faulty) == (1, True)
+
+
+def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
+    begin(pool)
+    end(pool, states.PREPARE_FAILED, codes.WORKER_DIED)
+    assert fault(pool).last_test == "WORKER_DIED: "
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        # Released by somebody, or taken for a session by an old worker.
+        (states.CANCELLED, codes.SUPERSEDED),
+        (states.EXPIRED, codes.CONNECT_TIMEOUT),
+        # Not for anything that the slot has done.
+        (states.PREPARE_FAILED, codes.BITSTREAM_UNAVAILABLE),
+    ],
+)
+def test_a_test_that_did_not_take_place_says_nothing(pool, how, code) -> None:
+    begin(pool)
+    end(pool, how, code)
+    assert (fault(pool).tests, fault(pool).next_test_at) == (
+        0,
+        pool.now + AFTER_S,
+    )
+    assert pool.counts.self_tests == {"none": 1}
+
+
+def test_a_host_that_is_lost_takes_its_test_along(pool) -> None:
+    begin(pool)
+    pool.engine.registry.hosts["a"].up = False
+    wait(pool, 1.0)
+    assert fault(pool).tests == 0
+    # What is not there is not tested.
+    wait(pool, 10 * AFTER_S)
+    assert not orders(pool)
+
+
+def test_what_an_operator_has_taken_is_not_tested(pool) -> None:
+    test_administration.administer(pool, model.AdminState.DISABLED)
+    wait(pool, 10 * AFTER_S)
+    assert not orders(pool)
+
+
+def test_an_operator_brings_back_what_is_being_tested(pool) -> None:
+    begin(pool)
+    test_administration.administer(pool, model.AdminState.ENABLED)
+    assert not pool.rows["slots"][1].faulty
+    assert not pool.engine.probation.tests
+    # Its agent hears first that the test is over.
+    assert isinstance(pool.wire[0], effects.ReleaseSlot)
+    assert state(pool) == states.PREPARING
+    pool.settle()
+    assert state(pool) == states.READY
+
+
+def test_a_slot_in_use_is_never_tested() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=2)
+    pool.open()
+    pool.open()
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(1))
+    fail(pool)
+    # It waits for the other slot, and a third one has this one.
+    pool.open()
+    fail(pool)
+    assert fault(pool, DEVICE).failures == 2
+    assert all(row.faulty for row in pool.rows["slots"].values())
+    order = begin(pool)
+    assert order.slot == 0
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    # The next one would be for the other slot.
+    order = begin(pool, 2 * AFTER_S)
+    assert order.slot == 0
+    end(pool, states.CLOSED, codes.OK)
+    assert not any(row.faulty for row in pool.rows["slots"].values())
+    assert state(pool, "r2") == states.READY
+
+
+def test_the_slots_of_a_device_take_turns() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    assert begin(pool).slot == 0
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    assert begin(pool, 2 * AFTER_S).slot == 1
+    end(pool, states.CLOSED, codes.OK, 1)
+    assert state(pool) == states.PREPARING
+
+
+def test_all_slots_have_their_turn_before_the_next_accelerator() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    profiles = [dataclasses.replace(world.PROFILE, name=n) for n in "ab"]
+    pool.open()
+    fail(pool)
+    pool.feed(
+        inputs.Library(
+            [
+                db_api.AcceleratorRecord(
+                    name=one.name, profile=one.to_primitive()["data"]
+                )
+                for one in profiles
+            ]
+        )
+    )
+    tested = []
+    for number in range(5):
+        order = begin(pool, AFTER_S * 2**number)
+        tested.append((order.slot, order.accelerator))
+        code = codes.SELF_TEST_FAILED
+        end(pool, states.PREPARE_FAILED, code, order.slot)
+    assert tested == [(0, "a"), (1, "a"), (0, "b"), (1, "b"), (0, "a")]
+
+
+def test_a_device_comes_before_its_slots() -> None:
+    pool = make_world(2, slot_limit=2, device_limit=2)
+    pool.open()
+    fail(pool)
+    # Its job goes to the other slot first.
+    fail(pool, 1)
+    assert list(pool.engine.probation.faults) == [DEVICE]
+    agent = pool.agents["a"]
+    agent.slots[1].state = states.SLOT_FAULTY
+    pool.feed(agent.report())
+    assert len(pool.engine.probation.faults) == 2
+    assert begin(pool).slot == 0
+
+
+def make_two_hosts() -> world.World:
+    """Both have a slot; on the first one, copy has failed twice."""
+    made = world.World(
+        [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
+        health=health.Options(slot_limit=99, device_limit=99),
+        wait_timeout_s=1e6,
+        report_timeout_s=1e6,
+    )
+    for _ in range(2):
+        request_id = made.open()
+        assert made.view(request_id).slot_host_name == "a"
+        fail(made)
+        made.cancel(request_id)
+        made.deliver_all()
+        made.feed(*(agent.report() for agent in made.agents.values()))
+    return made
+
+
+def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
+    pool = make_two_hosts()
+    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert pool.engine.probation.off_hosts == {"a": {"copy"}}
+    assert not pool.rows["slots"][1].faulty
+    for conductor in ("first", "second"):
+        request_id = pool.open()
+        assert pool.view(request_id).slot_host_name == "b", conductor
+        pool.cancel(request_id)
+        pool.deliver_all()
+        pool.boot_conductor()
+        pool.feed(*(agent.report() for agent in pool.agents.values()))
+    order = begin(pool)
+    assert (order.host_uuid, order.accelerator) == ("a", "copy")
+    # Its slot is nobody's as long as it is tested.
+    assert pool.view(pool.open()).slot_host_name == "b"
+    assert state(pool, pool.open()) == states.QUEUED
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+    assert pool.view(f"r{pool.requests}").slot_host_name == "a"
+
+
+def run(pool: world.World, code: str, how: str = states.FAILED) -> None:
+    """A session is served, and ends."""
+    pool.open()
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    pool.feed(agent.prepared(0))
+    agent.slots[0].state = states.SLOT_ACTIVE
+    pool.feed(agent.report())
+    end(pool, how, code)
+
+
+@pytest.mark.parametrize("code", [codes.CORE_FAILED, codes.WORKER_DIED])
+def test_sessions_that_a_slot_fails_are_held_against_it(code) -> None:
+    pool = make_world(slot_limit=2)
+    run(pool, code)
+    run(pool, codes.OK, states.CLOSED)
+    run(pool, code)
+    assert not pool.engine.probation.faults
+    run(pool, code)
+    assert (fault(pool).reason, fault(pool).failures) == (code, 2)
+
+
+@pytest.mark.parametrize(
+    "code", [codes.INVALID_INPUT, codes.INVALID_PARAMS, codes.PROTOCOL_ERROR]
+)
+def test_what_clients_do_wrong_is_not(code) -> None:
+    pool = make_world()
+    run(pool, code)
+    assert not pool.engine.probation.faults
+
+
+def test_what_tenants_bring_fails_on_their_own_account() -> None:
+    pool = make_world()
+    library = pool.engine.catalogue.library
+    own = dataclasses.replace(world.PROFILE, projects=("p",))
+    library.profiles["copy"] = own
+    run(pool, codes.CORE_FAILED)
+    assert not pool.engine.probation.faults
+
+
+def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:
+    pool = make_world()
+    agent = pool.agents["a"]
+    agent.slots[0].state = states.SLOT_FAULTY
+    pool.feed(agent.report())
+    assert fault(pool).reason == codes.SLOT_FAULTY
+    pool.open()
+    begin(pool)
+    assert agent.slots[0].state == states.SLOT_PREPARING
+    # It computes, and cannot be scrubbed.
+    agent.end(0, states.CLOSED, codes.OK, pool.now)
+    agent.slots[0].state = states.SLOT_FAULTY
+    pool.feed(agent.report())
+    assert "cannot be cleaned" in fault(pool).last_test
+    begin(pool, 2 * AFTER_S)
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+def test_a_slot_whose_agent_takes_its_word_back_is_in_use_again() -> None:
+    pool = make_world()
+    agent = pool.agents["a"]
+    agent.slots[0].state = states.SLOT_FAULTY
+    pool.feed(agent.report())
+    begin(pool)
+    # There is no worker that could do it.
+    agent.end(0, states.PREPARE_FAILED, codes.SLOT_FAULTY, pool.now)
+    agent.slots[0].state = states.SLOT_FAULTY
+    pool.feed(agent.report())
+    assert fault(pool).tests == 1
+    agent.slots[0].state = states.SLOT_IDLE
+    pool.feed(agent.report())
+    assert not pool.engine.probation.faults
+    pool.open()
+    assert state(pool) == states.PREPARING
+
+
+def test_without_an_accelerator_nothing_is_tested(pool) -> None:
+    pool.feed(inputs.Library([]))
+    wait(pool, 10 * AFTER_S)
+    assert not orders(pool)
+    record = db_api.AcceleratorRecord(
+        name="copy", profile=world.PROFILE.to_primitive()["data"]
+    )
+    pool.feed(inputs.Library([record]))
+    begin(pool, 1.0)

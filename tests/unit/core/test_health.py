@@ -1,0 +1,175 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What is taken out of use for its failures, and how it comes back."""
+
+import pytest
+
+from fpgapool.core import codes
+from fpgapool.core import health
+
+REASON = codes.PROGRAM_FAILED
+PLACE = health.Place(host_id=1, device_id=2, slot_id=3, accelerator="aes")
+ACCELERATOR, SLOT, DEVICE = PLACE.units()
+OPTIONS = health.Options(first_s=10.0, max_s=35.0)
+
+
+def place(slot_id: int = 3, accelerator: str = "aes") -> health.Place:
+    return health.Place(1, 2, slot_id, accelerator)
+
+
+def taken(found: list[health.Instruction]) -> list[health.Unit]:
+    return [one.fault.unit for one in found if type(one) is health.TakeOut]
+
+
+def always(unit: health.Unit) -> bool:
+    return True
+
+
+def test_what_is_taken_out_grows() -> None:
+    one = health.Health(OPTIONS)
+    found = [taken(one.failed(PLACE, REASON, 0.0)) for _ in range(7)]
+    assert found == [[], [ACCELERATOR], [SLOT], [], [], [DEVICE], []]
+    assert [fault.failures for fault in one.faults.values()] == [2, 3, 6]
+
+
+def test_a_slot_fails_with_any_accelerator_and_a_device_in_any_slot() -> None:
+    one = health.Health(OPTIONS)
+    found = [
+        taken(one.failed(place(slot_id, name), REASON, 0.0))
+        for slot_id in (3, 4)
+        for name in ("aes", "fft", "sha")
+    ]
+    other = health.Unit(health.Level.SLOT, 4)
+    assert found == [[], [], [SLOT], [], [], [other, DEVICE]]
+
+
+def test_success_ends_all_rows() -> None:
+    one = health.Health(OPTIONS)
+    for _ in range(4):
+        assert not one.failed(PLACE, REASON, 0.0)
+        one.succeeded(PLACE)
+    assert one.failures(SLOT) == one.failures(DEVICE) == 0
+
+
+def test_another_accelerators_success_leaves_this_ones_count() -> None:
+    one = health.Health(OPTIONS)
+    one.failed(PLACE, REASON, 0.0)
+    one.succeeded(place(accelerator="fft"))
+    assert taken(one.failed(PLACE, REASON, 0.0)) == [ACCELERATOR]
+    assert one.failures(SLOT) == 1
+
+
+def test_tests_that_fail_come_ever_later() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    now, waits = 0.0, []
+    for _ in range(4):
+        due_at = one.faults[SLOT].next_test_at
+        assert due_at is not None
+        assert not one.due(due_at - 0.1, always)
+        assert one.due(due_at, always) == [health.Test(one.faults[SLOT])]
+        assert one.faults[SLOT].is_tested
+        assert not one.due(due_at, always)
+        assert one.tested(PLACE, SLOT, "wrong result", due_at) == []
+        waits.append(due_at - now)
+        now = due_at
+    assert waits == [10.0, 20.0, 35.0, 35.0]
+    fault = one.faults[SLOT]
+    assert (fault.tests, fault.last_test, fault.last_test_at) == (
+        4,
+        "wrong result",
+        now,
+    )
+
+
+def test_a_test_that_is_passed_brings_back() -> None:
+    one = health.Health(OPTIONS)
+    for _ in range(3):
+        one.failed(PLACE, REASON, 0.0)
+    one.due(10.0, lambda unit: unit == SLOT)
+    assert one.tested(PLACE, SLOT, "", 11.0) == [health.BringBack(SLOT)]
+    assert list(one.faults) == [ACCELERATOR]
+    assert one.failures(SLOT) == 0
+
+
+def test_who_fails_again_goes_on_where_he_was() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    one.due(10.0, always)
+    one.tested(PLACE, SLOT, "", 10.0)
+    one.take_out(SLOT, REASON, 10.0)
+    assert one.faults[SLOT].next_test_at == 30.0
+    one.due(30.0, always)
+    one.tested(PLACE, SLOT, "", 30.0)
+    # Until some work is done.
+    one.succeeded(PLACE)
+    one.take_out(SLOT, REASON, 30.0)
+    assert one.faults[SLOT].next_test_at == 40.0
+
+
+def test_what_cannot_be_tested_now_stays_due() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    assert not one.due(50.0, lambda unit: False)
+    assert one.due(50.0, always)
+
+
+def test_a_test_that_did_not_take_place_comes_again() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    one.due(10.0, always)
+    one.postpone(SLOT, 10.0)
+    assert one.faults[SLOT].next_test_at == 20.0
+    assert one.faults[SLOT].tests == 0
+
+
+def test_results_of_no_test_change_nothing() -> None:
+    one = health.Health(OPTIONS)
+    assert one.tested(PLACE, SLOT, "", 0.0) == []
+    one.take_out(SLOT, REASON, 0.0)
+    assert one.tested(PLACE, SLOT, "", 1.0) == []
+    assert list(one.faults) == [SLOT]
+
+
+def test_an_operator_forgives() -> None:
+    one = health.Health(OPTIONS)
+    for _ in range(6):
+        one.failed(PLACE, REASON, 0.0)
+    for unit in PLACE.units():
+        assert one.forgive(unit) == [health.BringBack(unit)]
+        assert one.forgive(unit) == []
+    assert not one.failed(PLACE, REASON, 0.0)
+
+
+def test_a_successor_tests_what_was_being_tested() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    one.due(10.0, always)
+    next_one = health.Health(OPTIONS, one.faults.values(), 12.0)
+    assert next_one.due(12.0, always) == [health.Test(one.faults[SLOT])]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slot_limit": 0},
+        {"device_limit": 0},
+        {"accelerator_limit": 0},
+        {"first_s": 0.0},
+        {"first_s": 2.0, "max_s": 1.0},
+        {"factor": 0.5},
+    ],
+)
+def test_options_that_make_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        health.Options(**wrong)

@@ -1,0 +1,89 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Self-tests of slots: known answers, right and wrong."""
+
+import pytest
+import yaml
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.core import codes
+from fpgapool.drivers import base
+from fpgapool.drivers import emulator
+from fpgapool.drivers import selftest
+
+DEVICE = "board0"
+
+
+@pytest.fixture
+def driver(tmp_path):
+    path = tmp_path / "boards.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"unlimited": True, "boards": [{"name": DEVICE, "slots": 2}]}
+        )
+    )
+    return emulator.EmulatorDriver(
+        {"state_dir": str(tmp_path), "boards_file": str(path)}
+    )
+
+
+def break_slot(directory, **faults):
+    (directory / "boards.faults.yaml").write_text(
+        yaml.safe_dump({DEVICE: faults})
+    )
+
+
+def failure(driver, name="aes"):
+    profile = driver.program(DEVICE, 0, f"builtin:{name}")
+    with pytest.raises(base.DriverError) as caught:
+        selftest.run(driver, DEVICE, 0, profile)
+    assert caught.value.code == codes.SELF_TEST_FAILED
+    return caught.value.message
+
+
+@pytest.mark.parametrize("name", accelerators.profile_names())
+def test_every_accelerator_of_ours_has_a_known_answer(driver, name):
+    profile = driver.program(DEVICE, 0, f"builtin:{name}")
+    assert profile.core in selftest.VECTORS
+    selftest.run(driver, DEVICE, 0, profile)
+
+
+@pytest.mark.parametrize("name", ["aes", "sha"])
+def test_a_wrong_result_is_found(driver, tmp_path, name):
+    break_slot(tmp_path, wrong_result=[0])
+    assert "computes a wrong result" in failure(driver, name)
+
+
+def test_a_core_that_fails_is_found(driver, tmp_path):
+    break_slot(tmp_path, core_error=[0])
+    assert failure(driver) == "the slot does not compute: FaultInjected"
+
+
+def test_a_slot_that_holds_nothing_is_found(driver):
+    profile = accelerators.load_profile("aes")
+    with pytest.raises(base.DriverError) as caught:
+        selftest.run(driver, DEVICE, 0, profile)
+    assert caught.value.message == "the slot cannot be opened: DriverError"
+
+
+def test_what_nobody_knows_the_answer_of_passes(driver, monkeypatch):
+    profile = driver.program(DEVICE, 0, "builtin:aes")
+    monkeypatch.delitem(selftest.VECTORS, "aes")
+    selftest.run(driver, DEVICE, 0, profile)
+
+
+def test_parameters_that_a_bitstream_fixes_otherwise_pass(driver, monkeypatch):
+    profile = driver.program(DEVICE, 0, "builtin:aes")
+    wrong = selftest.Vector({"key": "00"}, b"", b"")
+    monkeypatch.setitem(selftest.VECTORS, "aes", wrong)
+    selftest.run(driver, DEVICE, 0, profile)

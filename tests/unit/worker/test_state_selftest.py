@@ -1,0 +1,88 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The state machine of a worker whose slot is tested."""
+
+import dataclasses
+
+import pytest
+
+from fpgapool.agent.worker import state
+from fpgapool.core import codes
+from tests.unit.worker import test_state
+
+machine = test_state.machine
+kinds = test_state.kinds
+finish = test_state.finish
+
+
+def start(machine, generation=1):
+    order = dataclasses.replace(test_state.order(generation), self_test=True)
+    return machine.handle(state.Assign(order), 1.0)
+
+
+def test_a_slot_that_passes_is_scrubbed_and_idle(machine):
+    assert kinds(start(machine)) == ["Changed", "Program"]
+    effects = machine.handle(state.SelfTested(1, "copy"), 2.0)
+    # No client is told anything: there is none.
+    assert kinds(effects) == ["Clear"]
+    assert machine.state == "preparing"
+    finish(machine)
+    assert (machine.state, machine.programmed) == ("idle", "copy")
+    result = machine.last_result
+    assert (result.state, result.code) == ("CLOSED", codes.OK)
+
+
+def test_a_slot_that_fails_says_why(machine):
+    start(machine)
+    failed = state.ProgramFailed(1, "wrong", codes.SELF_TEST_FAILED)
+    assert kinds(machine.handle(failed, 2.0)) == ["Clear"]
+    finish(machine)
+    result = machine.last_result
+    assert (result.state, result.code, result.message) == (
+        "PREPARE_FAILED",
+        codes.SELF_TEST_FAILED,
+        "wrong",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "after"), [(None, "idle"), ("acid", "faulty")]
+)
+def test_a_slot_that_could_not_be_scrubbed_is_scrubbed_again(
+    machine, fault, after
+):
+    test_state.ready(machine)
+    machine.handle(state.Release(1, "CLIENT_GONE"), 3.0)
+    finish(machine, fault="acid")
+    assert machine.state == "faulty"
+    (refusal,) = machine.handle(state.Assign(test_state.order(2)), 4.0)
+    assert refusal.code == codes.SLOT_FAULTY
+    assert kinds(start(machine, 2)) == ["Changed", "Program"]
+    machine.handle(state.SelfTested(2, "copy"), 5.0)
+    finish(machine, 2, fault)
+    assert (machine.state, machine.fault) == (after, fault)
+
+
+def test_a_test_can_be_called_off(machine):
+    start(machine)
+    assert machine.handle(state.Release(1, "PREPARE_TIMEOUT"), 2.0) == []
+    assert kinds(machine.handle(state.SelfTested(1, "copy"), 3.0)) == ["Clear"]
+    finish(machine)
+    assert machine.last_result.code == codes.PREPARE_TIMEOUT
+
+
+def test_a_test_of_another_time_changes_nothing(machine):
+    assert machine.handle(state.SelfTested(1, "copy"), 1.0) == []
+    test_state.ready(machine)
+    assert machine.handle(state.SelfTested(1, "copy"), 3.0) == []
+    assert machine.state == "ready"
