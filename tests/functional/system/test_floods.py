@@ -30,7 +30,7 @@ from tests.harness import waiting
 
 SLOTS = 2
 CONNECTIONS = 40
-OWN_SESSIONS = 10
+OWN_SESSIONS = 6
 
 #: So many sessions that the flood waits for; more than the others will ever
 #: see served before their own.
@@ -122,8 +122,13 @@ def _open_more(flood: Flood, door: doors.Door) -> None:
 
 
 def _open_and_cancel(flood: Flood, door: doors.Door) -> None:
-    request_id = door.open()
-    door.request("cancel", request_id=request_id)
+    try:
+        request_id = door.open()
+    except doors.Refused as error:
+        # As many as one connection may are being taken back; it goes on.
+        assert error.code == "QUOTA_EXCEEDED"
+    else:
+        door.request("cancel", request_id=request_id)
     door.history.clear()
     door.views.clear()
     flood.note(asked=1)
