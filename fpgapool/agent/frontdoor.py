@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import queue
 import socket
 import stat
 import struct
@@ -61,6 +62,9 @@ MAX_OPENS_PER_CLIENT = 1024
 #: Of a request's id, if it is a text.
 MAX_ID_LENGTH = 64
 
+#: Questions of one client that the conductor has not answered yet.
+MAX_QUESTIONS_PER_CLIENT = 64
+
 #: When the process has no descriptor left, new clients wait that long.
 ACCEPT_PAUSE_S = 1.0
 
@@ -77,6 +81,9 @@ class FrontDoorSettings:
     :param sockets: path of the socket of each project.
     :param socket_mode: permissions of the sockets.
     :param max_connections: over all sockets.
+    :param max_project_connections: of one socket; 0 means an equal share of
+        all.
+    :param max_project_sessions: that clients of one socket wait for or use.
     :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
     :param session_poll_interval_s: silence after which a session is asked
         for.
@@ -87,8 +94,16 @@ class FrontDoorSettings:
     sockets: Mapping[str, str]
     socket_mode: int = 0o660
     max_connections: int = 1000
+    max_project_connections: int = 0
+    max_project_sessions: int = 20000
     open_timeout_s: float = 10.0
     session_poll_interval_s: float = 5.0
+
+    @property
+    def connections_per_project(self) -> int:
+        """How many clients of one project may be connected."""
+        share = self.max_connections // max(len(self.sockets), 1)
+        return self.max_project_connections or max(share, 1)
 
 
 class Slots(typing.Protocol):
@@ -122,6 +137,7 @@ class _Client:
     decoder: messages.MessageDecoder
     unsent: collections.deque[tuple[memoryview, list[int]]]
     unsent_bytes: int = 0
+    questions: int = 0
     closed: bool = False
 
 
@@ -166,6 +182,7 @@ class FrontDoor:
         self._listeners: dict[str, socket.socket] = {}
         self._inodes: dict[str, int] = {}
         self._clients: dict[int, _Client] = {}
+        self._by_project: collections.Counter[str] = collections.Counter()
         self._numbers = itertools.count(1)
         self._ticking = False
         self._polling = False
@@ -280,18 +297,24 @@ class FrontDoor:
             decoder=messages.MessageDecoder(),
             unsent=collections.deque(),
         )
-        full = len(self._clients) >= self._settings.max_connections
+        refusal = self._refusal(project_id)
         self._clients[client.number] = client
-        if full:
-            self._fail(
-                client,
-                None,
-                codes.TOO_MANY_CONNECTIONS,
-                "the front door serves too many clients already",
-            )
+        self._by_project[project_id] += 1
+        if refusal is not None:
+            self._fail(client, None, codes.TOO_MANY_CONNECTIONS, refusal)
             self._drop(client, "too many connections")
             return
         self._watch(client)
+
+    def _refusal(self, project_id: str) -> str | None:
+        """Return why there is no room for one more client, if so."""
+        settings = self._settings
+        if self._by_project[project_id] >= settings.connections_per_project:
+            # Others have room of their own.
+            return "the front door serves too many clients of this project"
+        if len(self._clients) >= settings.max_connections:
+            return "the front door serves too many clients already"
+        return None
 
     # Bytes.
 
@@ -442,7 +465,8 @@ class FrontDoor:
 
     def _close(self, client: _Client) -> None:
         client.closed = True
-        self._clients.pop(client.number, None)
+        if self._clients.pop(client.number, None) is not None:
+            self._by_project[client.project_id] -= 1
         self._loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:
@@ -492,8 +516,10 @@ class FrontDoor:
     ) -> None:
         name = requests.accelerator(members, "name")
         project_id = client.project_id
+        self._begin_question(client)
 
         def answer(known: profiles.Profiles | None) -> None:
+            client.questions -= 1
             if known is None:
                 self._unavailable(client, number)
                 return
@@ -513,7 +539,10 @@ class FrontDoor:
     def _accelerators(
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
+        self._begin_question(client)
+
         def answer(known: profiles.Profiles | None) -> None:
+            client.questions -= 1
             if known is None:
                 self._unavailable(client, number)
                 return
@@ -570,6 +599,23 @@ class FrontDoor:
                 codes.QUOTA_EXCEEDED,
                 f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
             )
+        most = self._settings.max_project_sessions
+        if self._opens.count_of_project(client.project_id) >= most:
+            raise requests.RequestError(
+                codes.QUOTA_EXCEEDED,
+                f"programs of a project on one host may have {most} sessions"
+                " under way",
+            )
+
+    @staticmethod
+    def _begin_question(client: _Client) -> None:
+        if client.questions >= MAX_QUESTIONS_PER_CLIENT:
+            raise requests.RequestError(
+                codes.RATE_LIMITED,
+                f"{MAX_QUESTIONS_PER_CLIENT} questions of this connection are"
+                " not answered yet",
+            )
+        client.questions += 1
 
     def _get(
         self, client: _Client, number: object, members: requests.Members
@@ -645,12 +691,26 @@ class FrontDoor:
         call: Callable[[], typing.Any],
         on_result: Callable[[typing.Any], None],
     ) -> None:
+        def answered(result: typing.Any) -> None:
+            client.questions -= 1
+            on_result(result)
+
         def failed(error: Exception) -> None:
-            LOG.warning("The conductor did not answer: %s", error)
+            client.questions -= 1
+            if isinstance(error, queue.Full):
+                # Not a line for each: somebody asks too much.
+                LOG.debug("A question was left out")
+            else:
+                LOG.warning("The conductor did not answer: %s", error)
             self._unavailable(client, number)
 
+        self._begin_question(client)
         self._caller.submit(
-            call, on_result, failed, limit_s=self._settings.open_timeout_s
+            call,
+            answered,
+            failed,
+            limit_s=self._settings.open_timeout_s,
+            lane=client.project_id,
         )
 
     # Sessions.
@@ -693,6 +753,7 @@ class FrontDoor:
                 self._casts.put(
                     ("open", request.project_id, request.request_id),
                     lambda: conductor.open_session(request),
+                    lane=request.project_id,
                 )
             case opens.CastReopen(project_id, lost_id, generation):
                 self._casts.put(
@@ -703,6 +764,7 @@ class FrontDoor:
                         generation=generation,
                         host_uuid=self._settings.host_uuid,
                     ),
+                    lane=project_id,
                 )
             case opens.CastCancel(project_id, session_id, request_id, reason):
                 # The key is that of the open, which it makes void.
@@ -714,11 +776,13 @@ class FrontDoor:
                         request_id=request_id,
                         reason=reason,
                     ),
+                    lane=project_id,
                 )
-            case opens.CastRenew(session_id):
+            case opens.CastRenew(project_id, session_id):
                 self._casts.put(
                     ("renew", session_id),
                     lambda: conductor.renew_secret(session_id),
+                    lane=project_id,
                 )
             case opens.Poll(revisions):
                 self._poll(dict(revisions))

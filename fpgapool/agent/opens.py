@@ -21,6 +21,7 @@ asked for.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing
 from collections.abc import Iterable
@@ -82,6 +83,7 @@ class CastCancel:
 class CastRenew:
     """Ask the conductor for a new secret of a READY session."""
 
+    project_id: str
     session_id: str
 
 
@@ -171,6 +173,9 @@ class Opens:
         # among the others, by session.
         self._opens: dict[OpenKey, _Open] = {}
         self._nameless: dict[OpenKey, _Open] = {}
+        # Those whose session is known.
+        self._by_session: dict[str, _Open] = {}
+        self._by_project: collections.Counter[str] = collections.Counter()
         # The inner ones are sets that keep their order.
         self._by_client: dict[int, dict[_Open, None]] = {}
         #: Views that came out of order and were dropped.
@@ -186,6 +191,13 @@ class Opens:
         """
         return len(self._by_client.get(client, ()))
 
+    def count_of_project(self, project_id: str) -> int:
+        """Return how many sessions clients of a project wait for or use.
+
+        :param project_id: the project.
+        """
+        return self._by_project[project_id]
+
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
@@ -198,12 +210,9 @@ class Opens:
         return None if entry is None else entry.view
 
     def _find(self, project_id: str, session_id: str) -> _Open | None:
-        for entry in self._opens.values():
-            if (entry.session_id, entry.project_id) == (
-                session_id,
-                project_id,
-            ):
-                return entry
+        entry = self._by_session.get(session_id)
+        if entry is not None and entry.project_id == project_id:
+            return entry
         return self._nameless.get((project_id, session_id))
 
     def open(
@@ -226,6 +235,7 @@ class Opens:
                 next_send_s=now,
             )
             self._opens[request.project_id, request.request_id] = entry
+            self._by_project[request.project_id] += 1
         elif entry.cancel_reason == codes.CLIENT_GONE:
             # It has come back: let the session live if it still does.
             entry.cancel_reason = None
@@ -261,6 +271,7 @@ class Opens:
                 next_send_s=now,
             )
             self._nameless[lost.project_id, lost.session_id] = entry
+            self._by_project[lost.project_id] += 1
         self._attach(entry, client)
         view = entry.view
         if view is not None and _is_under_way(view, lost.generation):
@@ -352,6 +363,8 @@ class Opens:
             entry.resend_s = FIRST_RESEND_S
             entry.next_send_s = now + FIRST_RESEND_S
         entry.view = view
+        if view.session_id:
+            self._by_session[view.session_id] = entry
         if self._is_over(entry, view):
             return self._finish(entry, view)
         if entry.client is None or entry.lacks_secret():
@@ -375,12 +388,12 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        unknown = frozenset(session_ids)
         effects: list[Effect] = []
-        for entry in list(self._opens.values()):
-            view = entry.view
-            if view is None or view.session_id not in unknown:
+        for session_id in session_ids:
+            entry = self._by_session.get(session_id)
+            if entry is None or entry.view is None:
                 continue
+            view = entry.view
             entry.heard_at_s = now
             entry.absences += 1
             if entry.absences >= POLLS_UNTIL_LOST:
@@ -402,9 +415,9 @@ class Opens:
         :param session_ids: those sessions.
         :param now: seconds.
         """
-        known = frozenset(session_ids)
-        for entry in self._opens.values():
-            if entry.view is not None and entry.view.session_id in known:
+        for session_id in session_ids:
+            entry = self._by_session.get(session_id)
+            if entry is not None:
                 entry.heard_at_s = now
                 entry.absences = 0
 
@@ -488,7 +501,7 @@ class Opens:
             return [entry.wish]
         if entry.view is not None and entry.lacks_secret():
             entry.schedule(now)
-            return [CastRenew(entry.view.session_id)]
+            return [CastRenew(entry.project_id, entry.view.session_id)]
         return []
 
     def _finish(self, entry: _Open, view: objects.SessionView) -> list[Effect]:
@@ -504,6 +517,9 @@ class Opens:
             key = entry.project_id, name or ""
             if named.get(key) is entry:
                 del named[key]
+                self._by_project[entry.project_id] -= 1
+        if self._by_session.get(entry.session_id or "") is entry:
+            del self._by_session[entry.session_id or ""]
         if entry.client is not None:
             self._by_client[entry.client].pop(entry, None)
 
@@ -512,7 +528,7 @@ def _present(
     entry: _Open, client: int, view: objects.SessionView
 ) -> list[Effect]:
     if entry.lacks_secret():
-        return [CastRenew(view.session_id)]
+        return [CastRenew(entry.project_id, view.session_id)]
     return [Push(client, view)]
 
 

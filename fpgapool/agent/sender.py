@@ -14,7 +14,8 @@
 
 A broker that is away blocks whoever sends. One thread sends all casts and
 a few make all calls; what they cannot take is replaced or refused, never
-piled up.
+piled up. Projects take turns, so that none waits behind what another one
+asks for.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Mapping
 
 from oslo_log import log as logging
 
+from fpgapool.agent import lanes
 from fpgapool.agent import loop as agent_loop
 
 LOG = logging.getLogger(__name__)
@@ -63,9 +65,12 @@ class Sender:
         self._together = together
         self._on_failure = on_failure
         self._condition = threading.Condition()
-        self._waiting: collections.OrderedDict[
+        self._urgent: collections.OrderedDict[
             Hashable, Callable[[], object]
         ] = collections.OrderedDict()
+        self._waiting: lanes.Lanes[Callable[[], object]] = lanes.Lanes(
+            MAX_WAITING_CASTS
+        )
         self._stopping = False
         self._failing = False
         #: Casts dropped because too many waited.
@@ -88,39 +93,64 @@ class Sender:
             self._condition.notify()
         self._thread.join(timeout_s)
         with self._condition:
+            self._urgent.clear()
             self._waiting.clear()
 
     def put(
-        self, key: Hashable, cast: Callable[[], object], *, first: bool = False
+        self,
+        key: Hashable,
+        cast: Callable[[], object],
+        *,
+        lane: Hashable = None,
     ) -> None:
         """Send a cast soon.
 
         :param key: what it is about; it replaces a waiting cast of the same
-            key.
+            key and lane.
         :param cast: sends it; may block and raise.
-        :param first: overtake what waits.
+        :param lane: for whom; lanes take turns.
         """
         with self._condition:
-            self._waiting[key] = cast
-            if first:
-                self._waiting.move_to_end(key, last=False)
-            if len(self._waiting) > MAX_WAITING_CASTS:
-                self._waiting.popitem(last=True)
+            if self._waiting.put(lane, key, cast) is not None:
                 self.dropped += 1
+            self._condition.notify()
+
+    def put_first(self, key: Hashable, cast: Callable[[], object]) -> None:
+        """Send a cast of the agent's own, before all that waits.
+
+        There are as many keys as the host has slots, and are never dropped.
+
+        :param key: see :meth:`put`.
+        :param cast: see :meth:`put`.
+        """
+        with self._condition:
+            self._urgent[key] = cast
+            self._urgent.move_to_end(key, last=False)
             self._condition.notify()
 
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._waiting and not self._stopping:
+                while not self._has_any() and not self._stopping:
                     self._condition.wait()
-                if not self._waiting:
+                if not self._has_any():
                     return
-                batch = dict(
-                    self._waiting.popitem(last=False)
-                    for _ in range(min(MAX_TOGETHER, len(self._waiting)))
-                )
+                batch = self._take()
             self._send(batch)
+
+    def _has_any(self) -> bool:
+        return bool(self._urgent or self._waiting)
+
+    def _take(self) -> dict[Hashable, Callable[[], object]]:
+        batch: dict[Hashable, Callable[[], object]] = {}
+        while len(batch) < MAX_TOGETHER and self._has_any():
+            key, cast = (
+                self._urgent.popitem(last=False)
+                if self._urgent
+                else self._waiting.pop()
+            )
+            batch[key] = cast
+        return batch
 
     def _send(self, batch: Mapping[Hashable, Callable[[], object]]) -> None:
         try:
@@ -140,6 +170,11 @@ class Sender:
         self._failing = False
 
 
+class _Work(typing.NamedTuple):
+    call: Callable[[], None]
+    on_error: Callable[[Exception], None]
+
+
 class Caller:
     """A few threads that wait for answers of the conductor and drivers.
 
@@ -149,9 +184,8 @@ class Caller:
 
     def __init__(self, loop: agent_loop.Loop, name: str) -> None:
         self._loop = loop
-        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(
-            MAX_WAITING_CALLS
-        )
+        self._condition = threading.Condition()
+        self._waiting: lanes.Lanes[_Work] = lanes.Lanes(MAX_WAITING_CALLS)
         self._stopping = False
         self._threads = [
             threading.Thread(
@@ -170,13 +204,9 @@ class Caller:
 
         :param timeout_s: how long to wait for each.
         """
-        self._stopping = True
-        for _ in self._threads:
-            try:
-                self._queue.put_nowait(None)
-            except queue.Full:
-                # The threads see the mark at their next turn.
-                break
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
         for thread in self._threads:
             thread.join(timeout_s)
 
@@ -187,13 +217,14 @@ class Caller:
         on_error: Callable[[Exception], None],
         *,
         limit_s: float | None = None,
+        lane: Hashable = None,
     ) -> None:
         """Make a call; its outcome is handled in the loop's thread.
 
         :param call: may block and raise.
         :param on_result: gets what it returns.
         :param on_error: gets what it raises, queue.Full if too many calls
-            wait already.
+            wait and most of them in its lane.
         :param limit_s: after that time the outcome is a TimeoutError, and
             what comes later is dropped: a broker that is frozen blocks
             whoever calls. None waits for ever. With a limit, only the loop's
@@ -211,11 +242,11 @@ class Caller:
             else:
                 self._loop.call(lambda: on_result(result))
 
-        try:
-            self._queue.put_nowait(work)
-        except queue.Full as error:
-            full = error
-            self._loop.call(lambda: on_error(full))
+        with self._condition:
+            left_out = self._waiting.put(lane, object(), _Work(work, on_error))
+            self._condition.notify()
+        if left_out is not None:
+            self._loop.call(lambda: left_out.on_error(queue.Full()))
 
     def _limited(
         self,
@@ -244,7 +275,10 @@ class Caller:
 
     def _run(self) -> None:
         while True:
-            work = self._queue.get()
-            if work is None or self._stopping:
-                return
-            work()
+            with self._condition:
+                while not self._waiting and not self._stopping:
+                    self._condition.wait()
+                if self._stopping:
+                    return
+                _key, work = self._waiting.pop()
+            work.call()

@@ -643,10 +643,9 @@ class Agent:
         prepared = dataclasses.replace(
             prepared, agent_boot_id=self._boot_id, sequence=self._sequence
         )
-        self._casts.put(
+        self._casts.put_first(
             ("prepared", prepared.device, prepared.slot),
             lambda: self._conductor.prepared(prepared),
-            first=True,
         )
 
     def _report_soon(self) -> None:
@@ -692,9 +691,7 @@ class Agent:
             driver=settings.driver_name,
             link_message=self._link.state.message,
         )
-        self._casts.put(
-            "report", lambda: self._conductor.report(report), first=True
-        )
+        self._casts.put_first("report", lambda: self._conductor.report(report))
 
     def _metered(
         self, reports: Iterable[objects.DeviceReport]

@@ -56,6 +56,8 @@ class AgentSettings:
     )
     front_door_mode: int = 0o660
     max_front_door_connections: int = 1000
+    max_front_door_project_connections: int = 0
+    max_front_door_project_sessions: int = 20000
     data_address: str | None = None
     data_network: str = "data"
     data_ports: str = "0"
@@ -184,6 +186,8 @@ def front_door_settings(
         sockets=settings.front_door_sockets,
         socket_mode=settings.front_door_mode,
         max_connections=settings.max_front_door_connections,
+        max_project_connections=settings.max_front_door_project_connections,
+        max_project_sessions=settings.max_front_door_project_sessions,
         open_timeout_s=settings.open_timeout_s,
         session_poll_interval_s=settings.session_poll_interval_s,
     )

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -32,6 +31,7 @@ from oslo_middleware import http_proxy_to_wsgi
 from oslo_middleware import request_id
 
 from fpgapool.api import call as calls
+from fpgapool.api import crowd
 from fpgapool.api import errors
 from fpgapool.api import instances
 from fpgapool.api import metrics
@@ -135,6 +135,7 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
             max_wait_s=options.max_wait_s,
             conductor_timeout_s=options.conductor_timeout_s,
             retry_after_s=options.retry_after_s,
+            max_project_requests=options.max_project_requests,
             inventory_cache_s=options.inventory_cache_s,
         ),
     )
@@ -157,7 +158,10 @@ def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
         signature_required=options.signature_required,
         max_size_bytes=options.max_size_bytes,
         upload_timeout_s=options.upload_timeout_s,
-        uploads=threading.BoundedSemaphore(options.max_uploads),
+        # So that no project keeps all others from it.
+        uploads=crowd.Crowd(
+            max(options.max_uploads // 2, 1), options.max_uploads
+        ),
     )
 
 
@@ -356,7 +360,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             )
             if route.upload:
                 call = _with_stream(call, req)
-            answer = route.handler(call)
+            answer = _handled(route, call)
         except Exception as error:
             call.trail.record(caller, operation, {**path, **req.params}, error)
             raise
@@ -365,6 +369,21 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
         resp.set_headers(call.origin.headers)
 
     return respond
+
+
+def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
+    """Let the handler answer, unless its caller keeps enough threads busy."""
+    if route.public:
+        return route.handler(call)
+    whose = call.caller.project_id or call.caller.user_id or ""
+    try:
+        with call.backends.crowd.place(whose):
+            return route.handler(call)
+    except crowd.TooMany:
+        raise errors.ApiError(
+            codes.RATE_LIMITED,
+            "too many requests of the project are under way, try again later",
+        ) from None
 
 
 def _caller(

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 
+from fpgapool.api import crowd
 from fpgapool.api import errors
 from fpgapool.api import inventory as inventories
 from fpgapool.api import leader as leaders
@@ -77,6 +77,7 @@ class Limits:
     max_wait_s: float = 30.0
     conductor_timeout_s: float = 10.0
     retry_after_s: int = 2
+    max_project_requests: int = 20
     inventory_cache_s: float = 0.0
 
 
@@ -85,7 +86,7 @@ class Files:
     """Where the files of bitstreams are, and which are taken in.
 
     :ivar sweeper: cleans the store up.
-    :ivar uploads: what each upload has as long as it takes.
+    :ivar uploads: where each upload has a place as long as it takes.
     """
 
     store: stores.Store
@@ -94,8 +95,8 @@ class Files:
     signature_required: bool = True
     max_size_bytes: int = 256 * 2**20
     upload_timeout_s: float = 1800.0
-    uploads: threading.BoundedSemaphore = dataclasses.field(
-        default_factory=lambda: threading.BoundedSemaphore(4)
+    uploads: crowd.Crowd = dataclasses.field(
+        default_factory=lambda: crowd.Crowd(2, 4)
     )
 
 
@@ -110,6 +111,7 @@ class Backends:
         Keystone knows.
     :ivar files: None where the pool has no store.
     :ivar vendordata: what instances get; None: nothing.
+    :ivar crowd: the requests that are under way.
     :ivar inventory: what the database holds of the pool's hardware.
     :ivar snapshot: what is said of it to Nova, and whether that is only what
         was recorded.
@@ -128,6 +130,7 @@ class Backends:
     vendordata: vendordatas.Vendordata | None = None
     clock: Callable[[], float] = time.monotonic
     default_limits: Mapping[str, int] | None = None
+    crowd: crowd.Crowd = dataclasses.field(init=False)
     leader: leaders.Leader = dataclasses.field(init=False)
     inventory: remembered.Remembered[inventories.Inventory] = (
         dataclasses.field(init=False)
@@ -137,6 +140,9 @@ class Backends:
     )
 
     def __post_init__(self) -> None:
+        requests = crowd.Crowd(self.limits.max_project_requests)
+        object.__setattr__(self, "crowd", requests)
+
         def remember(name: str, load: Callable[[], Any]) -> None:
             known = remembered.Remembered(
                 load, self.limits.inventory_cache_s, self.clock

@@ -84,12 +84,15 @@ class Conductor(Protocol):
 class Settings:
     """See the options of the same names in ``[vendordata]``.
 
-    :ivar ca_cert: what is in the file of the option; empty if there is none.
+    :ivar ca_cert: what was in the file of the option at the start; empty if
+        there is none.
+    :ivar ca_file: the option, None if there is none.
     """
 
     token_keys: Sequence[str] = dataclasses.field(default=(), repr=False)
     api_url: str | None = None
     ca_cert: str = ""
+    ca_file: str | None = None
     all_instances: bool = False
     lookup_timeout_s: float = 1.0
     max_lookups: int = 8
@@ -110,10 +113,21 @@ class Settings:
             token_keys=tuple(options.token_keys),
             api_url=options.api_url,
             ca_cert=_read(options.ca_file) if options.ca_file else "",
+            ca_file=options.ca_file,
             all_instances=options.all_instances,
             lookup_timeout_s=options.lookup_timeout_s,
             max_lookups=options.max_lookups,
         )
+
+    def present_ca_cert(self) -> str:
+        """Return what is in the file now, or was if it cannot be read."""
+        if self.ca_file is None:
+            return self.ca_cert
+        try:
+            return _read(self.ca_file)
+        except exception.ConfigurationError as error:
+            LOG.warning("%s; the certificates of the start are told", error)
+            return self.ca_cert
 
 
 def _read(path: str) -> str:
@@ -182,8 +196,8 @@ class Vendordata:
         if outcome != GIVEN:
             return {}
         answer = {"api_url": self._settings.api_url or base_url, **document}
-        if self._settings.ca_cert:
-            answer["ca_cert"] = self._settings.ca_cert
+        if ca_cert := self._settings.present_ca_cert():
+            answer["ca_cert"] = ca_cert
         return answer
 
     def _within_time(self, instance_id: str) -> tuple[dict[str, Any], str]:

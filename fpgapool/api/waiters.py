@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class _Waiter:
     revision: int
     done: threading.Event
     place: int
+    project_id: str
     view: objects.SessionView | None = None
     failure: Exception | None = None
 
@@ -82,6 +84,7 @@ class Waiters:
         limit_s: float,
         *,
         place: int = 0,
+        project_id: str = "",
     ) -> objects.SessionView | None:
         """Return a session when it has another revision.
 
@@ -90,12 +93,17 @@ class Waiters:
         :param limit_s: how long to wait.
         :param place: how many sessions come before it. Who is far back gives
             way to those who are about to be served.
+        :param project_id: whose request it is. Who has most that wait gives
+            way to who has fewer.
         :returns: None if it has not changed in time, is gone, or had to give
             way.
-        :raises TooManyWaiters: if enough others wait that come before it.
+        :raises TooManyWaiters: if enough others wait that come before it, or
+            whose projects have no more than its own.
         :raises: what the question raised.
         """
-        waiter = _Waiter(session_id, revision, threading.Event(), place)
+        waiter = _Waiter(
+            session_id, revision, threading.Event(), place, project_id
+        )
         self._add(waiter)
         try:
             waiter.done.wait(limit_s)
@@ -137,11 +145,21 @@ class Waiters:
                 self._thread.start()
 
     def _make_room(self, waiter: _Waiter) -> None:
-        last = max(
-            self._waiters, key=lambda other: other.place, default=waiter
-        )
-        if last.place <= waiter.place:
-            raise TooManyWaiters
+        counts = collections.Counter(one.project_id for one in self._waiters)
+        own = counts[waiter.project_id] + 1
+        most = max(counts.values(), default=0)
+        if most > own:
+            # Even without it, that project has no fewer.
+            crowd = [w for w in self._waiters if counts[w.project_id] == most]
+            last = max(crowd, key=lambda other: other.place)
+        else:
+            mine = [w for w in self._waiters if counts[w.project_id] >= own]
+            mine += [
+                w for w in self._waiters if w.project_id == waiter.project_id
+            ]
+            last = max(mine, key=lambda other: other.place, default=waiter)
+            if last.place <= waiter.place:
+                raise TooManyWaiters
         self._waiters.discard(last)
         last.done.set()
 

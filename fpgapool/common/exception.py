@@ -92,6 +92,13 @@ class NotLeader(FpgapoolException):
     msg_fmt = "This conductor does not lead: {reason}"
 
 
+class Overloaded(FpgapoolException):
+    """There is too much to do; repeating later may help."""
+
+    code = codes.QUEUE_FULL
+    msg_fmt = "The conductor has too much to do, try later: {reason}"
+
+
 class HostNotFound(FpgapoolException):
     """There is no such host."""
 

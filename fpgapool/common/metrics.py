@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import wsgiref.simple_server
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -33,7 +32,9 @@ from prometheus_client import registry
 
 from fpgapool import version
 from fpgapool.common import exception
+from fpgapool.common import scraping
 from fpgapool.common import tallies
+from fpgapool.common import tls
 
 LOG = logging.getLogger(__name__)
 
@@ -165,9 +166,10 @@ class Collector(registry.Collector):
 
 
 class Endpoint:
-    """Serves pages by HTTP; a service of the process.
+    """Serves pages by HTTP, or by HTTPS; a service of the process.
 
-    Without a port it does nothing.
+    Without a port it does nothing. The files of its certificate are looked
+    at for each connection.
 
     :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
@@ -191,7 +193,8 @@ class Endpoint:
         self._registry.register(Collector(definitions, fills))
         # Its own processor time, memory and descriptors.
         prometheus_client.ProcessCollector(registry=self._registry)
-        self._server: wsgiref.simple_server.WSGIServer | None = None
+        self._conf = conf.metrics
+        self._server: scraping.Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -202,20 +205,46 @@ class Endpoint:
     def start(self) -> None:
         """Listen, if there is a port.
 
-        :raises ConfigurationError: if the port is not free.
+        :raises ConfigurationError: if the port is not free, or the
+            certificate cannot be used.
         """
         if self._port is None:
             return
+        certificate = self._certificate()
         try:
-            self._server, self._thread = prometheus_client.start_http_server(
-                self._port, self._address, self._registry
+            self._server = scraping.Server(
+                (self._address, self._port),
+                prometheus_client.make_wsgi_app(self._registry),
+                certificate,
             )
         except OSError as error:
             raise exception.ConfigurationError(
                 reason=f"[metrics] {self._option}: {self._address} port"
                 f" {self._port}: {error.strerror}"
             ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
         LOG.info("Metrics at %s port %d", self._address, self.port)
+
+    def _certificate(self) -> tls.ServerContext | None:
+        options = self._conf
+        files = (options.cert_file, options.key_file)
+        if not any((*files, options.client_ca_file)):
+            return None
+        if not all(files):
+            raise exception.ConfigurationError(
+                reason="[metrics] cert_file and key_file need each other, and"
+                " client_ca_file needs both"
+            )
+        try:
+            return tls.ServerContext(*files, options.client_ca_file)
+        except OSError as error:
+            raise exception.ConfigurationError(
+                reason=f"[metrics] cert_file, key_file, client_ca_file:"
+                f" {error}"
+            ) from error
 
     def stop(self) -> None:
         """Listen no more."""

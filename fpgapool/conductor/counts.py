@@ -41,6 +41,7 @@ class Counts:
     :ivar dropped: messages to agents, by the thread that should send them.
     :ivar notifications_sent: handed to the bus.
     :ivar notifications_failed: that the bus did not take.
+    :ivar inputs_dropped: of clients and agents, because too many waited.
     :ivar notifications_dropped: because too many waited.
     :ivar placement_syncs: comparisons with what Placement has.
     :ivar placement_failures: of them, and of looks at allocations.
@@ -72,6 +73,7 @@ class Counts:
     )
     notifications_sent: int = 0
     notifications_failed: int = 0
+    inputs_dropped: int = 0
     notifications_dropped: int = 0
     placement_syncs: int = 0
     placement_failures: int = 0

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from fpgapool import objects
@@ -146,9 +147,42 @@ class Effects:
     admissions: list[Admission] = dataclasses.field(default_factory=list)
     withdrawn: list[int] = dataclasses.field(default_factory=list)
 
+    @classmethod
+    def merged(cls, batches: Sequence[Effects]) -> Effects:
+        """Make one of several batches, without what nobody waits for now.
+
+        What left at once is not in it.
+
+        :param batches: in their order.
+        """
+        newest: dict[object, Message] = {}
+        for batch in batches:
+            for message in batch.after_commit:
+                if isinstance(message, Answer) and message.future.done():
+                    continue
+                key = _subject(message)
+                # At the place of the newest.
+                newest.pop(key, None)
+                newest[key] = message
+        return cls(
+            changes=db_api.Changes.merged(batch.changes for batch in batches),
+            after_commit=list(newest.values()),
+            admissions=[one for batch in batches for one in batch.admissions],
+            withdrawn=[one for batch in batches for one in batch.withdrawn],
+        )
+
     def can_wait(self) -> bool:
         """Whether nobody waits for its rows to be durable."""
         return all(map(can_wait, self.after_commit))
+
+
+def _subject(message: Message) -> object:
+    """Return what a newer message of the same makes an older one useless."""
+    if isinstance(message, PublishSession):
+        return message.host_uuid, message.view.session_id
+    if isinstance(message, AskReport):
+        return message.host_uuid
+    return id(message)
 
 
 def can_wait(message: Message) -> bool:

@@ -14,10 +14,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 from typing import TypeVar
 
@@ -55,6 +57,12 @@ _ANSWER_S = 3.0
 _CHANGE_S = 5.0
 
 _MAX_IDS = 1000
+
+# Calls that wait for an answer occupy threads, of which oslo.messaging has 64
+# unless [DEFAULT] executor_thread_pool_size says otherwise. The others are for
+# what agents say, while the database does not answer.
+_MAX_ASKING = 48
+_PLACE_S = 0.5
 
 # An agent that is asked for a report sends it at once.
 _REPORTS_S = 2.0
@@ -95,6 +103,7 @@ class ConductorManager(rpc.Endpoint):
         self._pump = pumping
         self._database = database
         self._epoch = epoch
+        self._asking = threading.BoundedSemaphore(_MAX_ASKING)
         # The last report of each host, for audits.
         self._reports: dict[str, objects.AgentReport] = {}
         self._reported = threading.Condition()
@@ -107,7 +116,7 @@ class ConductorManager(rpc.Endpoint):
         if parsed is not None and not conductor_rpcapi.is_outdated(
             parsed.leader_epoch, self._epoch
         ):
-            self._pump.put(inputs.Report(parsed))
+            self._pump.offer(inputs.Report(parsed))
             with self._reported:
                 self._reports[parsed.host_uuid] = parsed
                 self._reported.notify_all()
@@ -116,13 +125,13 @@ class ConductorManager(rpc.Endpoint):
         """Take the news that a slot is ready for its client."""
         parsed = _parsed(objects.Prepared.from_primitive, prepared)
         if parsed is not None:
-            self._pump.put(inputs.Prepared(parsed))
+            self._pump.offer(inputs.Prepared(parsed))
 
     def open_session(self, ctxt: Any, request: Any) -> None:
         """Take a request; a repeated one learns how things stand."""
         parsed = _parsed(objects.OpenRequest.from_primitive, request)
         if parsed is not None:
-            self._pump.put(inputs.Open(parsed))
+            self._pump.offer(inputs.Open(parsed), parsed.project_id)
 
     def cancel_session(
         self,
@@ -137,8 +146,9 @@ class ConductorManager(rpc.Endpoint):
         if not all(isinstance(name, str) for name in names):
             LOG.warning("Malformed cancellation dropped")
             return
-        self._pump.put(
-            inputs.Cancel(project_id, session_id, request_id, reason)
+        self._pump.offer(
+            inputs.Cancel(project_id, session_id, request_id, reason),
+            project_id,
         )
 
     def reopen_session(
@@ -157,14 +167,15 @@ class ConductorManager(rpc.Endpoint):
         ):
             LOG.warning("Malformed reopening dropped")
             return
-        self._pump.put(
-            inputs.Reopen(project_id, session_id, generation, host_uuid)
+        self._pump.offer(
+            inputs.Reopen(project_id, session_id, generation, host_uuid),
+            project_id,
         )
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
         """Have a READY session's secret minted anew."""
         if isinstance(session_id, str):
-            self._pump.put(inputs.RenewSecret(session_id))
+            self._pump.offer(inputs.RenewSecret(session_id))
 
     # -- calls -------------------------------------------------------------
 
@@ -176,7 +187,7 @@ class ConductorManager(rpc.Endpoint):
             limits.check(parsed)
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
-        self._pump.put(inputs.Open(parsed))
+        self._offer(inputs.Open(parsed), parsed.project_id)
         outcome = self._ask(lambda engine: engine.outcome(parsed))
         if isinstance(outcome, objects.SessionView):
             # Its rows are on the disk, unless its name was used long ago:
@@ -272,9 +283,9 @@ class ConductorManager(rpc.Endpoint):
         if known is not None and known.deleted_at is not None:
             # A second row of the same name would hold up all others.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
-        self._pump.put(inputs.AdmitInstance(parsed))
+        self._offer(inputs.AdmitInstance(parsed))
         if lost_hash:
-            self._pump.put(
+            self._offer(
                 inputs.ReplaceToken(
                     parsed.instance_id,
                     str(lost_hash),
@@ -289,7 +300,7 @@ class ConductorManager(rpc.Endpoint):
         """Take an instance's token away for good."""
         if not isinstance(instance_id, str):
             raise exception.InvalidRequest(reason="instance_id is no text")
-        self._pump.put(inputs.RevokeInstance(instance_id))
+        self._offer(inputs.RevokeInstance(instance_id))
         self._instance(instance_id)
 
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
@@ -365,7 +376,7 @@ class ConductorManager(rpc.Endpoint):
         wish = administration.checked(
             host_uuid, device, state, reason, drain_within_s
         )
-        self._pump.put(wish)
+        self._offer(wish)
         try:
             found = wish.future.result(_CHANGE_S)
         except TimeoutError:
@@ -382,7 +393,7 @@ class ConductorManager(rpc.Endpoint):
     ) -> None:
         """Let instances reserve slots; answers when that is durable."""
         wish = reservations.checked(host_uuid, device, slots)
-        self._pump.put(wish)
+        self._offer(wish)
         try:
             refusal = wish.future.result(_CHANGE_S)
         except TimeoutError:
@@ -419,7 +430,7 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(reason=str(error)) from error
         if not self._ask(lambda engine: engine.keeps_quotas):
             raise exception.QuotasInKeystone()
-        self._pump.put(inputs.SetQuota(project_id, checked))
+        self._offer(inputs.SetQuota(project_id, checked))
         # Answered when the rows that it has caused are on the disk.
         return self.get_quota(ctxt, project_id)
 
@@ -474,11 +485,39 @@ class ConductorManager(rpc.Endpoint):
             return False
         return True
 
+    def _offer(
+        self, item: inputs.Input, project_id: str | None = None
+    ) -> None:
+        """Put an input that a caller waits for.
+
+        :raises Overloaded: if there is no room.
+        """
+        if not self._pump.offer(item, project_id):
+            raise exception.Overloaded(reason="too many requests wait")
+
     def _ask(self, question: Callable[[Any], Any], **options: bool) -> Any:
+        with self._place():
+            try:
+                return self._pump.ask(question, _ANSWER_S, **options)
+            except TimeoutError:
+                raise _not_durable() from None
+
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[None]:
+        """Occupy one of the threads that may wait.
+
+        :raises DatabaseUnavailable: if all of them wait for the database.
+        :raises Overloaded: if all of them wait for something else.
+        """
+        failing = self._pump.database_failing
+        if not self._asking.acquire(timeout=0 if failing else _PLACE_S):
+            if failing:
+                raise _not_durable()
+            raise exception.Overloaded(reason="too many questions wait")
         try:
-            return self._pump.ask(question, _ANSWER_S, **options)
-        except TimeoutError:
-            raise _not_durable() from None
+            yield
+        finally:
+            self._asking.release()
 
 
 def _not_durable() -> exception.DatabaseUnavailable:

@@ -147,6 +147,10 @@ DROPPED = _counter(
     " the thread that sends them.",
     labels=("sender",),
 )
+INPUTS_DROPPED = _counter(
+    "fpgapool_conductor_inputs_dropped_total",
+    help="Inputs of clients and agents dropped because too many waited.",
+)
 NOTIFICATIONS = _counter(
     "fpgapool_conductor_notifications_total",
     help="Notifications handed to the message bus.",
@@ -231,6 +235,7 @@ DEFINITIONS = (
     DROPPED,
     NOTIFICATIONS,
     NOTIFICATION_FAILURES,
+    INPUTS_DROPPED,
     NOTIFICATIONS_DROPPED,
     PLACEMENT_SYNCS,
     PLACEMENT_FAILURES,
@@ -308,6 +313,7 @@ def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
         page.put(DROPPED.name, counts.dropped[sender], sender)
     page.put(NOTIFICATIONS.name, counts.notifications_sent)
     page.put(NOTIFICATION_FAILURES.name, counts.notifications_failed)
+    page.put(INPUTS_DROPPED.name, counts.inputs_dropped)
     page.put(NOTIFICATIONS_DROPPED.name, counts.notifications_dropped)
     page.put(PLACEMENT_SYNCS.name, counts.placement_syncs)
     page.put(PLACEMENT_FAILURES.name, counts.placement_failures)

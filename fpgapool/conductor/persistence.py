@@ -37,6 +37,10 @@ LOG = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 2.0
 
+# More batches than that are made one while the database is away: they hold
+# the newest value of a row, and the rows are bounded.
+MAX_WAITING_BATCHES = 1000
+
 
 Notify = Callable[[db_api.Changes, Collection[int]], None]
 
@@ -46,7 +50,8 @@ class GroupCommitter:
 
     While the database is away the rows stay in memory, newest value per row,
     and are written when it is back: rows hold absolute values, so a repeated
-    write changes nothing.
+    write changes nothing. Who is notified of rows may not be told of steps
+    between two values of an outage that lasts.
 
     The steps of a session that goes straight to its slot are one
     transaction, which is written when the slot is ready: nobody waits for
@@ -170,6 +175,7 @@ class GroupCommitter:
                     LOG.error("The database is away, writes wait: %s", error)
                 self._failing.set()
                 self._stopping.wait(delay_s)
+                batches = self._condensed(batches)
                 delay_s = min(delay_s * 2, _RETRY_MAX_S)
             else:
                 if self._failing.is_set():
@@ -178,6 +184,23 @@ class GroupCommitter:
                 self._announce(batches)
                 return True
         return False
+
+    def _condensed(
+        self, batches: Sequence[effects.Effects]
+    ) -> Sequence[effects.Effects]:
+        """Make one of very many batches, and of those that wait."""
+        if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
+            return batches
+        waiting = list(batches)
+        # Not what comes meanwhile: the next time is soon.
+        for _ in range(self._queue.qsize()):
+            batch = self._queue.get_nowait()
+            if batch is None:
+                # The end stays the end.
+                self._queue.put(None)
+                break
+            waiting.append(batch)
+        return [effects.Effects.merged(waiting)]
 
     def _commit(self, batches: Sequence[effects.Effects]) -> None:
         with self._lock:

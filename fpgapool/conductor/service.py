@@ -252,6 +252,7 @@ class _Term:
             outbox=self._orders,
             on_failure=on_failure,
             counts=counts,
+            max_inputs=conf.conductor.max_waiting_inputs,
         )
         self._limits = (
             unified.Follower(

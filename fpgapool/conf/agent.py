@@ -53,7 +53,36 @@ sessions.
         max=100000,
         help="""
 Largest number of clients that may be connected to the front door of this
-host, over all its sockets. Further ones are turned away.
+host, over all its sockets. Further ones are turned away with
+``TOO_MANY_CONNECTIONS``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_front_door_project_connections",
+        default=0,
+        min=0,
+        max=100000,
+        help="""
+Largest number of clients of one project that may be connected to the front
+door of this host. Further ones are turned away with
+``TOO_MANY_CONNECTIONS``.
+
+The default, 0, is an equal share of ``max_front_door_connections`` for each
+of ``front_door_sockets``, so that no project takes the room of another.
+""",
+    ),
+    cfg.IntOpt(
+        "max_front_door_project_sessions",
+        default=20000,
+        min=1,
+        max=10000000,
+        help="""
+Largest number of sessions of one project that programs on this host wait for
+or use by the front door, those that it takes back for them included. Further
+ones are refused with ``QUOTA_EXCEEDED``.
+
+It bounds the agent's memory, about 2 kB for each; limits of projects are in
+``[quota]``.
 """,
     ),
     cfg.IPOpt(

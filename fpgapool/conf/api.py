@@ -61,11 +61,31 @@ Most members of one page of a list, whatever ``limit`` says.
         max=1000,
         help="""
 Most requests that wait for a session to change at the same time, in each
-process. Further ones are answered at once, with ``Retry-After``.
+process. Further ones are answered at once, with ``Retry-After``. Where there
+is no room, one of the project that has most of them makes it.
 
 Each takes one of the server's threads, so a good value leaves a third of them
 for requests that do not wait. 0 means that none waits. They all together ask
 the conductor one question every ``wait_interval_s``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_project_requests",
+        default=20,
+        min=1,
+        max=10000,
+        help="""
+Most requests of one project that are under way at the same time, in each
+process. Further ones are refused with ``RATE_LIMITED`` and ``Retry-After``.
+
+Each takes one of the server's threads, also while the conductor does not
+answer, so it must be less than the process has threads, or one project can
+keep all others waiting. Those that wait for a session are among them.
+
+Related options:
+
+* ``max_waiters`` should be less, so that a program that waits for many
+  sessions can do something else meanwhile.
 """,
     ),
     cfg.FloatOpt(

@@ -75,9 +75,9 @@ soon as it is longer.
         min=1,
         max=1000,
         help="""
-Most uploads at a time in each process of the API; further ones are answered
-with ``TOO_MANY_UPLOADS``. It must be less than the process has threads, or
-slow uploads would keep all others waiting.
+Most uploads at a time in each process of the API, half of them of one project;
+further ones are answered with ``TOO_MANY_UPLOADS``. It must be less than the
+process has threads, or slow uploads would keep all others waiting.
 """,
     ),
     cfg.FloatOpt(

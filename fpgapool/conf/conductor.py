@@ -273,6 +273,21 @@ with ``QUEUE_FULL``. A waiting session takes about 2 kB of the conductor's
 memory.
 """,
     ),
+    cfg.IntOpt(
+        "max_waiting_inputs",
+        default=100000,
+        min=100,
+        max=10000000,
+        help="""
+Largest number of requests, cancellations and questions of clients that may
+wait for the leader's decision, a quarter of them of one project. What agents
+report may be twice as many.
+
+Further ones are dropped if agents repeat them, as they do, and else refused
+with ``QUEUE_FULL``. The leader decides thousands a second, so that there are
+hardly any; see the metric ``fpgapool_conductor_inputs_dropped_total``.
+""",
+    ),
     cfg.BoolOpt(
         "fair_share",
         default=False,

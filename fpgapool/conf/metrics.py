@@ -27,8 +27,36 @@ metrics_opts = [
         help="""
 Address on which services tell their metrics.
 
-Nobody is asked who they are, and the metrics name hosts and projects: use an
-address that only the monitoring network reaches.
+Nobody is asked who they are unless there is a ``client_ca_file``, and the
+metrics name hosts and projects: use an address that only the monitoring
+network reaches.
+""",
+    ),
+    cfg.StrOpt(
+        "cert_file",
+        help="""
+Certificate by which metrics are told by HTTPS, with those between it and the
+authority; a PEM file. The default is none: they are told by HTTP.
+
+The files are looked at for each connection, so that a renewed certificate
+needs no restart.
+
+Related options:
+
+* ``key_file`` is needed, too.
+""",
+    ),
+    cfg.StrOpt(
+        "key_file",
+        help="""
+Key of ``cert_file``, a PEM file without a password.
+""",
+    ),
+    cfg.StrOpt(
+        "client_ca_file",
+        help="""
+Authority by which certificates of clients must be signed, a PEM file. Whoever
+has none is not served. The default is none: nobody is asked.
 """,
     ),
     cfg.PortOpt(

@@ -48,7 +48,7 @@ class Daemon(process.Service):
         self, name: str, workspace: process.Workspace, module: str
     ) -> None:
         super().__init__(name, workspace)
-        self._module = module
+        self.module = module
         self._log_start = 0
         self.config_path = self.directory / "fpgapool.conf"
         #: What it finds in its environment besides what all daemons do.
@@ -64,7 +64,7 @@ class Daemon(process.Service):
             sys.executable,
             "-m",
             *self.wrappers,
-            self._module,
+            self.module,
             "--config-file",
             str(self.config_path),
         ]

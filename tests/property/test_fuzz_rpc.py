@@ -124,6 +124,11 @@ class Pump:
     def __init__(self, pool: world.World) -> None:
         self.pool = pool
         self.on_question: Callable[[str], None] = lambda host_uuid: None
+        self.database_failing = False
+
+    def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
+        self.put(item)
+        return True
 
     def put(self, item: inputs.Input) -> None:
         self.pool.feed(item)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 import pymysql
 
+from tests.services import certificates
 from tests.services import process
 
 _PACKAGE = "mariadb-server"
@@ -38,12 +39,18 @@ class MariaDB(process.Service):
     :param durable: whether a transaction that has ended survives the death
         of the machine, as in production, and not only that of the server;
         costs a disk flush for each.
+    :param tls: its certificate; nobody is served without TLS then. None
+        means that nobody is asked for it.
     """
 
     user = password = "fpgapool"
 
     def __init__(
-        self, workspace: process.Keeper, *, durable: bool = False
+        self,
+        workspace: process.Keeper,
+        *,
+        durable: bool = False,
+        tls: certificates.Pair | None = None,
     ) -> None:
         super().__init__("mariadb", workspace)
         self._server = process.find_program("mariadbd", _PACKAGE)
@@ -54,6 +61,7 @@ class MariaDB(process.Service):
         # tables of those that run: it takes them for what a crash has left.
         self._temporary = self.directory / "tmp"
         self._flush = 1 if durable else 2
+        self._tls = tls
         self._database_numbers = itertools.count(1)
 
     def _user_options(self) -> list[str]:
@@ -130,6 +138,17 @@ class MariaDB(process.Service):
             "--innodb-buffer-pool-size=64M",
             f"--innodb-flush-log-at-trx-commit={self._flush}",
             "--character-set-server=utf8mb4",
+            *self._tls_options(),
+        ]
+
+    def _tls_options(self) -> list[str]:
+        if self._tls is None:
+            return []
+        return [
+            f"--ssl-ca={self._tls.ca_path}",
+            f"--ssl-cert={self._tls.certificate_path}",
+            f"--ssl-key={self._tls.key_path}",
+            "--require-secure-transport=ON",
         ]
 
     def ports(self) -> tuple[int, ...]:
@@ -164,6 +183,7 @@ class MariaDB(process.Service):
             password=self.password,
             autocommit=True,
             connect_timeout=_CONNECT_LIMIT_S,
+            ssl=None if self._tls is None else self._tls.client_context(),
         )
         with contextlib.closing(connection):
             yield connection

@@ -17,8 +17,10 @@ import http.client
 import itertools
 import json
 import socket
+import typing
 import urllib.parse
 
+from tests.services import certificates
 from tests.services import process
 
 # The script itself, not the wrapper on the path: that one insists on the
@@ -64,12 +66,20 @@ class RabbitMQ(process.Service):
     """A broker with its own node name, port mapper, ports and data.
 
     :param workspace: where it lives.
+    :param tls: its certificate; AMQP is spoken by TLS only then, to clients
+        with a certificate of the same authority. None means without TLS.
     """
 
     user = password = "guest"
 
-    def __init__(self, workspace: process.Keeper) -> None:
+    def __init__(
+        self,
+        workspace: process.Keeper,
+        *,
+        tls: certificates.Pair | None = None,
+    ) -> None:
         super().__init__("rabbitmq", workspace)
+        self._tls = tls
         self._script = process.find_program(
             "rabbitmq-server", "rabbitmq-server", _SERVER_SCRIPT
         )
@@ -87,7 +97,7 @@ class RabbitMQ(process.Service):
             "enabled_plugins": "[rabbitmq_management].\n",
             "rabbitmq-env.conf": "",
             "rabbitmq.conf": (
-                f"listeners.tcp.1 = {process.LOOPBACK}:{self.port}\n"
+                f"{self._listeners()}"
                 f"management.tcp.ip = {process.LOOPBACK}\n"
                 f"management.tcp.port = {self._management_port}\n"
                 # A nearly full disk must not block publishers here.
@@ -96,6 +106,20 @@ class RabbitMQ(process.Service):
         }
         for name, text in files.items():
             (self.directory / name).write_text(text)
+
+    def _listeners(self) -> str:
+        address = f"{process.LOOPBACK}:{self.port}"
+        if self._tls is None:
+            return f"listeners.tcp.1 = {address}\n"
+        return (
+            "listeners.tcp = none\n"
+            f"listeners.ssl.1 = {address}\n"
+            f"ssl_options.cacertfile = {self._tls.ca_path}\n"
+            f"ssl_options.certfile = {self._tls.certificate_path}\n"
+            f"ssl_options.keyfile = {self._tls.key_path}\n"
+            "ssl_options.verify = verify_peer\n"
+            "ssl_options.fail_if_no_peer_cert = true\n"
+        )
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -108,14 +132,18 @@ class RabbitMQ(process.Service):
         may be inherited.
         """
         path = self.directory
+        # These make a listener without TLS, whatever the file says.
+        plain = {
+            "RABBITMQ_NODE_IP_ADDRESS": process.LOOPBACK,
+            "RABBITMQ_NODE_PORT": str(self.port),
+        }
         return {
             **super().environment(),
+            **(plain if self._tls is None else {}),
             "HOME": str(path),
             "ERL_EPMD_ADDRESS": process.LOOPBACK,
             "ERL_EPMD_PORT": str(self._port_mapper.port),
             "RABBITMQ_NODENAME": f"fpgapool-test-{self.port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": process.LOOPBACK,
-            "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self._distribution_port),
             "RABBITMQ_MNESIA_BASE": str(path / "data"),
             "RABBITMQ_LOG_BASE": str(path / "log"),
@@ -144,15 +172,25 @@ class RabbitMQ(process.Service):
     def is_ready(self) -> bool:
         """Tell whether the broker greets an AMQP client."""
         try:
-            with socket.create_connection(
-                (process.LOOPBACK, self.port), _PROBE_LIMIT_S
-            ) as probe:
+            with self._probe() as probe:
                 probe.sendall(_AMQP_HEADER)
                 return probe.recv(1) == _METHOD_FRAME
         except OSError:
             return False
 
-    def _request(self, method: str, path: str, body: object = None) -> None:
+    def _probe(self) -> socket.socket:
+        sock = socket.create_connection(
+            (process.LOOPBACK, self.port), _PROBE_LIMIT_S
+        )
+        if self._tls is None:
+            return sock
+        return self._tls.client_context().wrap_socket(
+            sock, server_hostname=process.LOOPBACK
+        )
+
+    def _request(
+        self, method: str, path: str, body: object = None
+    ) -> typing.Any:
         connection = http.client.HTTPConnection(
             process.LOOPBACK, self._management_port, timeout=_HTTP_LIMIT_S
         )
@@ -172,6 +210,23 @@ class RabbitMQ(process.Service):
                 f"RabbitMQ answered {response.status} to {method} {path}:"
                 f" {answer}"
             )
+        return json.loads(answer) if answer else None
+
+    def connections(self, vhost: str) -> list[dict[str, typing.Any]]:
+        """Return what is known of a virtual host's connections.
+
+        :param vhost: its name. New ones are known after some seconds.
+        """
+        return self._request("GET", f"/api/vhosts/{vhost}/connections")
+
+    def close_connection(self, name: str) -> None:
+        """Close a connection.
+
+        :param name: what :meth:`connections` calls it.
+        """
+        self._request(
+            "DELETE", f"/api/connections/{urllib.parse.quote(name, safe='')}"
+        )
 
     def create_vhost(self, name: str | None = None) -> str:
         """Make a virtual host, which shares no queue with any other.

@@ -36,6 +36,7 @@ SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
 POLICY_GENERATOR_CONFIG = "tools/config/fpgapool-policy-generator.conf"
 POLICY = SAMPLE.with_name("policy.yaml.sample")
 PRODUCTION = SAMPLE.with_name("production.conf.sample")
+TLS = SAMPLE.with_name("tls.conf.sample")
 
 PRIVSEP = f"[{opts.PRIVSEP_GROUP}]"
 
@@ -131,6 +132,25 @@ def test_the_production_sample_is_valid() -> None:
     }.items():
         names = {option.name for option in options}
         assert set(parser[section]) <= names
+
+
+def test_the_sample_for_tls_names_options_that_exist() -> None:
+    parser = configparser.ConfigParser(
+        interpolation=None, default_section="no default section"
+    )
+    # What is commented out counts, too.
+    text = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", TLS.read_text())
+    # There is one for each kind of database.
+    text = re.sub(r"(?m)^connection = postgresql.*$", "", text)
+    parser.read_string(text)
+    known = SAMPLE.read_text()
+    sections = re.split(r"(?m)^\[(.*)\]$", known)
+    options = dict(zip(sections[1::2], sections[2::2], strict=True))
+    for section in parser.sections():
+        for option in parser[section]:
+            assert re.search(rf"(?m)^#{option} =", options[section]), option
+    assert parser["oslo_messaging_rabbit"]["ssl"] == "true"
+    assert "ssl_ca=" in parser["database"]["connection"]
 
 
 def test_the_policy_sample_is_up_to_date(tmp_path: pathlib.Path) -> None:

@@ -19,8 +19,6 @@ import logging
 import os
 import selectors
 import socket
-import threading
-import typing
 
 from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import crew
@@ -29,12 +27,13 @@ from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
+from fpgapool.common import strangers
 from fpgapool.core import codes
 from fpgapool.protocol import frames
 
 LOG = logging.getLogger(__name__)
 
-#: Connections that have not said who they are; more are turned away.
+#: Connections that have not said who they are; of more, one is cut.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -114,7 +113,7 @@ class DataPort:
         self._settings = settings
         self._desk = desk
         self._certificate = certificate
-        self._strangers = threading.BoundedSemaphore(MAX_STRANGERS)
+        self._strangers = strangers.Strangers(MAX_STRANGERS)
         self._local = listen_unix(settings.data_socket)
         self._tcp = None
         if settings.data_address is not None:
@@ -150,15 +149,15 @@ class DataPort:
         :param listener: where it waits.
         """
         try:
-            sock, _ = listener.accept()
+            sock, address = listener.accept()
         except OSError as exc:
             LOG.warning("accepting a client failed: %s", exc)
             return
-        if not self._strangers.acquire(blocking=False):
-            LOG.warning("too many unidentified clients: one turned away")
-            sock.close()
-            return
-        crew.CREW.start("client", self._serve, sock, listener is self._local)
+        local = listener is self._local
+        place = "" if local else address[0]
+        # Not in the thread: how many of those there are is bounded by this.
+        self._strangers.enter(sock, place)
+        crew.CREW.start("client", self._serve, sock, place, local)
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket."""
@@ -168,21 +167,25 @@ class DataPort:
         with contextlib.suppress(OSError):
             os.unlink(self._settings.data_socket)
 
-    def _serve(self, sock: socket.socket, local: bool) -> None:
+    def _serve(self, sock: socket.socket, place: str, local: bool) -> None:
         channel = None
         try:
-            with self._stranger():
+            try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
+            finally:
+                self._strangers.leave(sock)
             self._desk.serve(hello, channel, local)
         except (frames.ProtocolError, sessions.Refused) as exc:
             LOG.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
-                _turn_away(channel, exc.code, exc.message)
+                self._turn_away(channel, place, exc.code, exc.message)
         except channels.DeadlineExceeded:
             LOG.warning("client dropped: no HELLO in time")
             if channel is not None:
-                _turn_away(channel, codes.HELLO_TIMEOUT, "no HELLO in time")
+                self._turn_away(
+                    channel, place, codes.HELLO_TIMEOUT, "no HELLO in time"
+                )
         except OSError as exc:
             LOG.info("client lost: %s", exc)
             if channel is not None:
@@ -191,14 +194,18 @@ class DataPort:
             # Without the exception's text: it may quote the client's bytes.
             LOG.error("client dropped: internal %s", type(exc).__name__)
             if channel is not None:
-                _turn_away(channel, codes.INTERNAL_ERROR, "internal error")
+                self._turn_away(
+                    channel, place, codes.INTERNAL_ERROR, "internal error"
+                )
 
-    @contextlib.contextmanager
-    def _stranger(self) -> typing.Iterator[None]:
-        try:
-            yield
-        finally:
-            self._strangers.release()
+    def _turn_away(
+        self, channel: channels.Channel, place: str, code: str, message: str
+    ) -> None:
+        """Say why, and wait for a moment that it is heard."""
+        with self._strangers.one(channel.sock, place):
+            sessions.say_goodbye(channel, code, message)
+            sessions.drop_rest(channel)
+        channel.close()
 
     def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:
         try:
@@ -233,9 +240,3 @@ class DataPort:
 
     def _deadline_s(self) -> float | None:
         return channels.deadline_after(self._settings.hello_timeout_s)
-
-
-def _turn_away(channel: channels.Channel, code: str, message: str) -> None:
-    sessions.say_goodbye(channel, code, message)
-    sessions.drop_rest(channel)
-    channel.close()

@@ -24,6 +24,7 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.api import call as calls
+from fpgapool.api import crowd
 from fpgapool.api import errors
 from fpgapool.api import paging
 from fpgapool.api import times
@@ -207,7 +208,7 @@ def upload(call: calls.Call) -> calls.Answer:
     files = _files(call)
     files.sweeper.maybe()
     incoming = _incoming(call, record, files)
-    with _one_of_few(files):
+    with _one_of_few(call, files):
         location = files.store.write(_about(record), incoming)
     with _kept_if_right(call, record.bitstream_id, location):
         call.backends.conductor.change_bitstream(
@@ -362,17 +363,18 @@ def _record(
 
 
 @contextlib.contextmanager
-def _one_of_few(files: calls.Files) -> Iterator[None]:
+def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
     """Keep threads free for others: an upload takes as long as it likes."""
-    if not files.uploads.acquire(blocking=False):
-        raise errors.ApiError(
-            codes.TOO_MANY_UPLOADS,
-            "too many files are being uploaded, try again later",
-        )
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(files.uploads.place(call.project_id))
+        except crowd.TooMany as error:
+            whose = "files of the project" if error.own else "files"
+            raise errors.ApiError(
+                codes.TOO_MANY_UPLOADS,
+                f"too many {whose} are being uploaded, try again later",
+            ) from None
         yield
-    finally:
-        files.uploads.release()
 
 
 def _incoming(

@@ -261,7 +261,12 @@ def _insist(
             break
         act()
         try:
-            call.backends.waiting.wait(view.session_id, view.revision, _TRY_S)
+            call.backends.waiting.wait(
+                view.session_id,
+                view.revision,
+                _TRY_S,
+                project_id=call.caller.project_id or "",
+            )
         except waiters.TooManyWaiters:
             time.sleep(_TRY_S)
         view = _find(call)
@@ -289,6 +294,7 @@ def _changed(
             view.revision,
             wait_s,
             place=view.queue_position or 0,
+            project_id=call.caller.project_id or "",
         )
     except waiters.TooManyWaiters:
         return view

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -392,6 +393,79 @@ def test_too_many_clients_are_turned_away(directory):
                 reply = third.next(lambda one: True)
                 assert code_of(reply) == "TOO_MANY_CONNECTIONS"
                 assert third.is_closed()
+
+
+def test_a_project_has_room_of_its_own(directory):
+    other_door = str(directory / "other.sock")
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        max_front_door_connections=4,
+        front_door_sockets={
+            harness.PROJECT: str(directory / "door.sock"),
+            "other": other_door,
+        },
+    ) as host:
+        host.start()
+        door = str(directory / "door.sock")
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                one = stack.enter_context(Client(door))
+                assert one.request("hello")["ok"]
+            with Client(door) as third:
+                reply = third.next(lambda one: True)
+                assert code_of(reply) == "TOO_MANY_CONNECTIONS"
+                assert third.is_closed()
+            for _ in range(2):
+                other = stack.enter_context(Client(other_door))
+                assert other.request("hello")["ok"]
+
+        def served() -> bool:
+            with Client(door) as again:
+                try:
+                    return again.request("hello")["ok"]
+                except (EOFError, OSError):
+                    return False
+
+        waiting.wait_until(served, "there is room again")
+
+
+def test_questions_that_nobody_answers_are_bounded(quiet_host, agent):
+    quiet_host.conductor.answers.clear()
+    most = frontdoor.MAX_QUESTIONS_PER_CLIENT
+    with Client(quiet_host.front_door) as asking:
+        for number in range(most + 1):
+            asking.sock.sendall(
+                messages.encode(messages.request(number, "pool"))
+            )
+        reply = asking.next(lambda one: one.get("id") == most)
+        assert code_of(reply) == "RATE_LIMITED"
+        with Client(quiet_host.front_door) as other:
+            assert other.request("hello")["ok"]
+        quiet_host.conductor.answers.set()
+        replies = [
+            asking.next(lambda one, number=number: one.get("id") == number)
+            for number in range(most)
+        ]
+        assert replies[0]["ok"]
+        assert asking.request("pool")["ok"]
+
+
+def test_sessions_of_a_project_are_bounded(directory):
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        max_front_door_project_sessions=3,
+    ) as host:
+        host.start()
+        with Client(host.front_door) as first, Client(host.front_door) as last:
+            for number in range(3):
+                assert first.open(request_id=f"r{number}")["ok"]
+            for one in (first, last):
+                reply = one.open(request_id="one-more")
+                assert code_of(reply) == "QUOTA_EXCEEDED"
 
 
 def test_sockets_in_the_way(directory, quiet_host):

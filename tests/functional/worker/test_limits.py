@@ -14,9 +14,11 @@
 
 import os
 import pathlib
+import socket
 
 import pytest
 
+from fpgapool.agent.worker import port
 from fpgapool.core import codes
 from tests.functional.worker import harness
 
@@ -113,3 +115,25 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     assert SECRET not in _memory_of(pid)
     second.close_session()
     second.close()
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_silent_connections_do_not_keep_the_client_out(start, tls):
+    """They would have much longer to say HELLO than this test takes."""
+    worker = start(tls=tls, hello_timeout_s=300.0)
+    agent = worker.connect()
+    prepared = agent.prepare()
+    silent = [
+        socket.create_connection(("127.0.0.1", prepared["data_port"]), 30)
+        for _ in range(3 * port.MAX_STRANGERS)
+    ]
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"12345")
+    client.close_session()
+    client.close()
+    # Those that came last may still say who they are.
+    cut = [one for one in silent[: port.MAX_STRANGERS] if one.recv(1) == b""]
+    assert len(cut) == port.MAX_STRANGERS
+    for one in silent:
+        one.close()
+    agent.close()

@@ -84,7 +84,9 @@ def test_ready_is_passed_on_when_its_secret_has_come():
     tracked = heard()
     bare = factories.view(state="READY", revision=2)
     assert tracked.heard(bare, 1.0) == []
-    assert tracked.tick(2.0) == [opens.CastRenew("session-of-r1")]
+    assert tracked.tick(2.0) == [
+        opens.CastRenew(factories.PROJECT, "session-of-r1")
+    ]
     whole = dataclasses.replace(bare, secret="ab")
     assert tracked.heard(whole, 2.1) == [opens.Push(CLIENT, whole)]
     assert tracked.tick(4.0) == []
@@ -273,7 +275,9 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     assert tracked.tick(20.0) == [opens.Poll((("session-of-r1", 5),))]
     bare = factories.view(state="READY", revision=6, generation=6)
     assert tracked.heard(bare, 20.0) == []
-    assert tracked.tick(21.0) == [opens.CastRenew("session-of-r1")]
+    assert tracked.tick(21.0) == [
+        opens.CastRenew(factories.PROJECT, "session-of-r1")
+    ]
     whole = dataclasses.replace(
         bare, secret="ab", slot_host_uuid=factories.HOST
     )
@@ -464,3 +468,36 @@ def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
         tracked.client_gone(client, now)
     tracked.tick(now + 2 * opens.CANCEL_REPEAT_S)
     assert len(tracked) == 0
+
+
+def test_sessions_are_counted_by_project_until_they_are_forgotten():
+    tracked = make()
+    count = 5
+    for number in range(count):
+        request = factories.open_request(request_id=f"r{number}")
+        tracked.open(CLIENT, request, 0.0)
+        # Repeated, it is none more.
+        tracked.open(CLIENT, request, 0.1)
+    lost = opens.CastReopen(factories.PROJECT, "another", 1)
+    tracked.reopen(CLIENT, "host", lost, 0.2)
+    assert tracked.count_of_project(factories.PROJECT) == count + 1
+    assert tracked.count_of_project("other") == 0
+    # They are taken back, which has to be heard of first.
+    tracked.client_gone(CLIENT, 1.0)
+    assert tracked.count_of_project(factories.PROJECT) == count + 1
+    for number in range(count):
+        ended = factories.view(
+            request_id=f"r{number}", session_id=f"s{number}", state="CANCELLED"
+        )
+        tracked.heard(ended, 2.0)
+    assert tracked.count_of_project(factories.PROJECT) == 1
+    tracked.tick(1.0 + opens.CANCEL_REPEAT_S)
+    assert tracked.count_of_project(factories.PROJECT) == len(tracked) == 0
+
+
+def test_a_session_of_another_project_is_not_found_by_its_name():
+    tracked = heard()
+    assert tracked.view(factories.PROJECT, "session-of-r1") is not None
+    assert tracked.view("other", "session-of-r1") is None
+    tracked.heard(factories.view(revision=9, state="CLOSED"), 1.0)
+    assert tracked.view(factories.PROJECT, "session-of-r1") is None

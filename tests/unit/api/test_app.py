@@ -12,6 +12,7 @@
 
 """What all operations have in common, from the outside."""
 
+import contextlib
 import dataclasses
 import io
 import random
@@ -317,3 +318,24 @@ def test_no_query_makes_the_service_fail(world):
                     "GET", f"{_path(route)}?{query}", fakes.ADMIN
                 )
                 assert answer.status_code in (200, 400, 404), query
+
+
+def test_a_project_with_too_many_requests_is_told_to_come_later(make_world):
+    """Others are answered, and so is everybody when some have ended."""
+    world = make_world()
+    most = world.backends.limits.max_project_requests
+    path = f"/v1/sessions/{fakes.view().session_id}"
+    with contextlib.ExitStack() as stack:
+        for _ in range(most):
+            stack.enter_context(world.backends.crowd.place("p1"))
+        answer = world.ask("GET", path)
+        assert (answer.status_code, answer.json["errors"][0]["code"]) == (
+            429,
+            codes.RATE_LIMITED,
+        )
+        assert int(answer.headers["retry-after"]) > 0
+        other = world.ask("GET", "/v1/sessions", "eve:p2:member,reader")
+        assert other.status_code == 200
+        # Nobody is asked who it is.
+        assert world.ask("GET", "/v1").status_code == 200
+    assert world.ask("GET", "/v1/sessions").status_code == 200

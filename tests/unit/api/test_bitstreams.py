@@ -12,12 +12,13 @@
 
 """Bitstreams over the REST API, with a real directory and real keys."""
 
+import contextlib
 import json
-import threading
 
 import pytest
 
 from fpgapool.api import call as calls
+from fpgapool.api import crowd
 from fpgapool.api import errors
 from fpgapool.api import validation
 from fpgapool.bitstreams import base
@@ -384,18 +385,28 @@ def test_lengths_that_are_not_true(pool, length):
 
 
 def test_few_uploads_at_a_time(make_world, tmp_path):
-    places = threading.BoundedSemaphore(1)
+    places = crowd.Crowd(1, 2)
     pool = World(make_world, tmp_path, uploads=places)
     made = pool.create(checksum_sha256=samples.sha256(DATA))
-    with places:
-        answer = pool.put(made)
+    others = [
+        # Its own, and two of others where there are two places.
+        ["p1"],
+        ["other", "third"],
+    ]
+    for projects in others:
+        with contextlib.ExitStack() as stack:
+            for project_id in projects:
+                stack.enter_context(places.place(project_id))
+            answer = pool.put(made)
         assert pool.code(answer) == (503, codes.TOO_MANY_UPLOADS)
         assert int(answer.headers["retry-after"]) > 0
         assert pool.stored() == []
     # One that fails leaves its place, too.
     assert pool.code(pool.put(made, b"another"))[0] == 400
-    assert pool.put(made).status_code == 200
-    assert places.acquire(blocking=False)
+    with places.place("other"):
+        assert pool.put(made).status_code == 200
+    with places.place("p1"):
+        pass
 
 
 def test_an_upload_that_takes_too_long(make_world, tmp_path):

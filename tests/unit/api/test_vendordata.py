@@ -328,6 +328,17 @@ def test_options_are_taken_over(tmp_path):
     assert KEY not in repr(settings)
 
 
+def test_renewed_certificates_need_no_restart(tmp_path):
+    path = tmp_path / "ca.pem"
+    path.write_text("PEM")
+    settings = _settings(ca_file=str(path))
+    assert settings.present_ca_cert() == "PEM"
+    path.write_text("renewed")
+    assert settings.present_ca_cert() == "renewed"
+    path.unlink()
+    assert settings.present_ca_cert() == "PEM"
+
+
 @pytest.mark.parametrize(
     "options", [{"token_keys": ["short"]}, {"ca_file": "/nowhere/ca.pem"}]
 )

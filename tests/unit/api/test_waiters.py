@@ -157,3 +157,38 @@ def test_closing_lets_all_go(conductor, made):
         assert waiting.result(LIMIT_S) is None
     with pytest.raises(waiters.TooManyWaiters):
         made.wait("any", 1, LIMIT_S)
+
+
+def test_a_project_that_has_most_makes_room_for_others(conductor):
+    """However far in front its own are, and never beyond its share."""
+    made = waiters.Waiters(conductor, max_waiters=4, interval_s=0.001)
+    for number in range(10):
+        conductor.put(fakes.queued(number))
+
+    def wait(number: int, project_id: str, place: int = 0):
+        return executor.submit(
+            made.wait,
+            fakes.queued(number).session_id,
+            1,
+            LIMIT_S,
+            place=place,
+            project_id=project_id,
+        )
+
+    with concurrent.futures.ThreadPoolExecutor(8) as executor:
+        crowd = [wait(number, "crowd") for number in range(4)]
+        conductor.wait_asked_for(4)
+        others = [wait(number, "other", 7) for number in (4, 5)]
+        leaving = concurrent.futures.as_completed(crowd, LIMIT_S)
+        assert [next(leaving).result() for _ in range(2)] == [None, None]
+        # Both have two now, so that none gives way, wherever it stands.
+        for project_id in ("other", "crowd"):
+            with pytest.raises(waiters.TooManyWaiters):
+                wait(6, project_id, 8).result(LIMIT_S)
+        with pytest.raises(waiters.TooManyWaiters):
+            wait(7, "crowd").result(LIMIT_S)
+        assert not any(one.done() for one in others)
+        for number in range(6):
+            conductor.put(fakes.queued(number, revision=2))
+        assert all(one.result(LIMIT_S).revision == 2 for one in others)
+    made.close()

@@ -12,8 +12,11 @@
 
 """Counts, pages and the port on which they are told."""
 
+import hashlib
+import http.client
 import math
 import socket
+import ssl
 import threading
 import urllib.request
 
@@ -26,8 +29,11 @@ from prometheus_client import registry
 from fpgapool import conf as fpgapool_conf
 from fpgapool.common import exception
 from fpgapool.common import metrics
+from fpgapool.common import scraping
 from fpgapool.common import tallies
 from fpgapool.core import codes
+from tests.harness import waiting
+from tests.services import certificates
 
 DEFINITIONS = (
     metrics.Definition("t_done_total", metrics.COUNTER, "Done.", ("kind",)),
@@ -143,7 +149,8 @@ def conf():
     fpgapool_conf.register_opts(made)
     made([], default_config_files=[], default_config_dirs=[])
     yield made
-    made.clear_override("conductor_port", group="metrics")
+    for name in ("conductor_port", "cert_file", "key_file", "client_ca_file"):
+        made.clear_override(name, group="metrics")
 
 
 def _endpoint(conf, port: int | None, **options) -> metrics.Endpoint:
@@ -195,3 +202,117 @@ def test_only_this_machine_is_told_by_default(conf) -> None:
     assert conf.metrics.listen_address == "127.0.0.1"
     ports = ("conductor_port", "agent_port", "api_port")
     assert all(conf.metrics[name] is None for name in ports)
+
+
+def _secure(conf, pair: certificates.Pair, **options: object) -> None:
+    files = {
+        "cert_file": str(pair.certificate_path),
+        "key_file": str(pair.key_path),
+        **options,
+    }
+    for name, value in files.items():
+        conf.set_override(name, value, group="metrics")
+
+
+def _scrape(
+    port: int, context: ssl.SSLContext
+) -> tuple[http.client.HTTPSConnection, bytes]:
+    """Return a connection that is open, and whose certificate it has."""
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", port, timeout=30, context=context
+    )
+    connection.request("GET", "/metrics")
+    shown = connection.sock.getpeercert(binary_form=True)
+    assert "t_here 1.0" in connection.getresponse().read().decode()
+    return connection, hashlib.sha256(shown).digest()
+
+
+def test_metrics_by_tls_with_a_certificate_that_changes(
+    conf, tmp_path
+) -> None:
+    authority = certificates.Authority(tmp_path, "ca")
+    first = authority.issue("metrics")
+    _secure(conf, first)
+    endpoint = _endpoint(conf, 0)
+    endpoint.start()
+    try:
+        context = ssl.create_default_context(cafile=str(authority.path))
+        assert _scrape(endpoint.port, context)[1] == first.sha256
+        second = authority.issue("metrics")
+        assert _scrape(endpoint.port, context)[1] == second.sha256
+        with pytest.raises(OSError):
+            urllib.request.urlopen(
+                f"http://127.0.0.1:{endpoint.port}/metrics", timeout=30
+            )
+    finally:
+        endpoint.stop()
+
+
+def test_metrics_for_clients_with_a_certificate_only(conf, tmp_path) -> None:
+    authority = certificates.Authority(tmp_path, "ca")
+    _secure(
+        conf, authority.issue("metrics"), client_ca_file=str(authority.path)
+    )
+    endpoint = _endpoint(conf, 0)
+    endpoint.start()
+    try:
+        client = authority.issue("prometheus")
+        _scrape(endpoint.port, client.client_context())
+        nobody = ssl.create_default_context(cafile=str(authority.path))
+        with pytest.raises(OSError):
+            _scrape(endpoint.port, nobody)
+    finally:
+        endpoint.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cert_file": None},
+        {"key_file": None},
+        {"cert_file": None, "key_file": None, "client_ca_file": "ca.pem"},
+        {"client_ca_file": "/no/such/file"},
+    ],
+)
+def test_half_a_certificate_is_an_error(conf, tmp_path, options) -> None:
+    pair = certificates.Authority(tmp_path, "ca").issue("metrics")
+    _secure(conf, pair, **options)
+    endpoint = _endpoint(conf, 0)
+    with pytest.raises(exception.ConfigurationError, match="cert_file"):
+        endpoint.start()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_connections_that_say_nothing_keep_nobody_out(
+    conf, tmp_path, secure
+) -> None:
+    """They take no more than a few threads, and those who ask are served."""
+    context = None
+    if secure:
+        pair = certificates.Authority(tmp_path, "ca").issue("metrics")
+        _secure(conf, pair)
+        context = pair.client_context()
+    endpoint = _endpoint(conf, 0)
+    endpoint.start()
+    before = threading.active_count()
+    silent = []
+    try:
+        address = ("127.0.0.1", endpoint.port)
+        for _ in range(4 * scraping.MAX_CONNECTIONS):
+            silent.append(socket.create_connection(address, 30))
+        scheme = "https" if secure else "http"
+        url = f"{scheme}://127.0.0.1:{endpoint.port}/metrics"
+        with urllib.request.urlopen(
+            url, timeout=30, context=context
+        ) as response:
+            assert "t_here 1.0" in response.read().decode()
+        waiting.wait_until(
+            lambda: (
+                threading.active_count() <= before + scraping.MAX_CONNECTIONS
+            ),
+            "threads of those that were cut have ended",
+        )
+    finally:
+        for one in silent:
+            one.close()
+        endpoint.stop()

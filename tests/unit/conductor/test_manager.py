@@ -13,6 +13,9 @@
 """The RPC endpoint: what is malformed never reaches the engine."""
 
 import dataclasses
+import queue
+import threading
+from concurrent import futures
 
 import oslo_messaging as messaging
 import pytest
@@ -31,13 +34,24 @@ from tests.unit.conductor import world
 
 
 class FakePump:
-    """Collects inputs; has no answers."""
+    """Collects inputs; has no answers.
+
+    :ivar full: whether it has no room.
+    """
+
+    database_failing = False
 
     def __init__(self) -> None:
         self.inputs: list[inputs.Input] = []
+        self.full = False
 
     def put(self, item: inputs.Input) -> None:
         self.inputs.append(item)
+
+    def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
+        if not self.full:
+            self.inputs.append(item)
+        return not self.full
 
     def ask(self, question, timeout_s, *, durable=True):
         raise TimeoutError
@@ -378,3 +392,52 @@ def test_a_malformed_finding_is_refused(junk):
     with pytest.raises(messaging.ExpectedException) as caught:
         made.repair(None, junk)
     assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
+
+
+def test_a_submission_for_which_there_is_no_room_is_told(endpoint):
+    made, taken, _ = endpoint
+    made._pump.full = True
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.submit_session(None, REQUEST.to_primitive())
+    assert caught.value.exc_info[1].code == codes.QUEUE_FULL
+    # A cast is repeated by its agent.
+    made.open_session(None, REQUEST.to_primitive())
+    assert taken == []
+
+
+class WaitingPump(FakePump):
+    """Does not answer before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.proceed = threading.Event()
+
+    def ask(self, question, timeout_s, *, durable=True):
+        self.asked.put(None)
+        assert self.proceed.wait(30)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("failing", "code"),
+    [(True, codes.DATABASE_UNAVAILABLE), (False, codes.QUEUE_FULL)],
+)
+def test_questions_leave_threads_for_what_agents_say(failing, code):
+    """Those beyond are refused, and all is well again afterwards."""
+    pump = WaitingPump()
+    made = manager.ConductorManager(pump, FakeDatabase(), 40)
+    count = manager._MAX_ASKING
+    with futures.ThreadPoolExecutor(count) as pool:
+        waiting = [pool.submit(made.pool_summary, None) for _ in range(count)]
+        for _ in range(count):
+            pump.asked.get(timeout=30)
+        pump.database_failing = failing
+        with pytest.raises(messaging.ExpectedException) as caught:
+            made.pool_summary(None)
+        assert caught.value.exc_info[1].code == code
+        made.renew_secret(None, "s")
+        assert pump.inputs == [inputs.RenewSecret("s")]
+        pump.proceed.set()
+        assert [one.result(30) for one in waiting] == [[]] * count
+    assert made.pool_summary(None) == []

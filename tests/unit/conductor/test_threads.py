@@ -13,6 +13,7 @@
 """The threads around the engine, with a database that fails on demand."""
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import queue
@@ -26,6 +27,7 @@ import pytest
 from fpgapool import objects
 from fpgapool.common import clock
 from fpgapool.common import exception
+from fpgapool.conductor import counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import election
 from fpgapool.conductor import gathering
@@ -683,3 +685,108 @@ def test_a_resigned_office_is_free():
     election.Election(leases, "me", 1).resign(4)
     assert leases.lease.holder == ""
     election.Election(leases, "me", 1).resign(4)
+
+
+@pytest.fixture
+def stuck():
+    """Give a pump that is not started, so that all it gets waits."""
+    pool = world.World([world.FakeAgent("a", 1)])
+    committer, outbox = FakeCommitter(), Collector()
+    pool.engine.start = lambda now: effects.Effects(db_api.Changes())
+    outbox.deliver = outbox
+    counted = counts.Counts()
+    made = pump.Pump(
+        pool.engine,
+        clock.WallClock(),
+        committer=committer,
+        outbox=outbox,
+        on_failure=Collector(),
+        max_inputs=100,
+        counts=counted,
+    )
+    yield made, counted
+    made.start()
+    made.stop()
+
+
+def cancellation(project_id: str) -> inputs.Cancel:
+    return inputs.Cancel(project_id, None, "r", "R")
+
+
+def test_no_project_has_all_the_room_for_inputs(stuck) -> None:
+    made, counted = stuck
+    flood = [made.offer(cancellation("f"), "f") for _ in range(1000)]
+    assert flood == [True] * 25 + [False] * 975
+    assert counted.inputs_dropped == 975
+    assert made.offer(cancellation("other"), "other")
+    # Agents are heard when clients are not.
+    for number in range(100):
+        made.offer(cancellation(f"p{number}"), f"p{number}")
+    assert not made.offer(cancellation("late"), "late")
+    assert all(made.offer(inputs.RenewSecret("s")) for _ in range(100))
+    assert not made.offer(inputs.RenewSecret("s"))
+    assert made.backlog == 200
+
+
+def test_room_is_given_back(pumping) -> None:
+    made, *_ = pumping
+    room = made._room
+    for _ in range(3):
+        for project_id in ("p", "q"):
+            assert made.offer(cancellation(project_id), project_id)
+        made.ask(lambda engine: None, WAIT_S)
+    made.ask(lambda engine: None, WAIT_S)
+    assert room._total == 0
+    assert not room._by_project
+
+
+def test_a_long_outage_takes_no_more_memory_than_the_rows(parts) -> None:
+    """Very many batches become one, and the newest of each thing is told."""
+    committer, database, delivered, _, _ = parts
+    most = persistence.MAX_WAITING_BATCHES
+    database.proceed.clear()
+    committer.put(batch(host(1)))
+    assert database.entered.wait(WAIT_S)
+    given_up: concurrent.futures.Future[int] = concurrent.futures.Future()
+    given_up.cancel()
+    asked: concurrent.futures.Future[int] = concurrent.futures.Future()
+    for number in range(2 * most):
+        committer.put(batch(host(number % 3 + 1), ask=f"a{number % 2}"))
+    committer.put(
+        effects.Effects(
+            changes=db_api.Changes.of([]),
+            after_commit=[
+                effects.Answer(given_up, 1),
+                effects.Answer(asked, 2),
+            ],
+        )
+    )
+    for _ in range(2):
+        database.errors.put(exception.DatabaseUnavailable(reason="gone"))
+    database.proceed.set()
+    told = delivered.next()
+    assert told == [
+        effects.AskReport("a0"),
+        effects.AskReport("a1"),
+        effects.Answer(asked, 2),
+    ]
+    (written,) = database.committed
+    assert len(written.rows(db_api.HostRecord)) == 3
+    assert committer.backlog == 0
+
+
+def test_the_end_of_a_committer_outlives_an_outage(parts) -> None:
+    committer, database, _, _, _ = parts
+    database.proceed.clear()
+    committer.put(batch(host(1)))
+    assert database.entered.wait(WAIT_S)
+    for number in range(2 * persistence.MAX_WAITING_BATCHES):
+        committer.put(batch(host(number % 3 + 1)))
+    database.errors.put(exception.DatabaseUnavailable(reason="gone"))
+    ending = threading.Thread(target=committer.stop)
+    ending.start()
+    database.proceed.set()
+    ending.join(WAIT_S)
+    assert not ending.is_alive()
+    written = db_api.Changes.merged(database.committed)
+    assert len(written.rows(db_api.HostRecord)) == 3

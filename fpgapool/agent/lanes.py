@@ -1,0 +1,87 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""What waits, in lanes that are served in turn."""
+
+from __future__ import annotations
+
+import collections
+import typing
+from collections.abc import Hashable
+
+T = typing.TypeVar("T")
+
+
+class Lanes(typing.Generic[T]):
+    """A bounded queue in which nobody waits behind a crowd of another lane.
+
+    Within a lane, first in is first out. Where there is no room, the last
+    one of the longest lane goes. Not safe to use from several threads.
+
+    :param limit: how many may wait over all lanes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+        # Lanes in the order of their turns; none of them is empty.
+        self._lanes: collections.OrderedDict[
+            Hashable, collections.OrderedDict[Hashable, T]
+        ] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
+        """Let something wait.
+
+        :param lane: whose turn it waits for.
+        :param key: replaces what waits in this lane under the same key, at
+            its place.
+        :param value: what waits.
+        :returns: what has to go because there is no room, or None.
+        """
+        waiting = self._lanes.get(lane)
+        if waiting is None:
+            waiting = self._lanes[lane] = collections.OrderedDict()
+        if key not in waiting:
+            self._count += 1
+        waiting[key] = value
+        if self._count <= self._limit:
+            return None
+        longest = max(self._lanes, key=lambda one: len(self._lanes[one]))
+        return self._take(longest, last=True)[1]
+
+    def pop(self) -> tuple[Hashable, T]:
+        """Return what is next, and its key.
+
+        :raises KeyError: if nothing waits.
+        """
+        if not self._lanes:
+            raise KeyError("nothing waits")
+        lane = next(iter(self._lanes))
+        self._lanes.move_to_end(lane)
+        return self._take(lane, last=False)
+
+    def clear(self) -> None:
+        """Forget all that waits."""
+        self._lanes.clear()
+        self._count = 0
+
+    def _take(self, lane: Hashable, *, last: bool) -> tuple[Hashable, T]:
+        waiting = self._lanes[lane]
+        self._count -= 1
+        found = waiting.popitem(last=last)
+        if not waiting:
+            del self._lanes[lane]
+        return found

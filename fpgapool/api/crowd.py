@@ -1,0 +1,71 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""How many requests of one project are under way."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+from collections.abc import Iterator
+
+
+class TooMany(Exception):
+    """There is no place now.
+
+    :ivar own: whether the project has too many itself.
+    """
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.own = own
+
+
+class Crowd:
+    """Places that projects share; safe to use from several threads.
+
+    :param each: how many places a project may have.
+    :param total: how many there are; None: any number.
+    """
+
+    def __init__(self, each: int, total: int | None = None) -> None:
+        self._each = each
+        self._total = total
+        self._lock = threading.Lock()
+        # Only of projects that have one.
+        self._taken: collections.Counter[str] = collections.Counter()
+
+    @contextlib.contextmanager
+    def place(self, project_id: str) -> Iterator[None]:
+        """Have a place for as long as this lasts.
+
+        :param project_id: the project.
+        :raises TooMany: if there is none.
+        """
+        self._take(project_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[project_id] -= 1
+                if not self._taken[project_id]:
+                    del self._taken[project_id]
+
+    def _take(self, project_id: str) -> None:
+        with self._lock:
+            if self._taken.get(project_id, 0) >= self._each:
+                raise TooMany(True)
+            if self._total is not None and self._taken.total() >= self._total:
+                raise TooMany(False)
+            self._taken[project_id] += 1

@@ -1,0 +1,93 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The HTTP server of metrics: few connections, and none for long."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import ssl
+import wsgiref.simple_server
+from collections.abc import Callable
+from typing import Any
+
+from fpgapool.common import strangers
+from fpgapool.common import tls
+
+#: Prometheus needs one, and nobody needs many.
+MAX_CONNECTIONS = 16
+
+#: How long a client may say or read nothing.
+PATIENCE_S = 10.0
+
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: there is a scrape every few seconds."""
+
+
+class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    """Serves a WSGI application, a thread for each connection.
+
+    When there are too many connections, one of those is cut that have been
+    there for longest.
+
+    :param address: name or number, and port; 0 for any.
+    :param app: the application.
+    :param certificate: for TLS; None without it.
+    :raises OSError: if it cannot listen there.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        app: Callable[..., Any],
+        certificate: tls.ServerContext | None = None,
+    ) -> None:
+        self._certificate = certificate
+        self._clients = strangers.Strangers(MAX_CONNECTIONS)
+        found = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.address_family = found[0][0]
+        super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]
+        self.set_app(app)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take a connection in; it is spoken with in a thread of its own."""
+        sock, address = super().get_request()
+        sock.settimeout(PATIENCE_S)
+        if self._certificate is not None:
+            sock = self._certificate.current().wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False
+            )
+        self._clients.enter(sock, address[0])
+        return sock, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._clients.leave(request)
+        super().shutdown_request(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer a request, once the client is known to speak TLS."""
+        if isinstance(request, ssl.SSLSocket):
+            request.do_handshake()
+        super().finish_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that go, or that are cut."""

@@ -1,0 +1,57 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""One project's flood of the REST API while the pool cannot answer."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+
+from tests.functional.api import harness
+from tests.harness import waiting
+
+SHARE = 8
+FLOOD = 100
+
+
+def test_a_flood_while_the_database_does_not_answer(
+    make_server, cloud, mariadb
+) -> None:
+    """All are told to come later, others soon, and then all is well."""
+    api = make_server(
+        conductor_timeout_s=2, max_waiters=4, max_project_requests=SHARE
+    )
+    assert harness.THREADS > SHARE
+    mariadb.pause()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(FLOOD) as executor:
+            flood = [executor.submit(api.open) for _ in range(FLOOD)]
+            other = executor.submit(api.open, harness.OTHER_TOKEN)
+            answers = [one.result() for one in (*flood, other)]
+    finally:
+        mariadb.resume()
+    for answer in answers:
+        assert answer.status in (429, 503), answer
+        assert int(answer.headers["retry-after"]) > 0
+    # It was not the share of the flood that was full for it.
+    assert other.result().status == 503
+    codes = collections.Counter(answer.code for answer in answers)
+    assert codes["RATE_LIMITED"] >= FLOOD // 2, codes
+
+    def accepted() -> bool:
+        return api.open(harness.OTHER_TOKEN).status == 202
+
+    waiting.wait_until(accepted, "requests are accepted again")
+    # What was refused may have become a session: who asked may ask for it.
+    cloud.check_consistent(live=None)

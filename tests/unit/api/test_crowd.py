@@ -1,0 +1,51 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""Places that projects share."""
+
+import contextlib
+
+import pytest
+
+from fpgapool.api import crowd
+
+
+def test_a_project_has_no_more_places_than_its_share() -> None:
+    made = crowd.Crowd(2)
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(made.place("p"))
+        with pytest.raises(crowd.TooMany) as caught, made.place("p"):
+            pass
+        assert caught.value.own
+        with made.place("other"):
+            pass
+    with made.place("p"):
+        pass
+
+
+def test_there_are_no_more_places_than_there_are() -> None:
+    made = crowd.Crowd(2, 3)
+    with made.place("a"), made.place("b"), made.place("c"):
+        with pytest.raises(crowd.TooMany) as caught, made.place("d"):
+            pass
+        assert not caught.value.own
+    # Whoever has none is not remembered.
+    assert not made._taken
+
+
+def test_a_place_is_given_back_after_an_error() -> None:
+    made = crowd.Crowd(1)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), made.place("p"):
+            raise ZeroDivisionError
