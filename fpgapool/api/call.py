@@ -77,7 +77,7 @@ class Limits:
     max_wait_s: float = 30.0
     conductor_timeout_s: float = 10.0
     retry_after_s: int = 2
-    max_project_requests: int = 20
+    max_project_requests: int = 36
     inventory_cache_s: float = 0.0
 
 

@@ -71,7 +71,7 @@ the conductor one question every ``wait_interval_s``.
     ),
     cfg.IntOpt(
         "max_project_requests",
-        default=20,
+        default=36,
         min=1,
         max=10000,
         help="""
@@ -84,8 +84,8 @@ keep all others waiting. Those that wait for a session are among them.
 
 Related options:
 
-* ``max_waiters`` should be less, so that a program that waits for many
-  sessions can do something else meanwhile.
+* ``max_waiters`` should be much less, so that a project whose programs wait
+  for many sessions can do something else meanwhile.
 """,
     ),
     cfg.FloatOpt(

@@ -162,12 +162,13 @@ def test_uwsgi():
     unit = _unit("fpgapool-api")
     assert str(socket.parent) == f"/run/{unit.service('RuntimeDirectory')}"
     assert "/etc/fpgapool/fpgapool-api-uwsgi.ini" in unit.service("ExecStart")
-    (waiters,) = [
-        option.default
-        for option in fpgapool_conf.api.api_opts
-        if option.name == "max_waiters"
-    ]
-    assert waiters == int(options["threads"]) * 2 // 3
+    threads = int(options["threads"])
+    defaults = {one.name: one.default for one in fpgapool_conf.api.api_opts}
+    # A project whose programs wait for sessions can do something else, too,
+    # and others whatever one project does.
+    assert defaults["max_waiters"] < defaults["max_project_requests"] / 2
+    assert defaults["max_waiters"] <= threads * 2 / 3
+    assert defaults["max_project_requests"] <= threads * 3 / 4
 
 
 def test_logrotate_and_the_account():

@@ -69,11 +69,7 @@ def make_server(
 def api(make_server: Callable[..., harness.Server]) -> harness.Server:
     """Give the API of the pool."""
     return make_server(
-        conductor_timeout_s=2,
-        max_waiters=8,
-        wait_interval_s=0.05,
-        # As many as there are threads: most tests have one project only.
-        max_project_requests=harness.THREADS,
+        conductor_timeout_s=2, max_waiters=8, wait_interval_s=0.05
     )
 
 
