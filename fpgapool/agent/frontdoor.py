@@ -62,6 +62,9 @@ MAX_OPENS_PER_CLIENT = 1024
 #: Of a request's id, if it is a text.
 MAX_ID_LENGTH = 64
 
+#: So much of the room for clients is for whoever comes first.
+SCARCE_SHARE = 0.75
+
 #: Questions of one client that the conductor has not answered yet.
 MAX_QUESTIONS_PER_CLIENT = 64
 
@@ -101,9 +104,17 @@ class FrontDoorSettings:
 
     @property
     def connections_per_project(self) -> int:
-        """How many clients of one project may be connected."""
+        """How many clients of one project may be connected in any case."""
         share = self.max_connections // max(len(self.sockets), 1)
         return self.max_project_connections or max(share, 1)
+
+    def may_exceed(self, connections: int) -> bool:
+        """Whether a project may have more, as others leave their room.
+
+        :param connections: of all projects, now.
+        """
+        is_scarce = connections >= self.max_connections * SCARCE_SHARE
+        return not (self.max_project_connections or is_scarce)
 
 
 class Slots(typing.Protocol):
@@ -186,6 +197,7 @@ class FrontDoor:
         self._numbers = itertools.count(1)
         self._ticking = False
         self._polling = False
+        self._polls_again_s = 0.0
         self._operations: dict[
             str, Callable[[_Client, object, requests.Members], None]
         ] = {
@@ -308,11 +320,14 @@ class FrontDoor:
 
     def _refusal(self, project_id: str) -> str | None:
         """Return why there is no room for one more client, if so."""
-        settings = self._settings
-        if self._by_project[project_id] >= settings.connections_per_project:
+        settings, count = self._settings, len(self._clients)
+        own = self._by_project[project_id]
+        if own >= settings.connections_per_project and not (
+            settings.may_exceed(count)
+        ):
             # Others have room of their own.
             return "the front door serves too many clients of this project"
-        if len(self._clients) >= settings.max_connections:
+        if count >= settings.max_connections:
             return "the front door serves too many clients already"
         return None
 
@@ -797,7 +812,7 @@ class FrontDoor:
         )
 
     def _poll(self, revisions: dict[str, int]) -> None:
-        if self._polling:
+        if self._polling or self._loop.now() < self._polls_again_s:
             return
         self._polling = True
 
@@ -814,6 +829,10 @@ class FrontDoor:
 
         def failed(error: Exception) -> None:
             self._polling = False
+            # A conductor that refuses does so at once, and every agent asks.
+            self._polls_again_s = (
+                self._loop.now() + self._settings.session_poll_interval_s
+            )
             LOG.warning("Sessions could not be asked for: %s", error)
 
         self._caller.submit(

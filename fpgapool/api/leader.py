@@ -83,6 +83,9 @@ class Leader:
                 answer = question(self._conductor)
             except messaging.RemoteError:
                 raise
+            except exception.Overloaded:
+                # It leads all the same.
+                return question(self._stand_in), True
             except (
                 messaging.MessagingException,
                 exception.NotLeader,

@@ -93,9 +93,10 @@ class NotLeader(FpgapoolException):
 
 
 class Overloaded(FpgapoolException):
-    """There is too much to do; repeating later may help."""
+    """There is too much to do; nothing was done, and repeating helps."""
 
-    code = codes.QUEUE_FULL
+    # Clients repeat it by themselves, other than what is for an operator.
+    code = codes.RATE_LIMITED
     msg_fmt = "The conductor has too much to do, try later: {reason}"
 
 

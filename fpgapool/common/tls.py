@@ -74,7 +74,8 @@ class ServerContext:
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self._cert_file, self._key_file)
+        # With a password, OpenSSL would ask whoever is at the terminal.
+        context.load_cert_chain(self._cert_file, self._key_file, password="")
         if self._client_ca_file is not None:
             context.load_verify_locations(self._client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED

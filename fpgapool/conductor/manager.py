@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import re
 import threading
@@ -50,6 +51,7 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T", bound=base.Payload)
+_Answer = TypeVar("_Answer")
 
 # Shorter than callers wait, so that they get the reason: for one of several
 # tries, and for what is asked only once.
@@ -62,7 +64,7 @@ _MAX_IDS = 1000
 # unless [DEFAULT] executor_thread_pool_size says otherwise. The others are for
 # what agents say, while the database does not answer.
 _MAX_ASKING = 48
-_PLACE_S = 0.5
+_PLACE_S = 0.05
 
 # An agent that is asked for a report sends it at once.
 _REPORTS_S = 2.0
@@ -104,6 +106,7 @@ class ConductorManager(rpc.Endpoint):
         self._database = database
         self._epoch = epoch
         self._asking = threading.BoundedSemaphore(_MAX_ASKING)
+        self._placed = _Placed()
         # The last report of each host, for audits.
         self._reports: dict[str, objects.AgentReport] = {}
         self._reported = threading.Condition()
@@ -187,12 +190,14 @@ class ConductorManager(rpc.Endpoint):
             limits.check(parsed)
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
-        self._offer(inputs.Open(parsed), parsed.project_id)
-        outcome = self._ask(lambda engine: engine.outcome(parsed))
-        if isinstance(outcome, objects.SessionView):
-            # Its rows are on the disk, unless its name was used long ago:
-            # the engine has heard of that by now.
+        # Whoever is refused has not asked for anything.
+        with self._place():
+            self._offer(inputs.Open(parsed), parsed.project_id)
             outcome = self._ask(lambda engine: engine.outcome(parsed))
+            if isinstance(outcome, objects.SessionView):
+                # Its rows are on the disk, unless its name was used long ago:
+                # the engine has heard of that by now.
+                outcome = self._ask(lambda engine: engine.outcome(parsed))
         return self._told(parsed, outcome).to_primitive()
 
     def _told(
@@ -283,25 +288,27 @@ class ConductorManager(rpc.Endpoint):
         if known is not None and known.deleted_at is not None:
             # A second row of the same name would hold up all others.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
-        self._offer(inputs.AdmitInstance(parsed))
-        if lost_hash:
-            self._offer(
-                inputs.ReplaceToken(
-                    parsed.instance_id,
-                    str(lost_hash),
-                    parsed.token_nonce,
-                    parsed.token_hash,
+        with self._place():
+            self._offer(inputs.AdmitInstance(parsed))
+            if lost_hash:
+                self._offer(
+                    inputs.ReplaceToken(
+                        parsed.instance_id,
+                        str(lost_hash),
+                        parsed.token_nonce,
+                        parsed.token_hash,
+                    )
                 )
-            )
-        return self._instance(parsed.instance_id).to_primitive()
+            return self._instance(parsed.instance_id).to_primitive()
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
         """Take an instance's token away for good."""
         if not isinstance(instance_id, str):
             raise exception.InvalidRequest(reason="instance_id is no text")
-        self._offer(inputs.RevokeInstance(instance_id))
-        self._instance(instance_id)
+        with self._place():
+            self._offer(inputs.RevokeInstance(instance_id))
+            self._instance(instance_id)
 
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
         """Return what is known of an instance, when that is durable."""
@@ -337,7 +344,8 @@ class ConductorManager(rpc.Endpoint):
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
         try:
-            self._pump.change_bitstream(parsed, _CHANGE_S)
+            with self._place():
+                self._pump.change_bitstream(parsed, _CHANGE_S)
         except admission.Rejected as error:
             raise exception.BitstreamRefused(
                 str(error), code=error.code
@@ -376,11 +384,9 @@ class ConductorManager(rpc.Endpoint):
         wish = administration.checked(
             host_uuid, device, state, reason, drain_within_s
         )
-        self._offer(wish)
-        try:
-            found = wish.future.result(_CHANGE_S)
-        except TimeoutError:
-            raise _not_durable() from None
+        with self._place():
+            self._offer(wish)
+            found = _durable(wish.future, _CHANGE_S)
         if found:
             return
         if device is None:
@@ -393,11 +399,9 @@ class ConductorManager(rpc.Endpoint):
     ) -> None:
         """Let instances reserve slots; answers when that is durable."""
         wish = reservations.checked(host_uuid, device, slots)
-        self._offer(wish)
-        try:
-            refusal = wish.future.result(_CHANGE_S)
-        except TimeoutError:
-            raise _not_durable() from None
+        with self._place():
+            self._offer(wish)
+            refusal = _durable(wish.future, _CHANGE_S)
         if refusal is not None:
             raise refusal
 
@@ -430,9 +434,10 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(reason=str(error)) from error
         if not self._ask(lambda engine: engine.keeps_quotas):
             raise exception.QuotasInKeystone()
-        self._offer(inputs.SetQuota(project_id, checked))
-        # Answered when the rows that it has caused are on the disk.
-        return self.get_quota(ctxt, project_id)
+        with self._place():
+            self._offer(inputs.SetQuota(project_id, checked))
+            # Answered when the rows that it has caused are on the disk.
+            return self.get_quota(ctxt, project_id)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:
@@ -495,29 +500,57 @@ class ConductorManager(rpc.Endpoint):
         if not self._pump.offer(item, project_id):
             raise exception.Overloaded(reason="too many requests wait")
 
-    def _ask(self, question: Callable[[Any], Any], **options: bool) -> Any:
-        with self._place():
+    def _ask(
+        self, question: Callable[[Any], Any], *, durable: bool = True
+    ) -> Any:
+        # What is answered without the database is answered at once.
+        place = self._place() if durable else contextlib.nullcontext()
+        with place:
             try:
-                return self._pump.ask(question, _ANSWER_S, **options)
+                return self._pump.ask(question, _ANSWER_S, durable=durable)
             except TimeoutError:
                 raise _not_durable() from None
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
-        """Occupy one of the threads that may wait.
+        """Be one of the threads that may wait; again is no other place.
 
         :raises DatabaseUnavailable: if all of them wait for the database.
         :raises Overloaded: if all of them wait for something else.
         """
+        if self._placed.is_here:
+            yield
+            return
         failing = self._pump.database_failing
         if not self._asking.acquire(timeout=0 if failing else _PLACE_S):
             if failing:
                 raise _not_durable()
             raise exception.Overloaded(reason="too many questions wait")
+        self._placed.is_here = True
         try:
             yield
         finally:
+            self._placed.is_here = False
             self._asking.release()
+
+
+class _Placed(threading.local):
+    """Whether this thread has a place."""
+
+    is_here = False
+
+
+def _durable(
+    future: concurrent.futures.Future[_Answer], limit_s: float
+) -> _Answer:
+    """Return an answer that waits for the database.
+
+    :raises DatabaseUnavailable: if there is none in time.
+    """
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise _not_durable() from None
 
 
 def _not_durable() -> exception.DatabaseUnavailable:

@@ -54,22 +54,22 @@ class _Room:
     """Counts the inputs that wait; any thread may use it.
 
     :param limit: how many of clients may wait.
+    :param counts: to count in what had no room.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, counts: conductor_counts.Counts) -> None:
         self._limit = limit
+        self._counts = counts
         self._project_limit = max(int(limit * PROJECT_SHARE), 1)
         self._lock = threading.Lock()
         self._total = 0
-        #: How often there was no room.
-        self.refused = 0
         self._by_project: collections.Counter[str] = collections.Counter()
 
     def take(self, project_id: str | None) -> bool:
         """:returns: whether there was room."""
         with self._lock:
             if not self._has_room(project_id):
-                self.refused += 1
+                self._counts.inputs_dropped += 1
                 return False
             self._total += 1
             if project_id is not None:
@@ -134,7 +134,7 @@ class Pump:
         self._queue: queue.SimpleQueue[inputs.Input | _Offered | None] = (
             queue.SimpleQueue()
         )
-        self._room = _Room(max_inputs)
+        self._room = _Room(max_inputs, self._counts)
         self._thread = threads.start_later("pump", self._run, on_failure)
 
     def start(self) -> None:
@@ -163,7 +163,7 @@ class Pump:
             repeats it, or is told.
         """
         if not self._room.take(project_id):
-            refused = self._counts.inputs_dropped = self._room.refused
+            refused = self._counts.inputs_dropped
             if refused % 1000 == 1:
                 LOG.warning(
                     "%d inputs dropped: decisions do not keep up", refused

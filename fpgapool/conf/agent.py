@@ -68,7 +68,8 @@ door of this host. Further ones are turned away with
 ``TOO_MANY_CONNECTIONS``.
 
 The default, 0, is an equal share of ``max_front_door_connections`` for each
-of ``front_door_sockets``, so that no project takes the room of another.
+of ``front_door_sockets``, and more as long as a quarter of all is free: no
+project takes all the room of another.
 """,
     ),
     cfg.IntOpt(

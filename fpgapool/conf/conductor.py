@@ -284,7 +284,7 @@ wait for the leader's decision, a quarter of them of one project. What agents
 report may be twice as many.
 
 Further ones are dropped if agents repeat them, as they do, and else refused
-with ``QUEUE_FULL``. The leader decides thousands a second, so that there are
+with ``RATE_LIMITED``. The leader decides thousands a second, so that there are
 hardly any; see the metric ``fpgapool_conductor_inputs_dropped_total``.
 """,
     ),

@@ -401,7 +401,7 @@ def test_a_project_has_room_of_its_own(directory):
         directory,
         driver_name="noop",
         driver_path="fpgapool.drivers.noop:NoopDriver",
-        max_front_door_connections=4,
+        max_front_door_connections=8,
         front_door_sockets={
             harness.PROJECT: str(directory / "door.sock"),
             "other": other_door,
@@ -410,13 +410,14 @@ def test_a_project_has_room_of_its_own(directory):
         host.start()
         door = str(directory / "door.sock")
         with contextlib.ExitStack() as stack:
-            for _ in range(2):
+            # More than its share, while the other leaves a quarter of all.
+            for _ in range(6):
                 one = stack.enter_context(Client(door))
                 assert one.request("hello")["ok"]
-            with Client(door) as third:
-                reply = third.next(lambda one: True)
+            with Client(door) as late:
+                reply = late.next(lambda one: True)
                 assert code_of(reply) == "TOO_MANY_CONNECTIONS"
-                assert third.is_closed()
+                assert late.is_closed()
             for _ in range(2):
                 other = stack.enter_context(Client(other_door))
                 assert other.request("hello")["ok"]

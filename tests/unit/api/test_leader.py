@@ -19,6 +19,7 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.api import call as calls
+from fpgapool.common import exception
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
@@ -274,3 +275,26 @@ def test_who_began_to_wait_without_a_leader_gets_its_secret(world):
     session = answer.json["session"]
     assert (session["state"], session["revision"]) == (states.READY, 6)
     assert session["connection"]["secret"] == fakes.SECRET
+
+
+def test_a_leader_that_has_too_much_to_do_is_asked_again(headless):
+    def refuse() -> None:
+        headless.asked.append(1)
+        raise exception.Overloaded(reason="too many questions wait")
+
+    headless.conductor._fail = refuse
+    for _ in range(2):
+        answer = headless.ask("GET", PATHS[0])
+        assert (answer.status_code, answer.headers[HEADER]) == (
+            200,
+            "database",
+        )
+    # It leads: nobody waits for another lease.
+    assert len(headless.asked) == 2
+
+
+def test_changes_may_come_later_if_there_is_too_much_to_do(world):
+    world.conductor.failure = exception.Overloaded(reason="too many")
+    answer = world.ask("DELETE", PATHS[0])
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0

@@ -217,7 +217,7 @@ def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
 def _answered(endpoint, *outcomes):
     """Let the engine give these answers, one after the other."""
     answers = list(outcomes)
-    endpoint._pump.ask = lambda question, timeout_s: answers.pop(0)
+    endpoint._pump.ask = lambda question, timeout_s, *, durable: answers.pop(0)
     return answers
 
 
@@ -287,7 +287,10 @@ def test_a_malformed_submission_is_told(endpoint, junk):
 
 def test_sessions_that_are_forgotten_are_looked_up(endpoint):
     made, _, database = endpoint
-    made._pump.ask = lambda question, timeout_s: ([], ["old", "never"])
+    made._pump.ask = lambda question, timeout_s, *, durable: (
+        [],
+        ["old", "never"],
+    )
     database.sessions_by_ids = lambda ids: [OLD_RECORD] if "old" in ids else []
     answer = made.changed_sessions(None, {"old": 3, "never": 1})
     (view,) = map(objects.SessionView.from_primitive, answer["changed"])
@@ -399,7 +402,7 @@ def test_a_submission_for_which_there_is_no_room_is_told(endpoint):
     made._pump.full = True
     with pytest.raises(messaging.ExpectedException) as caught:
         made.submit_session(None, REQUEST.to_primitive())
-    assert caught.value.exc_info[1].code == codes.QUEUE_FULL
+    assert caught.value.exc_info[1].code == codes.RATE_LIMITED
     # A cast is repeated by its agent.
     made.open_session(None, REQUEST.to_primitive())
     assert taken == []
@@ -421,7 +424,7 @@ class WaitingPump(FakePump):
 
 @pytest.mark.parametrize(
     ("failing", "code"),
-    [(True, codes.DATABASE_UNAVAILABLE), (False, codes.QUEUE_FULL)],
+    [(True, codes.DATABASE_UNAVAILABLE), (False, codes.RATE_LIMITED)],
 )
 def test_questions_leave_threads_for_what_agents_say(failing, code):
     """Those beyond are refused, and all is well again afterwards."""
@@ -436,6 +439,11 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
         with pytest.raises(messaging.ExpectedException) as caught:
             made.pool_summary(None)
         assert caught.value.exc_info[1].code == code
+        # Whoever is refused a place has asked for nothing.
+        with pytest.raises(messaging.ExpectedException):
+            made.submit_session(None, REQUEST.to_primitive())
+        with pytest.raises(messaging.ExpectedException):
+            made.set_reservable_slots(None, REQUEST.host_uuid, "board0", 1)
         made.renew_secret(None, "s")
         assert pump.inputs == [inputs.RenewSecret("s")]
         pump.proceed.set()
