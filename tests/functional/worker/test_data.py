@@ -493,10 +493,10 @@ def test_strangers_are_bounded(start):
     agent = worker.connect()
     prepared = agent.prepare()
     strangers = [harness.Client.remote(prepared) for _ in range(33)]
-    # The last one is turned away; the others still wait for their HELLO.
+    # The first one makes room; the others still wait for their HELLO.
     with pytest.raises(ConnectionError):
-        strangers[-1].recv()
-    strangers.pop().close()
+        strangers[0].recv()
+    strangers.pop(0).close()
     strangers.pop().hello(prepared).close()
     for stranger in strangers:
         stranger.close()
