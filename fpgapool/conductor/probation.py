@@ -159,6 +159,8 @@ class Probation:
             settings.health, [_fault(row) for row in known if row.active]
         )
         self._tests: dict[int, SelfTest] = {}
+        # How many tests of what is out have begun.
+        self._turns: dict[health.Unit, int] = {}
         self.events: list[events.Event] = []
         self.rows: list[db_api.Record] = []
         self.orders: list[effects.Message] = []
@@ -430,7 +432,14 @@ class Probation:
         candidates = sorted(
             self._candidates(fault.unit), key=operator.itemgetter(1)
         )
-        slot, name = candidates[fault.tries % len(candidates)]
+        if not candidates:
+            self._health.postpone(fault.unit, now)
+            return
+        # By turns and not by tries: a test that did not take place must not
+        # be the next one, too.
+        turn = self._turns.setdefault(fault.unit, fault.tries)
+        self._turns[fault.unit] = turn + 1
+        slot, name = candidates[turn % len(candidates)]
         test = SelfTest(
             unit=fault.unit,
             slot=slot,
@@ -461,6 +470,7 @@ class Probation:
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
                     LOG.info("%s is in use again", self._name(unit))
+                    self._turns.pop(unit, None)
                     self.rows.append(self._row_of_end(unit, now))
                     self._refresh_all(unit)
                 case health.Test(fault):

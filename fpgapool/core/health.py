@@ -31,6 +31,7 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool.core import model
@@ -274,21 +275,23 @@ class Health:
 
     def due(
         self, now: float, can_test: Callable[[Unit], bool]
-    ) -> list[Instruction]:
-        """Return the tests that have fallen due. They are under way then.
+    ) -> Iterator[Instruction]:
+        """Yield the tests that have fallen due. They are under way then.
+
+        Each must have begun before the next one is asked for: it may take
+        what that one would have needed.
 
         :param can_test: asked for what is due; what cannot be tested now
             stays due.
         """
-        found: list[Instruction] = []
-        for unit, fault in list(self._faults.items()):
-            if fault.next_test_at is None or fault.next_test_at > now:
+        for unit in list(self._faults):
+            fault = self._faults.get(unit)
+            if fault is None or fault.next_test_at is None:
                 continue
-            if can_test(unit):
+            if fault.next_test_at <= now and can_test(unit):
                 fault = dataclasses.replace(fault, next_test_at=None)
                 self._faults[unit] = fault
-                found.append(Test(fault))
-        return found
+                yield Test(fault)
 
     def tested(
         self, place: Place, unit: Unit, error: str, now: float

@@ -12,6 +12,8 @@
 
 """Probation: whatever happens, all that is out comes back in time."""
 
+from collections.abc import Iterable
+
 import hypothesis.stateful as stateful
 import hypothesis.strategies as st
 
@@ -42,7 +44,7 @@ class Probation(stateful.RuleBasedStateMachine):
         self.out: dict[health.Unit, bool] = {}
         self.places: dict[health.Unit, health.Place] = {}
 
-    def take(self, found: list[health.Instruction]) -> None:
+    def take(self, found: Iterable[health.Instruction]) -> None:
         """Follow what is said; it must go from one state to the next."""
         for one in found:
             match one:

@@ -96,6 +96,24 @@ def begin(
     return order
 
 
+def load(pool: world.World, *profiles: objects.AcceleratorProfile) -> None:
+    """These are all accelerators there are now."""
+    pool.feed(
+        inputs.Library(
+            [
+                db_api.AcceleratorRecord(
+                    name=one.name, profile=one.to_primitive()["data"]
+                )
+                for one in profiles
+            ]
+        )
+    )
+
+
+def named(*names: str) -> list[objects.AcceleratorProfile]:
+    return [dataclasses.replace(world.PROFILE, name=name) for name in names]
+
+
 def fault(pool: world.World, unit: health.Unit = SLOT) -> health.Fault:
     return pool.engine.probation.faults[unit]
 
@@ -304,19 +322,9 @@ def test_the_slots_of_a_device_take_turns() -> None:
 
 def test_all_slots_have_their_turn_before_the_next_accelerator() -> None:
     pool = make_world(2, slot_limit=99, device_limit=1)
-    profiles = [dataclasses.replace(world.PROFILE, name=n) for n in "ab"]
     pool.open()
     fail(pool)
-    pool.feed(
-        inputs.Library(
-            [
-                db_api.AcceleratorRecord(
-                    name=one.name, profile=one.to_primitive()["data"]
-                )
-                for one in profiles
-            ]
-        )
-    )
+    load(pool, *named("a", "b"))
     tested = []
     for number in range(5):
         order = begin(pool, AFTER_S * 2**number)
@@ -461,8 +469,39 @@ def test_without_an_accelerator_nothing_is_tested(pool) -> None:
     pool.feed(inputs.Library([]))
     wait(pool, 10 * AFTER_S)
     assert not orders(pool)
-    record = db_api.AcceleratorRecord(
-        name="copy", profile=world.PROFILE.to_primitive()["data"]
-    )
-    pool.feed(inputs.Library([record]))
+    load(pool, world.PROFILE)
     begin(pool, 1.0)
+
+
+def test_two_tests_do_not_want_the_same_slot() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
+    for name in ("copy", "other"):
+        request_id = pool.open(accelerator=name)
+        fail(pool)
+        pool.cancel(request_id)
+        pool.deliver_all()
+        pool.feed(pool.agents["a"].report())
+    assert len(pool.engine.probation.faults) == 2
+    assert begin(pool).accelerator == "copy"
+    end(pool, states.CLOSED, codes.OK)
+    # The other one has waited for the slot.
+    assert begin(pool, 1.0).accelerator == "other"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (states.PREPARE_FAILED, codes.BITSTREAM_UNAVAILABLE),
+        (states.CANCELLED, codes.SUPERSEDED),
+    ],
+)
+def test_what_cannot_be_tested_in_one_slot_is_in_the_next(how, code) -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    tested = []
+    for _ in range(3):
+        tested.append(begin(pool).slot)
+        end(pool, how, code, tested[-1])
+    assert tested == [0, 1, 0]

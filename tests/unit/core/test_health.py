@@ -12,6 +12,8 @@
 
 """What is taken out of use for its failures, and how it comes back."""
 
+from collections.abc import Callable
+
 import pytest
 
 from fpgapool.core import codes
@@ -29,6 +31,12 @@ def place(slot_id: int = 3, accelerator: str = "aes") -> health.Place:
 
 def taken(found: list[health.Instruction]) -> list[health.Unit]:
     return [one.fault.unit for one in found if type(one) is health.TakeOut]
+
+
+def due(
+    one: health.Health, now: float, can_test: Callable[[health.Unit], bool]
+) -> list[health.Instruction]:
+    return list(one.due(now, can_test))
 
 
 def always(unit: health.Unit) -> bool:
@@ -76,10 +84,10 @@ def test_tests_that_fail_come_ever_later() -> None:
     for _ in range(4):
         due_at = one.faults[SLOT].next_test_at
         assert due_at is not None
-        assert not one.due(due_at - 0.1, always)
-        assert one.due(due_at, always) == [health.Test(one.faults[SLOT])]
+        assert not due(one, due_at - 0.1, always)
+        assert due(one, due_at, always) == [health.Test(one.faults[SLOT])]
         assert one.faults[SLOT].is_tested
-        assert not one.due(due_at, always)
+        assert not due(one, due_at, always)
         assert one.tested(PLACE, SLOT, "wrong result", due_at) == []
         waits.append(due_at - now)
         now = due_at
@@ -96,7 +104,7 @@ def test_a_test_that_is_passed_brings_back() -> None:
     one = health.Health(OPTIONS)
     for _ in range(3):
         one.failed(PLACE, REASON, 0.0)
-    one.due(10.0, lambda unit: unit == SLOT)
+    due(one, 10.0, lambda unit: unit == SLOT)
     assert one.tested(PLACE, SLOT, "", 11.0) == [health.BringBack(SLOT)]
     assert list(one.faults) == [ACCELERATOR]
     assert one.failures(SLOT) == 0
@@ -105,11 +113,11 @@ def test_a_test_that_is_passed_brings_back() -> None:
 def test_who_fails_again_goes_on_where_he_was() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     one.tested(PLACE, SLOT, "", 10.0)
     one.take_out(SLOT, REASON, 10.0)
     assert one.faults[SLOT].next_test_at == 30.0
-    one.due(30.0, always)
+    due(one, 30.0, always)
     one.tested(PLACE, SLOT, "", 30.0)
     # Until some work is done.
     one.succeeded(PLACE)
@@ -120,14 +128,27 @@ def test_who_fails_again_goes_on_where_he_was() -> None:
 def test_what_cannot_be_tested_now_stays_due() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    assert not one.due(50.0, lambda unit: False)
-    assert one.due(50.0, always)
+    assert not due(one, 50.0, lambda unit: False)
+    assert due(one, 50.0, always)
+
+
+def test_a_test_begins_before_the_next_one_is_asked_for() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    one.take_out(DEVICE, REASON, 0.0)
+    begun: list[health.Unit] = []
+    # There is room for one.
+    for test in one.due(10.0, lambda unit: not begun):
+        assert type(test) is health.Test
+        begun.append(test.fault.unit)
+    assert begun == [SLOT]
+    assert not one.faults[DEVICE].is_tested
 
 
 def test_a_test_that_did_not_take_place_comes_again() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     one.postpone(SLOT, 10.0)
     assert one.faults[SLOT].next_test_at == 20.0
     assert one.faults[SLOT].tests == 0
@@ -154,9 +175,9 @@ def test_an_operator_forgives() -> None:
 def test_a_successor_tests_what_was_being_tested() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     next_one = health.Health(OPTIONS, one.faults.values(), 12.0)
-    assert next_one.due(12.0, always) == [health.Test(one.faults[SLOT])]
+    assert due(next_one, 12.0, always) == [health.Test(one.faults[SLOT])]
 
 
 @pytest.mark.parametrize(
