@@ -63,6 +63,7 @@ class SelfTest:
     """A test that is under way.
 
     :ivar told_at: when the agent was last asked.
+    :ivar seen: whether the agent has reported that it is at work on it.
     """
 
     unit: health.Unit
@@ -72,6 +73,7 @@ class SelfTest:
     bitstream: objects.BitstreamRef | None
     asked_at: float
     told_at: float
+    seen: bool = False
 
     @property
     def place(self) -> health.Place:
@@ -256,7 +258,9 @@ class Probation:
             self._note_word(slot, report, now)
             return False
         if reconcile.busy(report):
-            return report.generation == test.generation
+            is_test = report.generation == test.generation
+            test.seen |= is_test
+            return is_test
         result = report.last_result
         if result is not None and result.generation == test.generation:
             self._take_result(test, report, result, now)
@@ -353,24 +357,42 @@ class Probation:
         """Begin tests that are due, and end those that are not done."""
         limit_s = self._settings.prepare_timeout_s
         for test in list(self._tests.values()):
-            if not test.slot.host.up:
+            host = test.slot.host
+            if not host.up:
                 self._end(test, None, now)
-            elif now - test.asked_at > limit_s:
-                self.orders.append(test.call_off())
-                words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
-                self._end(test, words, now)
+            # By the host's own word: while it cannot be heard, its test may
+            # have been passed long ago.
+            elif host.heard_at - test.asked_at > limit_s:
+                self._time_out(test, now)
         if self.faults:
-            found = self._health.due(now, self._can_test)
+            found = self._health.due(now, lambda u: self._can_test(u, now))
             self._do(found, now)
 
-    def _can_test(self, unit: health.Unit) -> bool:
-        return next(self._candidates(unit), None) is not None
+    def _time_out(self, test: SelfTest, now: float) -> None:
+        self.orders.append(test.call_off())
+        if not test.seen:
+            # Its agent has never taken it: that says nothing of the slot.
+            self._end(test, None, now)
+            return
+        # Out of use until a report shows it idle, whatever becomes of what
+        # was tested in it: programming may hang.
+        test.slot.usable = False
+        limit_s = self._settings.prepare_timeout_s
+        words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
+        self._end(test, words, now)
+
+    def _can_test(self, unit: health.Unit, now: float) -> bool:
+        return next(self._candidates(unit, now), None) is not None
 
     def _candidates(
-        self, unit: health.Unit
+        self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
         """Yield slots in which a unit can be tested now, and with what."""
+        silent_before = now - self._settings.report_timeout_s
         for slot in self._slots_of(unit):
+            # Of a host that is silent nobody would hear what comes of it.
+            if slot.host.heard_at < silent_before:
+                continue
             if not self._is_free(slot, unit):
                 continue
             for name in self._accelerators(slot, unit):
@@ -430,7 +452,7 @@ class Probation:
         # Not always the same: it may be another one that is broken. First
         # all slots have their turn, then the next accelerator has.
         candidates = sorted(
-            self._candidates(fault.unit), key=operator.itemgetter(1)
+            self._candidates(fault.unit, now), key=operator.itemgetter(1)
         )
         if not candidates:
             self._health.postpone(fault.unit, now)

@@ -221,15 +221,80 @@ def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
     assert fault(pool).tests == 1
 
 
+def hang(pool: world.World) -> None:
+    """A test takes too long, and its agent says so."""
+    pool.now += pool.settings.prepare_timeout_s + 1
+    pool.feed(pool.agents["a"].report())
+    pool.tick()
+
+
 def test_a_test_that_hangs_is_called_off(pool) -> None:
     begin(pool)
-    wait(pool, pool.settings.prepare_timeout_s + 1)
+    hang(pool)
     assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
     (release,) = pool.wire
     assert isinstance(release, effects.ReleaseSlot)
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
     assert (fault(pool).tests, pool.rows["slots"][1].faulty) == (1, True)
+
+
+def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    pool.open()
+    fail(pool)
+    begin_alone(pool)
+    hang(pool)
+    assert fault(pool, ACCELERATOR).tests == 1
+    pool.open()
+    assert state(pool, "r2") == states.QUEUED
+    # As soon as it is idle it is used again.
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    assert state(pool, "r2") == states.PREPARING
+
+
+def begin_alone(pool: world.World) -> None:
+    """Let the test begin in a slot that nobody waits for."""
+    pool.cancel("r1")
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    begin(pool)
+
+
+def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
+    begin(pool)
+    wait(pool, 10 * pool.settings.prepare_timeout_s)
+    assert pool.engine.probation.tests
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+
+
+def test_no_test_begins_on_a_silent_host() -> None:
+    pool = world.World(
+        [world.FakeAgent("a", 1)],
+        health=health.Options(slot_limit=1),
+        wait_timeout_s=1e6,
+        report_timeout_s=5.0,
+    )
+    pool.open()
+    fail(pool)
+    # Half of all hosts are silent: the bus is suspected, and none is lost.
+    wait(pool)
+    assert pool.engine.registry.hosts["a"].up
+    assert not orders(pool)
+    pool.feed(pool.agents["a"].report())
+    begin(pool, 1.0)
+
+
+def test_an_order_that_was_never_taken_fails_nothing(pool) -> None:
+    wait(pool)
+    assert len(orders(pool)) == 1
+    pool.wire.clear()
+    hang(pool)
+    assert not pool.engine.probation.tests
+    assert (fault(pool).tests, fault(pool).last_test) == (0, "")
+    assert pool.counts.self_tests == {"none": 1}
 
 
 def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
