@@ -180,9 +180,10 @@ class Probation:
     def start(self, now: float) -> None:
         """Say what the database says; once the hardware is known."""
         for slot in self._pool.slots.values():
-            if not slot.faulty:
+            fault = self._fault_of(slot)
+            if fault is None and not slot.faulty:
                 continue
-            if self._fault_of(slot) is None:
+            if fault is None:
                 # Taken out by an earlier release.
                 reason = slot.fault_reason or codes.SLOT_FAULTY
                 self._do(self._health.take_out(_of(slot), reason, now), now)
@@ -253,6 +254,9 @@ class Probation:
 
         :returns: whether it does what it should, a test.
         """
+        if slot.faulty != (self._fault_of(slot) is not None):
+            # It is new, and its device was out already.
+            self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
             self._note_word(slot, report, now)

@@ -570,3 +570,18 @@ def test_what_cannot_be_tested_in_one_slot_is_in_the_next(how, code) -> None:
         tested.append(begin(pool).slot)
         end(pool, how, code, tested[-1])
     assert tested == [0, 1, 0]
+
+
+def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
+    pool = make_world(slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    pool.agents["a"].slots.append(world.Slot())
+    pool.feed(pool.agents["a"].report())
+    assert [row.faulty for row in pool.rows["slots"].values()] == [True] * 2
+    assert state(pool) == states.QUEUED
+    # Had the last leader died before it recorded that, the next one would.
+    rows = pool.rows["slots"]
+    rows[2] = dataclasses.replace(rows[2], faulty=False, fault_reason="")
+    pool.boot_conductor()
+    assert rows[2].faulty
