@@ -161,6 +161,8 @@ class Probation:
             settings.health, [_fault(row) for row in known if row.active]
         )
         self._tests: dict[int, SelfTest] = {}
+        # The last report that told of a dead worker, by device.
+        self._deaths: dict[int, float] = {}
         # How many tests of what is out have begun.
         self._turns: dict[health.Unit, int] = {}
         self.events: list[events.Event] = []
@@ -206,19 +208,39 @@ class Probation:
 
     def failed(self, hold: reconcile.Hold, reason: str, now: float) -> None:
         """Count a failure of a slot that is not its holder's doing."""
-        place = place_of(hold.slot, hold.session.accelerator)
-        self._do(self._health.failed(place, reason, now), now)
+        profiles = self._catalogue.library.profiles
+        profile = profiles.get(hold.session.accelerator)
+        # What tenants bring may fail in slots that are well, and an agent
+        # that is started anew takes all its workers along.
+        if profile is None or profile.projects or reason == codes.WORKER_LOST:
+            return
+        found = self._health.failed(
+            place_of(hold.slot, hold.session.accelerator),
+            reason,
+            now,
+            spares_device=(
+                reason == codes.WORKER_DIED
+                and not self._is_first_death(hold.slot)
+            ),
+        )
+        self._do(found, now)
+
+    def _is_first_death(self, slot: registry.SlotEntry) -> bool:
+        """Whether a report tells of no other dead worker of a device.
+
+        What kills several at once is one failure.
+        """
+        heard_at = slot.host.heard_at
+        last = self._deaths.get(slot.device.id)
+        self._deaths[slot.device.id] = heard_at
+        return heard_at != last
 
     def finished(
         self, hold: reconcile.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """See whether an end is held against the slot, or speaks for it."""
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
-            # What tenants bring may fail in slots that are well.
-            name = hold.session.accelerator
-            profile = self._catalogue.library.profiles.get(name)
-            if profile is not None and not profile.projects:
-                self.failed(hold, result.code, now)
+            self.failed(hold, result.code, now)
         elif result.state == states.CLOSED or (
             result.state != states.PREPARE_FAILED
             and (hold.prepared or hold.phase is not model.Phase.PREPARING)

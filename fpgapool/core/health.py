@@ -215,26 +215,49 @@ class Health:
         return self._counts.get(unit, 0)
 
     def failed(
-        self, place: Place, reason: str, now: float
+        self,
+        place: Place,
+        reason: str,
+        now: float,
+        *,
+        spares_device: bool = False,
     ) -> list[Instruction]:
         """Count a failure.
 
         :param reason: a code of :mod:`fpgapool.core.codes`.
         :param now: seconds.
+        :param spares_device: it is part of what has been held against the
+            device already.
         :returns: what is taken out for it, smallest first.
         """
         accelerator, slot, device = place.units()
         pairs = self._pairs.setdefault(accelerator, {})
         pairs[place.slot_id] = pairs.get(place.slot_id, 0) + 1
-        for unit in (slot, device):
-            self._counts[unit] = self.failures(unit) + 1
         counts = {accelerator: pairs[place.slot_id]}
-        counts |= {unit: self._counts[unit] for unit in (slot, device)}
+        if not self._is_to_blame(accelerator):
+            for unit in (slot,) if spares_device else (slot, device):
+                counts[unit] = self._counts[unit] = self.failures(unit) + 1
         found: list[Instruction] = []
         for unit, count in counts.items():
             if count >= self._options.limit(unit.level):
                 found += self._take_out(unit, reason, count, now)
         return found
+
+    def _is_to_blame(self, accelerator: Unit) -> bool:
+        """Whether it is the accelerator that fails, and not its slots.
+
+        It is out on this host, and has failed in several slots or is out on
+        another host, too. It still gets slots if it is out everywhere.
+        """
+        return accelerator in self._faults and (
+            len(self._pairs.get(accelerator, ())) > 1
+            or any(
+                unit.accelerator == accelerator.accelerator
+                and unit != accelerator
+                for unit in self._faults
+                if unit.level is Level.ACCELERATOR
+            )
+        )
 
     def take_out(
         self, unit: Unit, reason: str, now: float

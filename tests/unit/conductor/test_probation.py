@@ -484,13 +484,60 @@ def test_what_clients_do_wrong_is_not(code) -> None:
     assert not pool.engine.probation.faults
 
 
-def test_what_tenants_bring_fails_on_their_own_account() -> None:
-    pool = make_world()
-    library = pool.engine.catalogue.library
+@pytest.fixture
+def own_pool() -> world.World:
+    """A pool in which copy is a tenant's own."""
+    made = make_world(accelerator_limit=1, device_limit=1)
+    library = made.engine.catalogue.library
     own = dataclasses.replace(world.PROFILE, projects=("p",))
     library.profiles["copy"] = own
-    run(pool, codes.CORE_FAILED)
+    return made
+
+
+def test_what_tenants_bring_fails_on_their_own_account(own_pool) -> None:
+    run(own_pool, codes.CORE_FAILED)
+    assert not own_pool.engine.probation.faults
+
+
+def test_what_tenants_bring_may_not_get_into_slots(own_pool) -> None:
+    own_pool.open()
+    fail(own_pool)
+    assert not own_pool.engine.probation.faults
+
+
+def prepare_many(**limits: int) -> world.World:
+    """Two slots are being prepared."""
+    pool = make_world(2, **limits)
+    for _ in range(2):
+        pool.open()
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    return pool
+
+
+def test_workers_that_go_with_their_agent_fail_nothing() -> None:
+    pool = prepare_many(accelerator_limit=1, device_limit=1)
+    agent = pool.agents["a"]
+    # The agent knows that they were there, and nothing else.
+    for slot in agent.slots:
+        slot.state = states.SLOT_IDLE
+        slot.session_id = slot.generation = None
+    pool.feed(agent.report())
+    assert pool.counts.reconciled["vanished"] == 2
     assert not pool.engine.probation.faults
+
+
+def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
+    pool = prepare_many(slot_limit=99, device_limit=2)
+    for times in (1, 2):
+        for number in range(2):
+            pool.agents["a"].end(
+                number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
+            )
+        pool.feed(pool.agents["a"].report())
+        assert (DEVICE in pool.engine.probation.faults) == (times == 2)
+        pool.now += 1.0
+        pool.deliver_all()
 
 
 def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:

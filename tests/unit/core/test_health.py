@@ -12,6 +12,7 @@
 
 """What is taken out of use for its failures, and how it comes back."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +60,40 @@ def test_a_slot_fails_with_any_accelerator_and_a_device_in_any_slot() -> None:
     ]
     other = health.Unit(health.Level.SLOT, 4)
     assert found == [[], [], [SLOT], [], [], [other, DEVICE]]
+
+
+def test_an_accelerator_that_fails_everywhere_takes_nothing_along() -> None:
+    one = health.Health(OPTIONS)
+    found = [
+        taken(one.failed(place(number % 2), REASON, 0.0))
+        for number in range(9)
+    ]
+    # Before it was out, the slots were suspected as well.
+    assert list(itertools.chain(*found)) == [ACCELERATOR]
+    # Of another one that fails they are.
+    other = place(0, "fft").units()[0]
+    found = [taken(one.failed(place(0, "fft"), REASON, 0.0)) for _ in range(2)]
+    assert found == [[health.Unit(health.Level.SLOT, 0)], [other]]
+
+
+def test_an_accelerator_that_fails_on_all_hosts_takes_nothing_along() -> None:
+    one = health.Health(OPTIONS)
+    found = [
+        taken(
+            one.failed(health.Place(n % 2, n % 2, n % 2, "aes"), REASON, 0.0)
+        )
+        for n in range(12)
+    ]
+    assert list(itertools.chain(*found)) == [
+        health.Unit(health.Level.ACCELERATOR, host_id, "aes")
+        for host_id in range(2)
+    ]
+
+
+def test_what_is_spared_is_not_counted() -> None:
+    one = health.Health(OPTIONS)
+    one.failed(PLACE, REASON, 0.0, spares_device=True)
+    assert (one.failures(SLOT), one.failures(DEVICE)) == (1, 0)
 
 
 def test_success_ends_all_rows() -> None:
