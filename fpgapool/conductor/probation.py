@@ -391,7 +391,9 @@ class Probation:
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test, now)
         if self.faults:
-            found = self._health.due(now, lambda u: self._can_test(u, now))
+            found = self._health.due(
+                now, lambda unit: self._can_test(unit, now), self._is_crowded
+            )
             self._do(found, now)
 
     def _time_out(self, test: SelfTest, now: float) -> None:
@@ -423,6 +425,17 @@ class Probation:
                 continue
             for name in self._accelerators(slot, unit):
                 yield slot, name
+
+    def _is_crowded(self, unit: health.Unit) -> bool:
+        """Whether an accelerator is not tested as its host has no time."""
+        if unit.level is not health.Level.ACCELERATOR:
+            # Nobody gets what is out: sooner or later it is idle.
+            return False
+        return any(
+            slot.id in self._holds and self._accelerators(slot, unit)
+            for slot in self._slots_of(unit)
+            if slot.host.up and not slot.faulty
+        )
 
     def _slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
         if unit.level is health.Level.SLOT:

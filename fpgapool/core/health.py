@@ -297,24 +297,41 @@ class Health:
     # -- probation ---------------------------------------------------------
 
     def due(
-        self, now: float, can_test: Callable[[Unit], bool]
+        self,
+        now: float,
+        can_test: Callable[[Unit], bool],
+        is_crowded_out: Callable[[Unit], bool] = lambda unit: False,
     ) -> Iterator[Instruction]:
         """Yield the tests that have fallen due. They are under way then.
+
+        What could not be tested for as long again as it was out is brought
+        back if only work keeps it from being tested: it may be well. If it
+        is not, it goes on with the time that it had come to.
 
         Each must have begun before the next one is asked for: it may take
         what that one would have needed.
 
         :param can_test: asked for what is due; what cannot be tested now
             stays due.
+        :param is_crowded_out: asked for what stays due for long: whether
+            all that it could be tested in is at work.
         """
         for unit in list(self._faults):
             fault = self._faults.get(unit)
             if fault is None or fault.next_test_at is None:
                 continue
-            if fault.next_test_at <= now and can_test(unit):
+            late_s = now - fault.next_test_at
+            if late_s < 0:
+                continue
+            if can_test(unit):
                 fault = dataclasses.replace(fault, next_test_at=None)
                 self._faults[unit] = fault
                 yield Test(fault)
+            elif late_s > self._options.wait_s(fault.tries) and is_crowded_out(
+                unit
+            ):
+                yield from self._bring_back(unit)
+                self._tries[unit] = fault.tries + 1
 
     def tested(
         self, place: Place, unit: Unit, error: str, now: float

@@ -74,10 +74,22 @@ class Probation(stateful.RuleBasedStateMachine):
         unit = place.units()[level]
         self.take(self.health.take_out(unit, "SLOT_FAULTY", self.now))
 
-    @stateful.rule(passed_s=st.floats(0.0, 30.0), testable=st.sets(units))
-    def wait(self, passed_s: float, testable: set[health.Unit]) -> None:
+    @stateful.rule(
+        passed_s=st.floats(0.0, 30.0),
+        testable=st.sets(units),
+        crowded=st.sets(units),
+    )
+    def wait(
+        self,
+        passed_s: float,
+        testable: set[health.Unit],
+        crowded: set[health.Unit],
+    ) -> None:
         self.now += passed_s
-        self.take(self.health.due(self.now, testable.__contains__))
+        found = self.health.due(
+            self.now, testable.__contains__, crowded.__contains__
+        )
+        self.take(found)
 
     @stateful.rule(error=st.sampled_from(["", "wrong result"]), data=st.data())
     def end_test(self, error: str, data: st.DataObject) -> None:

@@ -632,3 +632,26 @@ def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
     rows[2] = dataclasses.replace(rows[2], faulty=False, fault_reason="")
     pool.boot_conductor()
     assert rows[2].faulty
+
+
+def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
+    request_id = pool.open()
+    pool.open(accelerator="other")
+    fail(pool)
+    pool.cancel(request_id)
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    # The other one's session has the only slot, and stays.
+    assert state(pool, "r2") == states.PREPARING
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
+    pool.feed(pool.agents["a"].report())
+    wait(pool, 2 * AFTER_S)
+    assert ACCELERATOR in pool.engine.probation.faults
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults
+    assert not orders(pool)
+    assert not pool.rows["faults"][1].active

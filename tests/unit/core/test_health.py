@@ -167,6 +167,25 @@ def test_what_cannot_be_tested_now_stays_due() -> None:
     assert due(one, 50.0, always)
 
 
+def test_what_is_crowded_out_comes_back_untested() -> None:
+    one = health.Health(OPTIONS)
+    for _ in range(2):
+        one.failed(PLACE, REASON, 0.0)
+
+    def never(unit: health.Unit) -> bool:
+        return False
+
+    assert not list(one.due(20.0, never, always))
+    assert not list(one.due(99.0, never, never))
+    found = list(one.due(20.1, never, always))
+    assert found == [health.BringBack(ACCELERATOR)]
+    assert not one.faults
+    # If that was wrong it is out for longer.
+    for _ in range(2):
+        one.failed(PLACE, REASON, 30.0)
+    assert one.faults[ACCELERATOR].next_test_at == 50.0
+
+
 def test_a_test_begins_before_the_next_one_is_asked_for() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
