@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.bitstreams import library
 from fpgapool.conductor import administration
 from fpgapool.conductor import admission
 from fpgapool.conductor import bitstreams
@@ -161,6 +162,8 @@ class Probation:
             settings.health, [_fault(row) for row in known if row.active]
         )
         self._tests: dict[int, SelfTest] = {}
+        # By which it was last seen which accelerators there are.
+        self._library: library.Library | None = None
         # The last report that told of a dead worker, by device.
         self._deaths: dict[int, float] = {}
         # How many tests of what is out have begun.
@@ -390,11 +393,22 @@ class Probation:
             # have been passed long ago.
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test, now)
+        if self._library is not self._catalogue.library:
+            self._library = self._catalogue.library
+            self._forget_deleted(now)
         if self.faults:
             found = self._health.due(
                 now, lambda unit: self._can_test(unit, now), self._is_crowded
             )
             self._do(found, now)
+
+    def _forget_deleted(self, now: float) -> None:
+        """Forget accelerators that are gone: nobody would ever test them."""
+        profiles = self._catalogue.library.profiles
+        for unit in list(self.faults):
+            if unit.accelerator and unit.accelerator not in profiles:
+                self._drop_test(unit)
+                self._do(self._health.forgive(unit), now)
 
     def _time_out(self, test: SelfTest, now: float) -> None:
         self.orders.append(test.call_off())
@@ -575,8 +589,10 @@ class Probation:
         if unit.level is health.Level.DEVICE:
             device = self._pool.devices[unit.id]
             return f"Device {device.host.name} {device.name}"
-        host = self._pool.hosts_by_id[unit.id]
-        return f"{unit.accelerator} on host {host.name}"
+        host = self._pool.hosts_by_id.get(unit.id)
+        # The host may be gone, too.
+        name = host.name if host is not None else unit.id
+        return f"{unit.accelerator} on host {name}"
 
     def _save(self, fault: health.Fault) -> None:
         unit = fault.unit

@@ -655,3 +655,26 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
     assert not pool.engine.probation.faults
     assert not orders(pool)
     assert not pool.rows["faults"][1].active
+
+
+@pytest.mark.parametrize("is_tested", [False, True])
+def test_accelerators_that_are_deleted_are_forgotten(is_tested) -> None:
+    pool = make_two_hosts()
+    wait(pool, AFTER_S if is_tested else 1.0)
+    assert bool(pool.engine.probation.tests) == is_tested
+    load(pool, *named("other"))
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults
+    assert not pool.engine.probation.tests
+    assert not pool.rows["faults"][1].active
+    # If there is one of that name again, it begins anew.
+    load(pool, world.PROFILE)
+    assert pool.view(pool.open()).slot_host_name == "a"
+
+
+def test_accelerators_are_forgotten_with_their_hosts() -> None:
+    pool = make_two_hosts()
+    del pool.engine.registry.hosts_by_id[1]
+    load(pool, *named("other"))
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults
