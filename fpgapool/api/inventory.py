@@ -149,7 +149,12 @@ class Inventory:
             slot.device.id for slot in self.slots if slot.holder is not None
         )
 
-        self._faults = found.faults
+        self._kept_off = collections.defaultdict[
+            int, list[db_api.FaultRecord]
+        ](list)
+        for fault in found.faults:
+            if fault.level == health.Level.ACCELERATOR.value:
+                self._kept_off[fault.target_id].append(fault)
         self._serving = collections.Counter(
             slot.device.id for slot in self.slots if slot.serves_reservation
         )
@@ -171,12 +176,7 @@ class Inventory:
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
         """Return the accelerators that are kept off a host."""
-        level = health.Level.ACCELERATOR.value
-        return [
-            fault
-            for fault in self._faults
-            if (fault.level, fault.target_id) == (level, host.id)
-        ]
+        return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
         """Yield the devices of a host."""

@@ -193,16 +193,16 @@ def wanted(
     :param off_hosts: the accelerators that hosts are not used for, by UUID.
     """
     usable = {slot.shape for slot in pool.slots.values()}
-    runs = {shape: _runnable(profiles.values(), shape) for shape in usable}
-    runs_on = {
-        host_uuid: {
+    # Most hosts lack the same ones, if any.
+    runs = {
+        names: {
             shape: _runnable(
                 (one for one in profiles.values() if one.name not in names),
                 shape,
             )
             for shape in usable
         }
-        for host_uuid, names in off_hosts.items()
+        for names in {_NONE, *off_hosts.values()}
     }
     hosts = {
         host_uuid: host
@@ -213,7 +213,11 @@ def wanted(
     return Wanted(
         hosts={
             host_uuid: tuple(
-                _device(one, runs_on.get(host.uuid, runs), reservable_slots)
+                _device(
+                    one,
+                    runs[off_hosts.get(host.uuid, _NONE)],
+                    reservable_slots,
+                )
                 for one in sorted(host.devices.values(), key=lambda d: d.id)
             )
             for host_uuid, host in hosts.items()

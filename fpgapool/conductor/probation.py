@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.bitstreams import library
 from fpgapool.conductor import administration
 from fpgapool.conductor import admission
 from fpgapool.conductor import bitstreams
@@ -63,6 +64,7 @@ class SelfTest:
     """A test that is under way.
 
     :ivar told_at: when the agent was last asked.
+    :ivar seen: whether the agent has reported that it is at work on it.
     """
 
     unit: health.Unit
@@ -72,6 +74,7 @@ class SelfTest:
     bitstream: objects.BitstreamRef | None
     asked_at: float
     told_at: float
+    seen: bool = False
 
     @property
     def place(self) -> health.Place:
@@ -159,6 +162,12 @@ class Probation:
             settings.health, [_fault(row) for row in known if row.active]
         )
         self._tests: dict[int, SelfTest] = {}
+        # By which it was last seen which accelerators there are.
+        self._library: library.Library | None = None
+        # The last report that told of a dead worker, by device.
+        self._deaths: dict[int, float] = {}
+        # How many tests of what is out have begun.
+        self._turns: dict[health.Unit, int] = {}
         self.events: list[events.Event] = []
         self.rows: list[db_api.Record] = []
         self.orders: list[effects.Message] = []
@@ -176,9 +185,10 @@ class Probation:
     def start(self, now: float) -> None:
         """Say what the database says; once the hardware is known."""
         for slot in self._pool.slots.values():
-            if not slot.faulty:
+            fault = self._fault_of(slot)
+            if fault is None and not slot.faulty:
                 continue
-            if self._fault_of(slot) is None:
+            if fault is None:
                 # Taken out by an earlier release.
                 reason = slot.fault_reason or codes.SLOT_FAULTY
                 self._do(self._health.take_out(_of(slot), reason, now), now)
@@ -201,19 +211,39 @@ class Probation:
 
     def failed(self, hold: reconcile.Hold, reason: str, now: float) -> None:
         """Count a failure of a slot that is not its holder's doing."""
-        place = place_of(hold.slot, hold.session.accelerator)
-        self._do(self._health.failed(place, reason, now), now)
+        profiles = self._catalogue.library.profiles
+        profile = profiles.get(hold.session.accelerator)
+        # What tenants bring may fail in slots that are well, and an agent
+        # that is started anew takes all its workers along.
+        if profile is None or profile.projects or reason == codes.WORKER_LOST:
+            return
+        found = self._health.failed(
+            place_of(hold.slot, hold.session.accelerator),
+            reason,
+            now,
+            spares_device=(
+                reason == codes.WORKER_DIED
+                and not self._is_first_death(hold.slot)
+            ),
+        )
+        self._do(found, now)
+
+    def _is_first_death(self, slot: registry.SlotEntry) -> bool:
+        """Whether a report tells of no other dead worker of a device.
+
+        What kills several at once is one failure.
+        """
+        heard_at = slot.host.heard_at
+        last = self._deaths.get(slot.device.id)
+        self._deaths[slot.device.id] = heard_at
+        return heard_at != last
 
     def finished(
         self, hold: reconcile.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """See whether an end is held against the slot, or speaks for it."""
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
-            # What tenants bring may fail in slots that are well.
-            name = hold.session.accelerator
-            profile = self._catalogue.library.profiles.get(name)
-            if profile is not None and not profile.projects:
-                self.failed(hold, result.code, now)
+            self.failed(hold, result.code, now)
         elif result.state == states.CLOSED or (
             result.state != states.PREPARE_FAILED
             and (hold.prepared or hold.phase is not model.Phase.PREPARING)
@@ -249,12 +279,17 @@ class Probation:
 
         :returns: whether it does what it should, a test.
         """
+        if slot.faulty != (self._fault_of(slot) is not None):
+            # It is new, and its device was out already.
+            self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
             self._note_word(slot, report, now)
             return False
         if reconcile.busy(report):
-            return report.generation == test.generation
+            is_test = report.generation == test.generation
+            test.seen |= is_test
+            return is_test
         result = report.last_result
         if result is not None and result.generation == test.generation:
             self._take_result(test, report, result, now)
@@ -351,28 +386,70 @@ class Probation:
         """Begin tests that are due, and end those that are not done."""
         limit_s = self._settings.prepare_timeout_s
         for test in list(self._tests.values()):
-            if not test.slot.host.up:
+            host = test.slot.host
+            if not host.up:
                 self._end(test, None, now)
-            elif now - test.asked_at > limit_s:
-                self.orders.append(test.call_off())
-                words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
-                self._end(test, words, now)
+            # By the host's own word: while it cannot be heard, its test may
+            # have been passed long ago.
+            elif host.heard_at - test.asked_at > limit_s:
+                self._time_out(test, now)
+        if self._library is not self._catalogue.library:
+            self._library = self._catalogue.library
+            self._forget_deleted(now)
         if self.faults:
-            found = self._health.due(now, self._can_test)
+            found = self._health.due(
+                now, lambda unit: self._can_test(unit, now), self._is_crowded
+            )
             self._do(found, now)
 
-    def _can_test(self, unit: health.Unit) -> bool:
-        return next(self._candidates(unit), None) is not None
+    def _forget_deleted(self, now: float) -> None:
+        """Forget accelerators that are gone: nobody would ever test them."""
+        profiles = self._catalogue.library.profiles
+        for unit in list(self.faults):
+            if unit.accelerator and unit.accelerator not in profiles:
+                self._drop_test(unit)
+                self._do(self._health.forgive(unit), now)
+
+    def _time_out(self, test: SelfTest, now: float) -> None:
+        self.orders.append(test.call_off())
+        if not test.seen:
+            # Its agent has never taken it: that says nothing of the slot.
+            self._end(test, None, now)
+            return
+        # Out of use until a report shows it idle, whatever becomes of what
+        # was tested in it: programming may hang.
+        test.slot.usable = False
+        limit_s = self._settings.prepare_timeout_s
+        words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
+        self._end(test, words, now)
+
+    def _can_test(self, unit: health.Unit, now: float) -> bool:
+        return next(self._candidates(unit, now), None) is not None
 
     def _candidates(
-        self, unit: health.Unit
+        self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
         """Yield slots in which a unit can be tested now, and with what."""
+        silent_before = now - self._settings.report_timeout_s
         for slot in self._slots_of(unit):
+            # Of a host that is silent nobody would hear what comes of it.
+            if slot.host.heard_at < silent_before:
+                continue
             if not self._is_free(slot, unit):
                 continue
             for name in self._accelerators(slot, unit):
                 yield slot, name
+
+    def _is_crowded(self, unit: health.Unit) -> bool:
+        """Whether an accelerator is not tested as its host has no time."""
+        if unit.level is not health.Level.ACCELERATOR:
+            # Nobody gets what is out: sooner or later it is idle.
+            return False
+        return any(
+            slot.id in self._holds and self._accelerators(slot, unit)
+            for slot in self._slots_of(unit)
+            if slot.host.up and not slot.faulty
+        )
 
     def _slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
         if unit.level is health.Level.SLOT:
@@ -428,9 +505,16 @@ class Probation:
         # Not always the same: it may be another one that is broken. First
         # all slots have their turn, then the next accelerator has.
         candidates = sorted(
-            self._candidates(fault.unit), key=operator.itemgetter(1)
+            self._candidates(fault.unit, now), key=operator.itemgetter(1)
         )
-        slot, name = candidates[fault.tries % len(candidates)]
+        if not candidates:
+            self._health.postpone(fault.unit, now)
+            return
+        # By turns and not by tries: a test that did not take place must not
+        # be the next one, too.
+        turn = self._turns.setdefault(fault.unit, fault.tries)
+        self._turns[fault.unit] = turn + 1
+        slot, name = candidates[turn % len(candidates)]
         test = SelfTest(
             unit=fault.unit,
             slot=slot,
@@ -461,6 +545,7 @@ class Probation:
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
                     LOG.info("%s is in use again", self._name(unit))
+                    self._turns.pop(unit, None)
                     self.rows.append(self._row_of_end(unit, now))
                     self._refresh_all(unit)
                 case health.Test(fault):
@@ -504,8 +589,10 @@ class Probation:
         if unit.level is health.Level.DEVICE:
             device = self._pool.devices[unit.id]
             return f"Device {device.host.name} {device.name}"
-        host = self._pool.hosts_by_id[unit.id]
-        return f"{unit.accelerator} on host {host.name}"
+        host = self._pool.hosts_by_id.get(unit.id)
+        # The host may be gone, too.
+        name = host.name if host is not None else unit.id
+        return f"{unit.accelerator} on host {name}"
 
     def _save(self, fault: health.Fault) -> None:
         unit = fault.unit

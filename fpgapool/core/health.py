@@ -31,6 +31,7 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool.core import model
@@ -214,26 +215,49 @@ class Health:
         return self._counts.get(unit, 0)
 
     def failed(
-        self, place: Place, reason: str, now: float
+        self,
+        place: Place,
+        reason: str,
+        now: float,
+        *,
+        spares_device: bool = False,
     ) -> list[Instruction]:
         """Count a failure.
 
         :param reason: a code of :mod:`fpgapool.core.codes`.
         :param now: seconds.
+        :param spares_device: it is part of what has been held against the
+            device already.
         :returns: what is taken out for it, smallest first.
         """
         accelerator, slot, device = place.units()
         pairs = self._pairs.setdefault(accelerator, {})
         pairs[place.slot_id] = pairs.get(place.slot_id, 0) + 1
-        for unit in (slot, device):
-            self._counts[unit] = self.failures(unit) + 1
         counts = {accelerator: pairs[place.slot_id]}
-        counts |= {unit: self._counts[unit] for unit in (slot, device)}
+        if not self._is_to_blame(accelerator):
+            for unit in (slot,) if spares_device else (slot, device):
+                counts[unit] = self._counts[unit] = self.failures(unit) + 1
         found: list[Instruction] = []
         for unit, count in counts.items():
             if count >= self._options.limit(unit.level):
                 found += self._take_out(unit, reason, count, now)
         return found
+
+    def _is_to_blame(self, accelerator: Unit) -> bool:
+        """Whether it is the accelerator that fails, and not its slots.
+
+        It is out on this host, and has failed in several slots or is out on
+        another host, too. It still gets slots if it is out everywhere.
+        """
+        return accelerator in self._faults and (
+            len(self._pairs.get(accelerator, ())) > 1
+            or any(
+                unit.accelerator == accelerator.accelerator
+                and unit != accelerator
+                for unit in self._faults
+                if unit.level is Level.ACCELERATOR
+            )
+        )
 
     def take_out(
         self, unit: Unit, reason: str, now: float
@@ -273,22 +297,41 @@ class Health:
     # -- probation ---------------------------------------------------------
 
     def due(
-        self, now: float, can_test: Callable[[Unit], bool]
-    ) -> list[Instruction]:
-        """Return the tests that have fallen due. They are under way then.
+        self,
+        now: float,
+        can_test: Callable[[Unit], bool],
+        is_crowded_out: Callable[[Unit], bool] = lambda unit: False,
+    ) -> Iterator[Instruction]:
+        """Yield the tests that have fallen due. They are under way then.
+
+        What could not be tested for as long again as it was out is brought
+        back if only work keeps it from being tested: it may be well. If it
+        is not, it goes on with the time that it had come to.
+
+        Each must have begun before the next one is asked for: it may take
+        what that one would have needed.
 
         :param can_test: asked for what is due; what cannot be tested now
             stays due.
+        :param is_crowded_out: asked for what stays due for long: whether
+            all that it could be tested in is at work.
         """
-        found: list[Instruction] = []
-        for unit, fault in list(self._faults.items()):
-            if fault.next_test_at is None or fault.next_test_at > now:
+        for unit in list(self._faults):
+            fault = self._faults.get(unit)
+            if fault is None or fault.next_test_at is None:
+                continue
+            late_s = now - fault.next_test_at
+            if late_s < 0:
                 continue
             if can_test(unit):
                 fault = dataclasses.replace(fault, next_test_at=None)
                 self._faults[unit] = fault
-                found.append(Test(fault))
-        return found
+                yield Test(fault)
+            elif late_s > self._options.wait_s(fault.tries) and is_crowded_out(
+                unit
+            ):
+                yield from self._bring_back(unit)
+                self._tries[unit] = fault.tries + 1
 
     def tested(
         self, place: Place, unit: Unit, error: str, now: float

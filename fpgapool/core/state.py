@@ -70,6 +70,9 @@ class PoolState:
         self._overdrawn: set[model.SlotId] = set()
         # Hosts that accelerators are kept off.
         self._shunned: dict[str, set[model.HostId]] = {}
+        # The slots of these hosts, as far as they have been asked for. All
+        # who avoid them share one set: in large pools it is large.
+        self._shunned_sets: dict[str, frozenset[model.SlotId]] = {}
         # Devices that are to be drained, and their deadlines.
         self._drains: dict[model.DeviceId, float] = {}
         # The next of these deadlines.
@@ -342,7 +345,8 @@ class PoolState:
         """Let a job wait, or reject it if it never could be served."""
         job = record.job
         if job.accelerator in self._shunned:
-            record.avoided |= self._shunned_slots(job.accelerator)
+            shunned = self._shunned_slots(job.accelerator)
+            record.avoided = _joined(record.avoided, shunned)
         if not self._view.enqueue(record):
             self._reject(
                 job.id,
@@ -583,8 +587,11 @@ class PoolState:
             self._refresh_host(self._slots.host_of_device(event.device_id))
 
     def _on_accelerator_faulty(self, event: events.AcceleratorFaulty) -> None:
-        self._shunned.setdefault(event.accelerator, set()).add(event.host_id)
-        self._shun(event.accelerator)
+        hosts = self._shunned.setdefault(event.accelerator, set())
+        if event.host_id not in hosts:
+            hosts.add(event.host_id)
+            self._shunned_sets.pop(event.accelerator, None)
+            self._shun(event.accelerator)
 
     def _on_accelerator_restored(
         self, event: events.AcceleratorRestored
@@ -593,15 +600,20 @@ class PoolState:
         if event.host_id not in hosts:
             return
         hosts.remove(event.host_id)
+        self._shunned_sets.pop(event.accelerator, None)
+        left = self._shunned_slots(event.accelerator)
         if not hosts:
             del self._shunned[event.accelerator]
-        shunned = self._slots_of([event.host_id])
-        for record in list(self._jobs.records.values()):
-            if (
-                record.job.accelerator == event.accelerator
-                and record.avoided & shunned
-            ):
-                self._avoid(record, record.avoided - shunned)
+        restored = self._slots_of([event.host_id])
+        self._change_avoided(
+            event.accelerator,
+            list(self._jobs.records.values()),
+            lambda avoided: (
+                avoided
+                if restored.isdisjoint(avoided)
+                else _joined(avoided - restored, left)
+            ),
+        )
 
     def _slots_of(
         self, host_ids: abc.Iterable[model.HostId]
@@ -615,15 +627,40 @@ class PoolState:
         )
 
     def _shunned_slots(self, accelerator: str) -> frozenset[model.SlotId]:
-        return self._slots_of(self._shunned[accelerator])
+        found = self._shunned_sets.get(accelerator)
+        if found is None:
+            found = self._slots_of(self._shunned[accelerator])
+            self._shunned_sets[accelerator] = found
+        return found
 
     def _shun(self, accelerator: str) -> None:
         """Have those that wait for an accelerator avoid what they should."""
         shunned = self._shunned_slots(accelerator)
-        for job in self.waiting():
-            record = self._jobs.records[job.id]
-            if job.accelerator == accelerator and shunned - record.avoided:
-                self._avoid(record, record.avoided | shunned)
+        records = self._jobs.records
+        self._change_avoided(
+            accelerator,
+            [records[job.id] for job in self.waiting()],
+            lambda avoided: _joined(avoided, shunned),
+        )
+
+    def _change_avoided(
+        self,
+        accelerator: str,
+        records: abc.Iterable[queues.JobRecord],
+        change: abc.Callable[
+            [frozenset[model.SlotId]], frozenset[model.SlotId]
+        ],
+    ) -> None:
+        """Change what an accelerator's jobs avoid, equal sets once only."""
+        changed: dict[frozenset[model.SlotId], frozenset[model.SlotId]] = {}
+        for record in records:
+            if record.job.accelerator != accelerator:
+                continue
+            old = record.avoided
+            if old not in changed:
+                changed[old] = change(old)
+            if changed[old] != old:
+                self._avoid(record, changed[old])
 
     def _avoid(
         self, record: queues.JobRecord, avoided: frozenset[model.SlotId]
@@ -747,6 +784,10 @@ class PoolState:
 
     def _on_host_up(self, event: events.HostUp) -> None:
         host, view = event.host, self._view
+        shunning = [
+            name for name, hosts in self._shunned.items() if host.id in hosts
+        ]
+        known = self._slots_of([host.id]) if shunning else None
         usable_changed = self._slots.put_host(host)
         if view.loads is not None:
             view.loads.set_host(host)
@@ -761,8 +802,9 @@ class PoolState:
             view.put_flow(job, slot)
         if usable_changed:
             self._topology_changed(host.id)
-        for accelerator, hosts in self._shunned.items():
-            if host.id in hosts:
+        if shunning and self._slots_of([host.id]) != known:
+            for accelerator in shunning:
+                self._shunned_sets.pop(accelerator, None)
                 self._shun(accelerator)
         self._reservations.touch_host(host.id)
         if view.note_shapes():
@@ -867,3 +909,10 @@ class PoolState:
         events.JobSubmitted: _on_submitted,
         events.Wake: _on_wake,
     }
+
+
+def _joined(
+    avoided: frozenset[model.SlotId], shunned: frozenset[model.SlotId]
+) -> frozenset[model.SlotId]:
+    """Return both sets as one, which is that of all others if it can be."""
+    return shunned if avoided <= shunned else avoided | shunned

@@ -12,6 +12,8 @@
 
 """Probation: whatever happens, all that is out comes back in time."""
 
+from collections.abc import Iterable
+
 import hypothesis.stateful as stateful
 import hypothesis.strategies as st
 
@@ -42,7 +44,7 @@ class Probation(stateful.RuleBasedStateMachine):
         self.out: dict[health.Unit, bool] = {}
         self.places: dict[health.Unit, health.Place] = {}
 
-    def take(self, found: list[health.Instruction]) -> None:
+    def take(self, found: Iterable[health.Instruction]) -> None:
         """Follow what is said; it must go from one state to the next."""
         for one in found:
             match one:
@@ -72,10 +74,22 @@ class Probation(stateful.RuleBasedStateMachine):
         unit = place.units()[level]
         self.take(self.health.take_out(unit, "SLOT_FAULTY", self.now))
 
-    @stateful.rule(passed_s=st.floats(0.0, 30.0), testable=st.sets(units))
-    def wait(self, passed_s: float, testable: set[health.Unit]) -> None:
+    @stateful.rule(
+        passed_s=st.floats(0.0, 30.0),
+        testable=st.sets(units),
+        crowded=st.sets(units),
+    )
+    def wait(
+        self,
+        passed_s: float,
+        testable: set[health.Unit],
+        crowded: set[health.Unit],
+    ) -> None:
         self.now += passed_s
-        self.take(self.health.due(self.now, testable.__contains__))
+        found = self.health.due(
+            self.now, testable.__contains__, crowded.__contains__
+        )
+        self.take(found)
 
     @stateful.rule(error=st.sampled_from(["", "wrong result"]), data=st.data())
     def end_test(self, error: str, data: st.DataObject) -> None:

@@ -96,6 +96,24 @@ def begin(
     return order
 
 
+def load(pool: world.World, *profiles: objects.AcceleratorProfile) -> None:
+    """These are all accelerators there are now."""
+    pool.feed(
+        inputs.Library(
+            [
+                db_api.AcceleratorRecord(
+                    name=one.name, profile=one.to_primitive()["data"]
+                )
+                for one in profiles
+            ]
+        )
+    )
+
+
+def named(*names: str) -> list[objects.AcceleratorProfile]:
+    return [dataclasses.replace(world.PROFILE, name=name) for name in names]
+
+
 def fault(pool: world.World, unit: health.Unit = SLOT) -> health.Fault:
     return pool.engine.probation.faults[unit]
 
@@ -203,15 +221,80 @@ def test_late_and_doubled_reports_of_a_test_change_nothing(pool) -> None:
     assert fault(pool).tests == 1
 
 
+def hang(pool: world.World) -> None:
+    """A test takes too long, and its agent says so."""
+    pool.now += pool.settings.prepare_timeout_s + 1
+    pool.feed(pool.agents["a"].report())
+    pool.tick()
+
+
 def test_a_test_that_hangs_is_called_off(pool) -> None:
     begin(pool)
-    wait(pool, pool.settings.prepare_timeout_s + 1)
+    hang(pool)
     assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
     (release,) = pool.wire
     assert isinstance(release, effects.ReleaseSlot)
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
     assert (fault(pool).tests, pool.rows["slots"][1].faulty) == (1, True)
+
+
+def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    pool.open()
+    fail(pool)
+    begin_alone(pool)
+    hang(pool)
+    assert fault(pool, ACCELERATOR).tests == 1
+    pool.open()
+    assert state(pool, "r2") == states.QUEUED
+    # As soon as it is idle it is used again.
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    assert state(pool, "r2") == states.PREPARING
+
+
+def begin_alone(pool: world.World) -> None:
+    """Let the test begin in a slot that nobody waits for."""
+    pool.cancel("r1")
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    begin(pool)
+
+
+def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
+    begin(pool)
+    wait(pool, 10 * pool.settings.prepare_timeout_s)
+    assert pool.engine.probation.tests
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+
+
+def test_no_test_begins_on_a_silent_host() -> None:
+    pool = world.World(
+        [world.FakeAgent("a", 1)],
+        health=health.Options(slot_limit=1),
+        wait_timeout_s=1e6,
+        report_timeout_s=5.0,
+    )
+    pool.open()
+    fail(pool)
+    # Half of all hosts are silent: the bus is suspected, and none is lost.
+    wait(pool)
+    assert pool.engine.registry.hosts["a"].up
+    assert not orders(pool)
+    pool.feed(pool.agents["a"].report())
+    begin(pool, 1.0)
+
+
+def test_an_order_that_was_never_taken_fails_nothing(pool) -> None:
+    wait(pool)
+    assert len(orders(pool)) == 1
+    pool.wire.clear()
+    hang(pool)
+    assert not pool.engine.probation.tests
+    assert (fault(pool).tests, fault(pool).last_test) == (0, "")
+    assert pool.counts.self_tests == {"none": 1}
 
 
 def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
@@ -304,19 +387,9 @@ def test_the_slots_of_a_device_take_turns() -> None:
 
 def test_all_slots_have_their_turn_before_the_next_accelerator() -> None:
     pool = make_world(2, slot_limit=99, device_limit=1)
-    profiles = [dataclasses.replace(world.PROFILE, name=n) for n in "ab"]
     pool.open()
     fail(pool)
-    pool.feed(
-        inputs.Library(
-            [
-                db_api.AcceleratorRecord(
-                    name=one.name, profile=one.to_primitive()["data"]
-                )
-                for one in profiles
-            ]
-        )
-    )
+    load(pool, *named("a", "b"))
     tested = []
     for number in range(5):
         order = begin(pool, AFTER_S * 2**number)
@@ -411,13 +484,60 @@ def test_what_clients_do_wrong_is_not(code) -> None:
     assert not pool.engine.probation.faults
 
 
-def test_what_tenants_bring_fails_on_their_own_account() -> None:
-    pool = make_world()
-    library = pool.engine.catalogue.library
+@pytest.fixture
+def own_pool() -> world.World:
+    """A pool in which copy is a tenant's own."""
+    made = make_world(accelerator_limit=1, device_limit=1)
+    library = made.engine.catalogue.library
     own = dataclasses.replace(world.PROFILE, projects=("p",))
     library.profiles["copy"] = own
-    run(pool, codes.CORE_FAILED)
+    return made
+
+
+def test_what_tenants_bring_fails_on_their_own_account(own_pool) -> None:
+    run(own_pool, codes.CORE_FAILED)
+    assert not own_pool.engine.probation.faults
+
+
+def test_what_tenants_bring_may_not_get_into_slots(own_pool) -> None:
+    own_pool.open()
+    fail(own_pool)
+    assert not own_pool.engine.probation.faults
+
+
+def prepare_many(**limits: int) -> world.World:
+    """Two slots are being prepared."""
+    pool = make_world(2, **limits)
+    for _ in range(2):
+        pool.open()
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    return pool
+
+
+def test_workers_that_go_with_their_agent_fail_nothing() -> None:
+    pool = prepare_many(accelerator_limit=1, device_limit=1)
+    agent = pool.agents["a"]
+    # The agent knows that they were there, and nothing else.
+    for slot in agent.slots:
+        slot.state = states.SLOT_IDLE
+        slot.session_id = slot.generation = None
+    pool.feed(agent.report())
+    assert pool.counts.reconciled["vanished"] == 2
     assert not pool.engine.probation.faults
+
+
+def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
+    pool = prepare_many(slot_limit=99, device_limit=2)
+    for times in (1, 2):
+        for number in range(2):
+            pool.agents["a"].end(
+                number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
+            )
+        pool.feed(pool.agents["a"].report())
+        assert (DEVICE in pool.engine.probation.faults) == (times == 2)
+        pool.now += 1.0
+        pool.deliver_all()
 
 
 def test_a_slot_that_its_agent_calls_faulty_is_tested() -> None:
@@ -461,8 +581,100 @@ def test_without_an_accelerator_nothing_is_tested(pool) -> None:
     pool.feed(inputs.Library([]))
     wait(pool, 10 * AFTER_S)
     assert not orders(pool)
-    record = db_api.AcceleratorRecord(
-        name="copy", profile=world.PROFILE.to_primitive()["data"]
-    )
-    pool.feed(inputs.Library([record]))
+    load(pool, world.PROFILE)
     begin(pool, 1.0)
+
+
+def test_two_tests_do_not_want_the_same_slot() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
+    for name in ("copy", "other"):
+        request_id = pool.open(accelerator=name)
+        fail(pool)
+        pool.cancel(request_id)
+        pool.deliver_all()
+        pool.feed(pool.agents["a"].report())
+    assert len(pool.engine.probation.faults) == 2
+    assert begin(pool).accelerator == "copy"
+    end(pool, states.CLOSED, codes.OK)
+    # The other one has waited for the slot.
+    assert begin(pool, 1.0).accelerator == "other"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (states.PREPARE_FAILED, codes.BITSTREAM_UNAVAILABLE),
+        (states.CANCELLED, codes.SUPERSEDED),
+    ],
+)
+def test_what_cannot_be_tested_in_one_slot_is_in_the_next(how, code) -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    tested = []
+    for _ in range(3):
+        tested.append(begin(pool).slot)
+        end(pool, how, code, tested[-1])
+    assert tested == [0, 1, 0]
+
+
+def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
+    pool = make_world(slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    pool.agents["a"].slots.append(world.Slot())
+    pool.feed(pool.agents["a"].report())
+    assert [row.faulty for row in pool.rows["slots"].values()] == [True] * 2
+    assert state(pool) == states.QUEUED
+    # Had the last leader died before it recorded that, the next one would.
+    rows = pool.rows["slots"]
+    rows[2] = dataclasses.replace(rows[2], faulty=False, fault_reason="")
+    pool.boot_conductor()
+    assert rows[2].faulty
+
+
+def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
+    pool = make_world(accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
+    request_id = pool.open()
+    pool.open(accelerator="other")
+    fail(pool)
+    pool.cancel(request_id)
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    # The other one's session has the only slot, and stays.
+    assert state(pool, "r2") == states.PREPARING
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
+    pool.feed(pool.agents["a"].report())
+    wait(pool, 2 * AFTER_S)
+    assert ACCELERATOR in pool.engine.probation.faults
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults
+    assert not orders(pool)
+    assert not pool.rows["faults"][1].active
+
+
+@pytest.mark.parametrize("is_tested", [False, True])
+def test_accelerators_that_are_deleted_are_forgotten(is_tested) -> None:
+    pool = make_two_hosts()
+    wait(pool, AFTER_S if is_tested else 1.0)
+    assert bool(pool.engine.probation.tests) == is_tested
+    load(pool, *named("other"))
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults
+    assert not pool.engine.probation.tests
+    assert not pool.rows["faults"][1].active
+    # If there is one of that name again, it begins anew.
+    load(pool, world.PROFILE)
+    assert pool.view(pool.open()).slot_host_name == "a"
+
+
+def test_accelerators_are_forgotten_with_their_hosts() -> None:
+    pool = make_two_hosts()
+    del pool.engine.registry.hosts_by_id[1]
+    load(pool, *named("other"))
+    wait(pool, 1.0)
+    assert not pool.engine.probation.faults

@@ -12,6 +12,9 @@
 
 """What is taken out of use for its failures, and how it comes back."""
 
+import itertools
+from collections.abc import Callable
+
 import pytest
 
 from fpgapool.core import codes
@@ -29,6 +32,12 @@ def place(slot_id: int = 3, accelerator: str = "aes") -> health.Place:
 
 def taken(found: list[health.Instruction]) -> list[health.Unit]:
     return [one.fault.unit for one in found if type(one) is health.TakeOut]
+
+
+def due(
+    one: health.Health, now: float, can_test: Callable[[health.Unit], bool]
+) -> list[health.Instruction]:
+    return list(one.due(now, can_test))
 
 
 def always(unit: health.Unit) -> bool:
@@ -51,6 +60,40 @@ def test_a_slot_fails_with_any_accelerator_and_a_device_in_any_slot() -> None:
     ]
     other = health.Unit(health.Level.SLOT, 4)
     assert found == [[], [], [SLOT], [], [], [other, DEVICE]]
+
+
+def test_an_accelerator_that_fails_everywhere_takes_nothing_along() -> None:
+    one = health.Health(OPTIONS)
+    found = [
+        taken(one.failed(place(number % 2), REASON, 0.0))
+        for number in range(9)
+    ]
+    # Before it was out, the slots were suspected as well.
+    assert list(itertools.chain(*found)) == [ACCELERATOR]
+    # Of another one that fails they are.
+    other = place(0, "fft").units()[0]
+    found = [taken(one.failed(place(0, "fft"), REASON, 0.0)) for _ in range(2)]
+    assert found == [[health.Unit(health.Level.SLOT, 0)], [other]]
+
+
+def test_an_accelerator_that_fails_on_all_hosts_takes_nothing_along() -> None:
+    one = health.Health(OPTIONS)
+    found = [
+        taken(
+            one.failed(health.Place(n % 2, n % 2, n % 2, "aes"), REASON, 0.0)
+        )
+        for n in range(12)
+    ]
+    assert list(itertools.chain(*found)) == [
+        health.Unit(health.Level.ACCELERATOR, host_id, "aes")
+        for host_id in range(2)
+    ]
+
+
+def test_what_is_spared_is_not_counted() -> None:
+    one = health.Health(OPTIONS)
+    one.failed(PLACE, REASON, 0.0, spares_device=True)
+    assert (one.failures(SLOT), one.failures(DEVICE)) == (1, 0)
 
 
 def test_success_ends_all_rows() -> None:
@@ -76,10 +119,10 @@ def test_tests_that_fail_come_ever_later() -> None:
     for _ in range(4):
         due_at = one.faults[SLOT].next_test_at
         assert due_at is not None
-        assert not one.due(due_at - 0.1, always)
-        assert one.due(due_at, always) == [health.Test(one.faults[SLOT])]
+        assert not due(one, due_at - 0.1, always)
+        assert due(one, due_at, always) == [health.Test(one.faults[SLOT])]
         assert one.faults[SLOT].is_tested
-        assert not one.due(due_at, always)
+        assert not due(one, due_at, always)
         assert one.tested(PLACE, SLOT, "wrong result", due_at) == []
         waits.append(due_at - now)
         now = due_at
@@ -96,7 +139,7 @@ def test_a_test_that_is_passed_brings_back() -> None:
     one = health.Health(OPTIONS)
     for _ in range(3):
         one.failed(PLACE, REASON, 0.0)
-    one.due(10.0, lambda unit: unit == SLOT)
+    due(one, 10.0, lambda unit: unit == SLOT)
     assert one.tested(PLACE, SLOT, "", 11.0) == [health.BringBack(SLOT)]
     assert list(one.faults) == [ACCELERATOR]
     assert one.failures(SLOT) == 0
@@ -105,11 +148,11 @@ def test_a_test_that_is_passed_brings_back() -> None:
 def test_who_fails_again_goes_on_where_he_was() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     one.tested(PLACE, SLOT, "", 10.0)
     one.take_out(SLOT, REASON, 10.0)
     assert one.faults[SLOT].next_test_at == 30.0
-    one.due(30.0, always)
+    due(one, 30.0, always)
     one.tested(PLACE, SLOT, "", 30.0)
     # Until some work is done.
     one.succeeded(PLACE)
@@ -120,14 +163,46 @@ def test_who_fails_again_goes_on_where_he_was() -> None:
 def test_what_cannot_be_tested_now_stays_due() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    assert not one.due(50.0, lambda unit: False)
-    assert one.due(50.0, always)
+    assert not due(one, 50.0, lambda unit: False)
+    assert due(one, 50.0, always)
+
+
+def test_what_is_crowded_out_comes_back_untested() -> None:
+    one = health.Health(OPTIONS)
+    for _ in range(2):
+        one.failed(PLACE, REASON, 0.0)
+
+    def never(unit: health.Unit) -> bool:
+        return False
+
+    assert not list(one.due(20.0, never, always))
+    assert not list(one.due(99.0, never, never))
+    found = list(one.due(20.1, never, always))
+    assert found == [health.BringBack(ACCELERATOR)]
+    assert not one.faults
+    # If that was wrong it is out for longer.
+    for _ in range(2):
+        one.failed(PLACE, REASON, 30.0)
+    assert one.faults[ACCELERATOR].next_test_at == 50.0
+
+
+def test_a_test_begins_before_the_next_one_is_asked_for() -> None:
+    one = health.Health(OPTIONS)
+    one.take_out(SLOT, REASON, 0.0)
+    one.take_out(DEVICE, REASON, 0.0)
+    begun: list[health.Unit] = []
+    # There is room for one.
+    for test in one.due(10.0, lambda unit: not begun):
+        assert type(test) is health.Test
+        begun.append(test.fault.unit)
+    assert begun == [SLOT]
+    assert not one.faults[DEVICE].is_tested
 
 
 def test_a_test_that_did_not_take_place_comes_again() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     one.postpone(SLOT, 10.0)
     assert one.faults[SLOT].next_test_at == 20.0
     assert one.faults[SLOT].tests == 0
@@ -154,9 +229,9 @@ def test_an_operator_forgives() -> None:
 def test_a_successor_tests_what_was_being_tested() -> None:
     one = health.Health(OPTIONS)
     one.take_out(SLOT, REASON, 0.0)
-    one.due(10.0, always)
+    due(one, 10.0, always)
     next_one = health.Health(OPTIONS, one.faults.values(), 12.0)
-    assert next_one.due(12.0, always) == [health.Test(one.faults[SLOT])]
+    assert due(next_one, 12.0, always) == [health.Test(one.faults[SLOT])]
 
 
 @pytest.mark.parametrize(

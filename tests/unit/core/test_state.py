@@ -255,6 +255,43 @@ def test_the_only_host_is_better_than_none() -> None:
     assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 10)]
 
 
+def avoided_sets(pool: pools.Pool) -> list[frozenset[int]]:
+    """What waiting jobs avoid: every object once."""
+    view = pool.state.view
+    found = {
+        id(one): one
+        for job in pool.state.waiting()
+        if (one := view.record(job.id).avoided)
+    }
+    return list(found.values())
+
+
+def test_all_who_avoid_the_same_share_one_set() -> None:
+    pool = two_hosts()
+    pool.submit(*(pools.make_job(number) for number in (1, 2, 3)))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    pool.step(events.AcceleratorFaulty(2, "aes"))
+    pool.submit(pools.make_job(4), pools.make_job(5))
+    assert avoided_sets(pool) == [{10, 20}]
+    pool.step(events.HostUp(pools.make_host(1, slot_count=2)))
+    pool.submit(pools.make_job(6), pools.make_job(7))
+    assert avoided_sets(pool) == [{10, 11, 20}]
+    pool.step(events.AcceleratorRestored(1, "aes"))
+    pool.submit(*(pools.make_job(number) for number in (8, 9)))
+    assert avoided_sets(pool) == [{20}]
+
+
+def test_news_of_the_same_slots_change_nothing_for_who_waits() -> None:
+    pool = two_hosts()
+    pool.submit(*(pools.make_job(number) for number in (1, 2, 3)))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    (before,) = avoided_sets(pool)
+    pool.step(events.HostUp(pools.make_host(1, slot_count=1)))
+    pool.step(events.AcceleratorFaulty(1, "aes"))
+    pool.submit(pools.make_job(4))
+    assert [id(one) for one in avoided_sets(pool)] == [id(before)]
+
+
 def test_generations_for_nobody_are_never_given_again() -> None:
     pool = pools.make_pool(pools.make_host(1, slot_count=1))
     generation = pool.state.take_generation()
