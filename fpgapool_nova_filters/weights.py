@@ -92,6 +92,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
     def _weigh_object(
         self, host_state: typing.Any, spec_obj: typing.Any
     ) -> float:
+        # Nova's base class demands it; weigh_objects() weighs all at once.
         raise NotImplementedError
 
 

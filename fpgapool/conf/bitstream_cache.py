@@ -18,6 +18,8 @@ import copy
 
 from oslo_config import cfg
 
+from fpgapool.conf import keystone_auth
+
 GROUP = "bitstream_cache"
 
 API = "api"
@@ -96,16 +98,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
     """Register keystoneauth's options, so that the API can be asked."""
-    from keystoneauth1 import loading
-
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    # Nobody can give both interface and valid_interfaces, which has a default.
-    loading.register_adapter_conf_options(
-        conf, GROUP, include_deprecated=False
-    )
-    for name, value in _DEFAULTS.items():
-        conf.set_default(name, value, group=GROUP)
+    keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
@@ -115,15 +108,4 @@ def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
 
 def list_auth_opts() -> list[cfg.Opt]:
     """Return keystoneauth's options, for the sample configuration."""
-    from keystoneauth1 import loading
-
-    found = [
-        *loading.get_auth_common_conf_options(),
-        *loading.get_session_conf_options(),
-        *loading.get_adapter_conf_options(include_deprecated=False),
-        *loading.get_auth_plugin_conf_options("v3password"),
-    ]
-    options = {option.dest: copy.copy(option) for option in found}
-    for name, value in _DEFAULTS.items():
-        options[name].default = value
-    return list(options.values())
+    return keystone_auth.listed(_DEFAULTS)

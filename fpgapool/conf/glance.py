@@ -12,25 +12,17 @@
 
 """Options of the group [glance], which are keystoneauth's."""
 
-import copy
-
 from oslo_config import cfg
+
+from fpgapool.conf import keystone_auth
 
 #: How the API asks Glance, if that is the store of bitstreams.
 GROUP = "glance"
 
+# Of keystoneauth's options.
+_DEFAULTS = {"service_type": "image"}
+
 
 def list_auth_opts() -> list[cfg.Opt]:
     """Return the options that keystoneauth registers when it is used."""
-    # Takes a while, and nobody but the generator needs it.
-    from keystoneauth1 import loading
-
-    found = [
-        *loading.get_auth_common_conf_options(),
-        *loading.get_session_conf_options(),
-        *loading.get_adapter_conf_options(include_deprecated=False),
-        *loading.get_auth_plugin_conf_options("v3password"),
-    ]
-    options = {option.dest: copy.copy(option) for option in found}
-    options["service_type"].default = "image"
-    return list(options.values())
+    return keystone_auth.listed(_DEFAULTS)

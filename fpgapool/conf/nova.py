@@ -14,11 +14,17 @@
 
 from __future__ import annotations
 
-import copy
-
 from oslo_config import cfg
 
+from fpgapool.conf import keystone_auth
+
 GROUP = "nova"
+
+# Of keystoneauth's options.
+_DEFAULTS = {
+    "service_type": "compute",
+    "valid_interfaces": ["internal", "public"],
+}
 
 nova_group = cfg.OptGroup(
     GROUP,
@@ -101,16 +107,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
     """Register keystoneauth's options, so that Nova can be asked."""
-    from keystoneauth1 import loading
-
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    # Nobody can give both interface and valid_interfaces, which has a default.
-    loading.register_adapter_conf_options(
-        conf, GROUP, include_deprecated=False
-    )
-    conf.set_default("service_type", "compute", group=GROUP)
-    conf.set_default("valid_interfaces", ["internal", "public"], group=GROUP)
+    keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
@@ -120,15 +117,4 @@ def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
 
 def list_auth_opts() -> list[cfg.Opt]:
     """Return keystoneauth's options, for the sample configuration."""
-    from keystoneauth1 import loading
-
-    found = [
-        *loading.get_auth_common_conf_options(),
-        *loading.get_session_conf_options(),
-        *loading.get_adapter_conf_options(include_deprecated=False),
-        *loading.get_auth_plugin_conf_options("v3password"),
-    ]
-    options = {option.dest: copy.copy(option) for option in found}
-    options["service_type"].default = "compute"
-    options["valid_interfaces"].default = ["internal", "public"]
-    return list(options.values())
+    return keystone_auth.listed(_DEFAULTS)

@@ -14,11 +14,17 @@
 
 from __future__ import annotations
 
-import copy
-
 from oslo_config import cfg
 
+from fpgapool.conf import keystone_auth
+
 GROUP = "placement"
+
+# Of keystoneauth's options.
+_DEFAULTS = {
+    "service_type": "placement",
+    "valid_interfaces": ["internal", "public"],
+}
 
 #: What pools are called, so that a trait can be made of it.
 POOL_NAME = r"^[a-z0-9_]{1,64}$"
@@ -95,16 +101,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
     """Register keystoneauth's options, so that Placement can be asked."""
-    from keystoneauth1 import loading
-
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    # Nobody can give both interface and valid_interfaces, which has a default.
-    loading.register_adapter_conf_options(
-        conf, GROUP, include_deprecated=False
-    )
-    conf.set_default("service_type", "placement", group=GROUP)
-    conf.set_default("valid_interfaces", ["internal", "public"], group=GROUP)
+    keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
@@ -114,15 +111,4 @@ def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
 
 def list_auth_opts() -> list[cfg.Opt]:
     """Return keystoneauth's options, for the sample configuration."""
-    from keystoneauth1 import loading
-
-    found = [
-        *loading.get_auth_common_conf_options(),
-        *loading.get_session_conf_options(),
-        *loading.get_adapter_conf_options(include_deprecated=False),
-        *loading.get_auth_plugin_conf_options("v3password"),
-    ]
-    options = {option.dest: copy.copy(option) for option in found}
-    options["service_type"].default = "placement"
-    options["valid_interfaces"].default = ["internal", "public"]
-    return list(options.values())
+    return keystone_auth.listed(_DEFAULTS)

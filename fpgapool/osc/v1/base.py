@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import logging
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ from fpgapool.osc.v1 import messages
 Formatters = Mapping[str, Any]
 #: Names of columns, and a row or an iterable of rows.
 Table = tuple[Sequence[str], Iterable[Any]]
+
+LOG = logging.getLogger(__name__)
 
 _DIRECTIONS = ("asc", "desc")
 # They divide addresses.
@@ -136,6 +139,33 @@ class ListCommand(Command, command.Lister):
                 member, list(columns), formatters=self.formatters
             )
             for member in members
+        )
+
+
+def do_each(
+    identifiers: Sequence[str],
+    act: Callable[..., object],
+    kind: str,
+    done: str,
+) -> None:
+    """Do something with each of several, and go on if it fails with one.
+
+    :param act: gets an identifier, and ``ignore_missing``.
+    :param kind: what they are, one of them.
+    :param done: what is done with them, as a participle.
+    :raises exceptions.CommandError: in the end, if it failed with any.
+    """
+    failed = []
+    for one in identifiers:
+        try:
+            act(one, ignore_missing=False)
+        except sdk_exceptions.SDKException as error:
+            failed.append(one)
+            LOG.error("%s %s: %s", kind, one, messages.of_error(error))
+    if failed:
+        raise exceptions.CommandError(
+            f"{len(failed)} of {len(identifiers)} {kind}s were not {done}:"
+            f" {', '.join(failed)}"
         )
 
 

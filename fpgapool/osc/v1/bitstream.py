@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import pathlib
 import shutil
@@ -40,8 +39,6 @@ from fpgapool.osc.sdk import bitstream as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import projects
-
-LOG = logging.getLogger(__name__)
 
 _STATES = ("uploading", "unapproved", "approved", "rejected")
 _VISIBILITIES = ("private", "shared", "public")
@@ -466,20 +463,12 @@ class DeleteBitstream(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete them, and go on if one cannot be deleted."""
-        failed = []
-        for bitstream in parsed_args.bitstreams:
-            try:
-                self.client.delete_bitstream(bitstream, ignore_missing=False)
-            except sdk_exceptions.SDKException as error:
-                failed.append(bitstream)
-                LOG.error(
-                    "bitstream %s: %s", bitstream, messages.of_error(error)
-                )
-        if failed:
-            raise exceptions.CommandError(
-                f"{len(failed)} of {len(parsed_args.bitstreams)} bitstreams"
-                f" were not deleted: {', '.join(failed)}"
-            )
+        base.do_each(
+            parsed_args.bitstreams,
+            self.client.delete_bitstream,
+            "bitstream",
+            "deleted",
+        )
 
 
 class SaveBitstream(base.Command):

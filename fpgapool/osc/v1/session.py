@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import uuid
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -31,8 +30,6 @@ from fpgapool.osc.sdk import session as sessions
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import waiting
-
-LOG = logging.getLogger(__name__)
 
 _STATES = tuple(
     sorted({sessions.READY, "ACTIVE", "DETACHED"})
@@ -198,20 +195,12 @@ class CloseSession(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Close them, and go on if one cannot be closed."""
-        failed = []
-        for session_id in parsed_args.sessions:
-            try:
-                self.client.close_session(session_id, ignore_missing=False)
-            except sdk_exceptions.SDKException as error:
-                failed.append(session_id)
-                LOG.error(
-                    "session %s: %s", session_id, messages.of_error(error)
-                )
-        if failed:
-            raise exceptions.CommandError(
-                f"{len(failed)} of {len(parsed_args.sessions)} sessions were"
-                f" not closed: {', '.join(failed)}"
-            )
+        base.do_each(
+            parsed_args.sessions,
+            self.client.close_session,
+            "session",
+            "closed",
+        )
 
 
 class ListSessions(base.ListCommand):

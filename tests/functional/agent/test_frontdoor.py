@@ -16,22 +16,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import random
 import socket
 import stat
 import struct
+import threading
 import time
 
 import pytest
 
 from fpgapool.agent import frontdoor
+from fpgapool.common import exception
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from tests.functional.agent import harness
 from tests.functional.agent.harness import Client
 from tests.harness import waiting
+
+# Longer than the agent's clock ticks.
+POLL_INTERVAL_S = 0.3
 
 
 @pytest.fixture
@@ -42,7 +48,7 @@ def quiet_host(directory):
         driver_name="noop",
         driver_path="fpgapool.drivers.noop:NoopDriver",
         open_timeout_s=2.0,
-        session_poll_interval_s=0.3,
+        session_poll_interval_s=POLL_INTERVAL_S,
     ) as running:
         yield running
 
@@ -289,6 +295,26 @@ def test_silent_sessions_are_polled(client, conductor, agent):
     harness.tell(agent, harness.view("r1", "READY", 3, secret="cd"))
     event = client.event()
     assert (event["state"], event["secret"]) == ("READY", "cd")
+
+
+def test_a_conductor_that_refuses_is_not_asked_again_at_once(
+    client, conductor, agent
+):
+    asked_at_s = []
+    enough = threading.Event()
+
+    def refuse(revisions):
+        asked_at_s.append(time.monotonic())
+        if len(asked_at_s) == 4:
+            enough.set()
+        raise exception.Overloaded(reason="too many questions wait")
+
+    conductor.changed_sessions = refuse
+    client.open("r1")
+    harness.tell(agent, harness.view("r1", "QUEUED", 1))
+    assert enough.wait(30)
+    gaps_s = [b - a for a, b in itertools.pairwise(asked_at_s)]
+    assert min(gaps_s) >= POLL_INTERVAL_S
 
 
 def test_a_session_that_nobody_knows_is_lost(client, agent):

@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
 
 OPTIONS = runs.Options(
     seed=31,
-    duration_s=30.0,
+    # Room for two faults, however long the pool takes to recover from them.
+    duration_s=50.0,
     clients=24,
     kinds=faults.named(
         [
@@ -74,7 +75,7 @@ def test_all_that_must_hold_has_held(played: runs.Run) -> None:
 def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
     rows = {row.title: row for row in played.rows()}
     assert rows[measure.NO_FAULT].times == 1
-    assert len(rows) >= 2
+    assert len(rows) >= 3
     assert all(row.jobs for row in rows.values())
     done = [one for one in played.outcomes() if not one.code]
     assert {one.door for one in done} == {"socket", "api"}
