@@ -576,7 +576,6 @@ class FrontDoor:
     def _open(
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
-        self._check_quota(client)
         request = requests.open_request(
             members,
             project_id=client.project_id,
@@ -584,36 +583,49 @@ class FrontDoor:
             host_uuid=self._settings.host_uuid,
             expires_at=time.time() + self._settings.open_timeout_s,
         )
+        self._check_quota(client, request_id=request.request_id)
         # The answer goes first, so that events follow it.
         self._reply(client, number, session_id=None)
-        self._apply(self._opens.open(client.number, request, self._loop.now()))
+        if not client.closed:
+            self._apply(
+                self._opens.open(client.number, request, self._loop.now())
+            )
 
     def _reopen(
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
-        self._check_quota(client)
         lost = opens.CastReopen(
             client.project_id,
             requests.session_id(members),
             requests.generation(members),
         )
+        self._check_quota(client, session_id=lost.session_id)
         # As for open: events follow the answer.
         self._reply(client, number)
-        self._apply(
-            self._opens.reopen(
-                client.number,
-                self._settings.host_uuid,
-                lost,
-                self._loop.now(),
+        if not client.closed:
+            self._apply(
+                self._opens.reopen(
+                    client.number,
+                    self._settings.host_uuid,
+                    lost,
+                    self._loop.now(),
+                )
             )
-        )
 
-    def _check_quota(self, client: _Client) -> None:
+    def _check_quota(self, client: _Client, **ids: str) -> None:
+        """Check that a client may have one more session.
+
+        :param ids: of the session or of its request.
+        :raises requests.RequestError: if it may not.
+        """
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise requests.RequestError(
                 codes.QUOTA_EXCEEDED,
                 f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
             )
+        if self._opens.is_counted(client.project_id, **ids):
+            # It has come back for one.
+            return
         most = self._settings.max_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
             raise requests.RequestError(

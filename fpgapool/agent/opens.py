@@ -40,6 +40,10 @@ LONGEST_RESEND_S = 8.0
 #: finds the session READY without a client and lets it expire.
 CANCEL_REPEAT_S = 60.0
 
+#: When a request that was not answered is taken back: a client that goes on
+#: in spite of it has asked again by then.
+TAKES_BACK_AFTER_S = 8.0
+
 #: A new leader may answer before it has heard of a request that is only in
 #: a cast, so one answer without a session is no proof.
 POLLS_UNTIL_LOST = 2
@@ -48,6 +52,10 @@ MAX_POLLED_SESSIONS = 1000
 
 #: The client has not come to its slot yet: nobody else would end these.
 UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
+
+
+# Why a request is cancelled that its client has not given up.
+_TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,6 +206,22 @@ class Opens:
         """
         return self._by_project[project_id]
 
+    def is_counted(
+        self,
+        project_id: str,
+        *,
+        session_id: str = "",
+        request_id: str = "",
+    ) -> bool:
+        """Whether a session of a project is one of those.
+
+        :param session_id: the session, or
+        :param request_id: the request that it came of.
+        """
+        if (project_id, request_id) in self._opens:
+            return True
+        return self._find(project_id, session_id) is not None
+
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
@@ -236,10 +260,14 @@ class Opens:
             )
             self._opens[request.project_id, request.request_id] = entry
             self._by_project[request.project_id] += 1
-        elif entry.cancel_reason == codes.CLIENT_GONE:
+        elif entry.cancel_reason in _TAKEN_BACK_BY_US:
             # It has come back: let the session live if it still does.
             entry.cancel_reason = None
             entry.gives_up_at_s = now + self._open_timeout_s
+            entry.resend_s = FIRST_RESEND_S
+            if entry.view is None:
+                # The conductor drops what has expired.
+                entry.wish = CastOpen(request)
         self._attach(entry, client)
         if entry.view is None:
             entry.schedule(now)
@@ -359,9 +387,10 @@ class Opens:
             return []
         if not entry.answered and _is_answer(entry, view):
             entry.answered = True
-            # From here on the time between repeats is that of renewals.
-            entry.resend_s = FIRST_RESEND_S
-            entry.next_send_s = now + FIRST_RESEND_S
+            if entry.cancel_reason is None:
+                # From here on the time between repeats is that of renewals.
+                entry.resend_s = FIRST_RESEND_S
+                entry.next_send_s = now + FIRST_RESEND_S
         entry.view = view
         if view.session_id:
             self._by_session[view.session_id] = entry
@@ -431,7 +460,7 @@ class Opens:
         silent: list[tuple[str, int]] = []
         for entry in [*self._opens.values(), *self._nameless.values()]:
             if now >= entry.gives_up_at_s and self._gives_up(entry):
-                effects += self._give_up(entry)
+                effects += self._give_up(entry, now)
                 continue
             if now >= entry.next_send_s:
                 effects += self._repeat(entry, now)
@@ -446,13 +475,19 @@ class Opens:
         return effects
 
     def _attach(self, entry: _Open, client: int) -> None:
-        if entry.client is not None and entry.client != client:
-            self._by_client[entry.client].pop(entry, None)
+        if entry.client != client:
+            self._detach(entry)
         entry.client = client
         self._by_client.setdefault(client, {})[entry] = None
 
+    def _detach(self, entry: _Open) -> int | None:
+        client, entry.client = entry.client, None
+        if client is not None:
+            self._by_client[client].pop(entry, None)
+        return client
+
     def _cancel(self, entry: _Open, reason: str, now: float) -> list[Effect]:
-        if entry.cancel_reason is None:
+        if entry.cancel_reason in (None, codes.CONDUCTOR_UNAVAILABLE):
             self._mark_cancelled(entry, reason, now)
         entry.schedule(now)
         return [_cancel_cast(entry, entry.cancel_reason or reason)]
@@ -476,7 +511,7 @@ class Opens:
     def _gives_up(entry: _Open) -> bool:
         return not entry.answered or entry.cancel_reason is not None
 
-    def _give_up(self, entry: _Open) -> list[Effect]:
+    def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
             # The client, if there is one, goes on hearing of the session
             # when the conductor is back.
@@ -484,12 +519,19 @@ class Opens:
             if entry.client is None:
                 self._forget(entry)
             return []
-        effects: list[Effect] = []
-        if entry.cancel_reason is None and isinstance(entry.wish, CastOpen):
-            # Of a reopening the client may ask again, so it is not taken
-            # back here.
-            effects.append(_cancel_cast(entry, codes.CONDUCTOR_UNAVAILABLE))
-        return effects + self._finish(entry, _unanswered_view(entry))
+        view = _unanswered_view(entry)
+        if entry.cancel_reason is not None or isinstance(
+            entry.wish, CastReopen
+        ):
+            # A running session is not taken back: its client may ask again.
+            return self._finish(entry, view)
+        # So may one whose request was taken in before this agent was
+        # started. A cancellation that is under way by then would reach the
+        # conductor first, when it comes back.
+        self._mark_cancelled(entry, codes.CONDUCTOR_UNAVAILABLE, now)
+        entry.next_send_s = now + TAKES_BACK_AFTER_S
+        client = self._detach(entry)
+        return [] if client is None else [Push(client, view)]
 
     @staticmethod
     def _repeat(entry: _Open, now: float) -> list[Effect]:
@@ -520,8 +562,7 @@ class Opens:
                 self._by_project[entry.project_id] -= 1
         if self._by_session.get(entry.session_id or "") is entry:
             del self._by_session[entry.session_id or ""]
-        if entry.client is not None:
-            self._by_client[entry.client].pop(entry, None)
+        self._detach(entry)
 
 
 def _present(

@@ -50,6 +50,12 @@ _SHORTEST_S = 0.1
 _LEAST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _UNAVAILABLE = frozenset({502, 503, 504})
+# The pool hears of the end of a session from its worker, which may take
+# longer than the next request of the same program: how long at most.
+_END_LAG_S = 5.0
+
+# The last sessions of this process that are over, and since when.
+_ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
 _T = typing.TypeVar("_T")
 _Document: typing.TypeAlias = dict[str, typing.Any]
@@ -224,7 +230,6 @@ class ApiDoor:
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         """See :meth:`fpgapool.client.door.Door.reconnect`."""
-        self._lost = False
         self._forget_news()
         self._connect(deadline_s)
 
@@ -308,6 +313,8 @@ class ApiDoor:
         """See :meth:`fpgapool.client.door.Door.close`."""
         self._cancel.detach(self)
         self.shutdown()
+        if self._session_id is not None:
+            _ended.append((self._session_id, time.monotonic()))
 
     # Operations.
 
@@ -341,17 +348,59 @@ class ApiDoor:
         }
         if members["wait_timeout_s"] is not None:
             wanted["wait_timeout_s"] = members["wait_timeout_s"]
-        answer = self._ask("POST", "/sessions", deadline_s, session=wanted)
+        try:
+            answer = self._submit(wanted, deadline_s)
+        except errors.RequestRejected as exc:
+            if exc.code != codes.INSTANCE_SESSION_LIMIT or (
+                not self._ends_are_heard(deadline_s)
+            ):
+                raise
+            answer = self._submit(wanted, deadline_s)
         self._session_id = answer["session"]["id"]
         self._note(answer["session"])
         return {}
 
+    def _submit(
+        self, wanted: _Document, deadline_s: float | None
+    ) -> _Document:
+        return self._ask("POST", "/sessions", deadline_s, session=wanted)
+
+    def _ends_are_heard(self, deadline_s: float | None) -> bool:
+        """Wait until the pool knows which sessions are over.
+
+        :returns: whether a refusal may have come of what it did not know.
+        """
+        now_s = time.monotonic()
+        recent = [
+            (session_id, ended_s + _END_LAG_S)
+            for session_id, ended_s in _ended.copy()
+            if now_s < ended_s + _END_LAG_S
+        ]
+        for session_id, until_s in recent:
+            while time.monotonic() < until_s and (
+                not self._is_over(session_id, deadline_s)
+            ):
+                self._cancel.wait(_LEAST_PAUSE_S)
+        return bool(recent)
+
+    def _is_over(self, session_id: str, deadline_s: float | None) -> bool:
+        try:
+            session = self._show(session_id, deadline_s)
+        except errors.RequestRejected:
+            # It was another pool's, or another user's.
+            return True
+        return session["state"] in views.TERMINAL
+
     def _get(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        path = f"/sessions/{members['session_id']}"
-        answer = self._ask("GET", path, deadline_s)
-        return {"session": _message(answer["session"])}
+        session = self._show(members["session_id"], deadline_s)
+        return {"session": _message(session)}
+
+    def _show(self, session_id: str, deadline_s: float | None) -> _Document:
+        answer = self._ask("GET", f"/sessions/{session_id}", deadline_s)
+        session: _Document = answer["session"]
+        return session
 
     def _reopen(
         self, deadline_s: float | None, members: _Document
@@ -422,7 +471,12 @@ class ApiDoor:
         **body: object,
     ) -> _Document:
         return self._wait_for(
-            self._begin(lambda: self._http(method, path, deadline_s, body)),
+            # Whoever has cancelled must not be asked for later.
+            self._begin(
+                lambda: self._http(
+                    method, path, deadline_s, body, self._cancel.wait
+                )
+            ),
             deadline_s,
         )
 
@@ -464,12 +518,16 @@ class ApiDoor:
         path: str,
         deadline_s: float | None,
         body: _Document | None = None,
+        pause: collections.abc.Callable[[float], object] = time.sleep,
     ) -> _Document:
         left_s = channel.remaining_s(deadline_s)
         ends_s = time.monotonic() + (_REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), _LEAST_PAUSE_S)
-            response = self._send(method, path, body, left_s)
+            # Also where the caller has hours: one that hangs answers nothing.
+            response = self._send(
+                method, path, body, min(left_s, _POLL_S + _REQUEST_S)
+            )
             try:
                 return _document(response)
             except errors.RequestRejected as exc:
@@ -478,7 +536,7 @@ class ApiDoor:
                 pause_s = _retry_after_s(response)
                 if time.monotonic() + pause_s > ends_s:
                     raise
-            time.sleep(pause_s)
+            pause(pause_s)
 
     def _send(
         self,

@@ -57,6 +57,10 @@ class WorkerError(Exception):
         self.message = message
 
 
+class FrontDoorHangs(channel.DeadlineExceeded):
+    """The front door has not handed over a connection in time."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Opened:
     """The worker's OPENED, checked."""
@@ -249,7 +253,8 @@ class Dialer:
         :raises WorkerError: if the worker refuses, or with
             ``CHECKSUM_UNAVAILABLE`` if it lacks the feature.
         :raises channel.ChannelClosed: if it is not reached.
-        :raises channel.DeadlineExceeded: if it does not answer in time.
+        :raises channel.DeadlineExceeded: if it does not answer in time;
+            also its subclass :class:`FrontDoorHangs`.
         :raises frames.ProtocolError: if it answers nonsense.
         :raises errors.Cancelled: if cancelled.
         """
@@ -373,7 +378,8 @@ class Dialer:
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc
             except errors.OperationTimeout as exc:
-                failure = channel.DeadlineExceeded(str(exc))
+                # It has left no time for another endpoint.
+                raise FrontDoorHangs(str(exc)) from exc
             except (
                 errors.RequestRejected,
                 errors.FrontDoorUnavailable,
@@ -433,10 +439,7 @@ def _shake_hands(
             channel.recv_payload(data, header, deadline_s)
         )
         if header.type == frames.ERROR:
-            raise WorkerError(
-                str(document.get("code", errors.PROTOCOL_ERROR)),
-                str(document.get("message", "")),
-            )
+            raise _refusal(document)
         if header.type != frames.OPENED:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "the worker did not answer OPENED"
@@ -454,6 +457,17 @@ def _shake_hands(
         return Connection(data, opened, shared)
     finally:
         channel.close_fds(fds)
+
+
+def _refusal(
+    document: dict[str, typing.Any],
+) -> WorkerError | channel.ChannelClosed:
+    code = str(document.get("code", errors.PROTOCOL_ERROR))
+    message = str(document.get("message", ""))
+    if code == codes.HELLO_TIMEOUT:
+        # This process stood still in between; its slot is as good as before.
+        return channel.ChannelClosed(message)
+    return WorkerError(code, message)
 
 
 def _recv_first_header(

@@ -18,11 +18,23 @@ import collections.abc
 import socket
 import typing
 
+from fpgapool.client import errors
 from fpgapool.protocol import messages
 
 
 class ConnectionLost(Exception):
     """The front door went away; asking it again may help."""
+
+
+class TurnedAway(ConnectionLost):
+    """The front door has no room for this client, and said so.
+
+    :ivar error: what it said.
+    """
+
+    def __init__(self, error: errors.FpgapoolError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Door(typing.Protocol):
@@ -107,13 +119,16 @@ class Door(typing.Protocol):
         """Tell the pool that a request or session is not wanted.
 
         Never raises, takes a bounded time, and is not cancelled with the
-        rest.
+        rest. The connection may be shut down then.
 
         :param members: ``session_id`` or ``request_id``.
         """
 
     def shutdown(self) -> None:
-        """Wake a thread that waits here; it finds the connection lost."""
+        """Wake a thread that waits here, for ever.
+
+        It finds the connection lost, and no other one is made.
+        """
 
     def close(self) -> None:
         """End the connection; closing twice does nothing."""

@@ -49,8 +49,6 @@ _LONGEST_BACKOFF_S = 1.0
 _MAX_IDLE_RESUMES = 8
 # So does a session that does not get further in so many slots.
 _MAX_IDLE_REOPENS = 5
-# A conductor that is being replaced does not answer for a while.
-_MAX_UNANSWERED_REOPENS = 2
 _UINT32_MAX = 2**32 - 1
 # How long a worker may take to hear that the session is over.
 _FAREWELL_S = 1.0
@@ -254,7 +252,6 @@ class Flow:
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
         self._idle_reopens = 0
-        self._unanswered_reopens = 0
         self._reopened_at_bytes = -1
         self._spare = memoryview(b"")
         self._lock = threading.RLock()
@@ -680,6 +677,9 @@ class Flow:
                     else:
                         self._resume(deadline_s, trouble)
                     self._send_again(deadline_s)
+                    if self._stopped:
+                        # Whoever did so may only know the one before.
+                        raise Stopped
                     return
                 except (channel.ChannelClosed, _SlotLost) as exc:
                     trouble = exc
@@ -768,7 +768,7 @@ class Flow:
                 deadline_s,
             )
         except waiting.Ended as exc:
-            raise self._not_reopened(exc.view, lost, failure) from exc
+            raise self._end_of(exc.view) from exc
         except (errors.RequestRejected, errors.FrontDoorUnavailable) as exc:
             raise failure from exc
         except errors.SessionFailed as exc:
@@ -783,25 +783,11 @@ class Flow:
         if self.acknowledged_bytes > self._reopened_at_bytes:
             self._reopened_at_bytes = self.acknowledged_bytes
             self._idle_reopens = 0
-            self._unanswered_reopens = 0
         self._idle_reopens += 1
         if self._idle_reopens > _MAX_IDLE_REOPENS:
             raise failure
         if self._idle_reopens > 1:
             self._cancel.wait(_FIRST_BACKOFF_S * 2**self._idle_reopens)
-
-    def _not_reopened(
-        self,
-        view: views.SessionView,
-        lost: _SlotLost,
-        failure: errors.SessionFailed,
-    ) -> _SlotLost | errors.SessionFailed:
-        if view.reason != codes.CONDUCTOR_UNAVAILABLE:
-            return self._end_of(view)
-        self._unanswered_reopens += 1
-        if self._unanswered_reopens < _MAX_UNANSWERED_REOPENS:
-            return lost
-        return failure
 
     def _move(
         self, dialer: connections.Dialer, connection: connections.Connection

@@ -19,9 +19,11 @@ import collections.abc
 import contextlib
 import os
 import pathlib
+import random
 import socket
 import stat
 import threading
+import time
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
@@ -37,6 +39,9 @@ _RECEIVE_BYTES = 64 * 1024
 # Telling the front door that nobody wants a session is a courtesy: the pool
 # finds out by itself.
 _CANCEL_TIMEOUT_S = 2.0
+_FIRST_CANCEL_PAUSE_S = 0.1
+_LONGEST_CANCEL_PAUSE_S = 0.5
+_NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
 
 
 def candidate_paths() -> list[str]:
@@ -112,28 +117,43 @@ class FrontDoor:
         #: How often it has been connected.
         self.connections = 0
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self._connect(deadline_s)
+        self._unwanted = threading.Event()
+        self._channel: channel.PlainChannel | None = None
+        cancel.attach(self)
+        try:
+            self._connect(deadline_s)
+        except BaseException:
+            cancel.detach(self)
+            raise
 
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            sock = channel.connect_unix(self.path, deadline_s)
+            # A front door that hangs may be waited for, and given up.
+            sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
         except (channel.ChannelClosed, ValueError) as exc:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
         self._channel = channel.PlainChannel(sock)
         self.connections += 1
-        try:
-            self._cancel.attach(self._channel)
-        except errors.Cancelled:
-            self._channel.close()
-            raise
+        # Whoever shut down meanwhile may have known the one before only.
+        self._check()
+
+    def _pause(self, seconds: float) -> None:
+        self._unwanted.wait(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self._unwanted.is_set():
+            self._hang_up()
+            self._cancel.check()
+            raise errors.FrontDoorUnavailable("nobody waits any more")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         """See :meth:`fpgapool.client.door.Door.reconnect`."""
         with self._lock:
-            self.close()
+            self._hang_up()
             self._messages.clear()
             self._events.clear()
             self._connect(deadline_s)
@@ -203,7 +223,7 @@ class FrontDoor:
         )
         replies: dict[int, messages.Message] = {}
         with self._translated():
-            self._channel.send(data, deadline_s=deadline_s)
+            self._send(data, deadline_s)
             while len(replies) < len(requests):
                 message = self._next_message(deadline_s)
                 number = message.get("id")
@@ -216,6 +236,15 @@ class FrontDoor:
             if reply.get("ok") is not True:
                 raise _error_of(reply)
         return ordered
+
+    def _send(self, data: bytes, deadline_s: float | None) -> None:
+        try:
+            self._channel.send(data, deadline_s=deadline_s)
+        except channel.ChannelClosed as exc:
+            # Whoever is turned away may only find out that nobody listens, but
+            # the reason is there to be read; else that finds out the same.
+            if not isinstance(exc.__cause__, _NOBODY_LISTENS):
+                raise
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """See :meth:`fpgapool.client.door.Door.next_event`."""
@@ -240,7 +269,11 @@ class FrontDoor:
             self._messages.extend(
                 self._decoder.feed(self._buffer[:received_bytes])
             )
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        if message.get("ok") is False and message.get("id") is None:
+            # Of no request, but of the connection; it ends.
+            raise doors.TurnedAway(_error_of(message))
+        return message
 
     @contextlib.contextmanager
     def _translated(self) -> collections.abc.Iterator[None]:
@@ -263,21 +296,47 @@ class FrontDoor:
         with contextlib.suppress(
             errors.FpgapoolError, doors.ConnectionLost, OSError
         ):
-            # Its own token: the one of the request may be cancelled already.
-            other = FrontDoor(self.path, cancelling.CancelToken(), deadline_s)
-            try:
-                other.request("cancel", deadline_s, **members)
-            finally:
-                other.close()
+            pause_s = _FIRST_CANCEL_PAUSE_S
+            while not self._cancel_elsewhere(members, deadline_s):
+                # Our place may be the one that is missing. What was asked for
+                # by it ends with it; what was by one before it does not.
+                self.shutdown()
+                # Others come and go, and give up at the same moment.
+                time.sleep(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
+
+    def _cancel_elsewhere(
+        self, members: dict[str, object], deadline_s: float
+    ) -> bool:
+        """Cancel by a connection of its own.
+
+        :returns: whether there was room for it, or is no time left.
+        """
+        # Its own token: the one of the request may be cancelled already.
+        other = FrontDoor(self.path, cancelling.CancelToken(), deadline_s)
+        try:
+            other.request("cancel", deadline_s, **members)
+        except doors.TurnedAway:
+            return channel.remaining_s(deadline_s) == 0
+        finally:
+            other.close()
+        return True
 
     def shutdown(self) -> None:
         """See :meth:`fpgapool.client.door.Door.shutdown`."""
-        self._channel.shutdown()
+        self._unwanted.set()
+        connected = self._channel
+        if connected is not None:
+            connected.shutdown()
 
     def close(self) -> None:
         """See :meth:`fpgapool.client.door.Door.close`."""
-        self._cancel.detach(self._channel)
-        self._channel.close()
+        self._cancel.detach(self)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
         channel.close_fds(self._fds)
         self._fds = []
 

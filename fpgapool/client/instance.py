@@ -290,8 +290,8 @@ def _exchange(
     ends_s = time.monotonic() + timeout_s
     try:
         connection.request(method, path, body, dict(headers))
-        response = connection.getresponse()
-        content = _read_all(connection, response, ends_s)
+        with connection.getresponse() as response:
+            content = _read_all(connection, response, ends_s)
         # Proxies write their names in one way or the other.
         found = {n.title(): value for n, value in response.headers.items()}
         return Answer(response.status, content, found)

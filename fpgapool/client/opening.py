@@ -40,9 +40,9 @@ from fpgapool.protocol import messages
 
 CPU = "cpu"
 
-# With a fallback: how long the pool may take to say that the time in the
-# queue is over, and how long a front door that went away may stay away.
+# How long the pool may take to say that the time in the queue is over.
 _QUEUE_MARGIN_S = 2.0
+# With a fallback: how long a front door may be away, or hang.
 _FALLBACK_PATIENCE_S = 15.0
 
 
@@ -66,12 +66,13 @@ def acc_open(
 
     With ``fallback="cpu"`` this process does the work by itself when the
     pool does not serve the request in time: when ``wait_timeout_s`` passes,
-    or when the front door, the conductor or the database is away, the queue
-    is full, or no slot can take the accelerator. The session is used like
-    any other; its :attr:`~sessions.Session.fallback_reason` says why. It
-    needs an accelerator whose software core is installed here; with another
-    one the error is raised as without a fallback. ``timeout_s`` limits the
-    whole call as always, so ``wait_timeout_s`` should be shorter.
+    or when the front door, the conductor or the database is away, the front
+    door hangs, it or the queue is full, or no slot can take the accelerator.
+    The session is used like any other; its
+    :attr:`~sessions.Session.fallback_reason` says why. It needs an
+    accelerator whose software core is installed here; with another one the
+    error is raised as without a fallback. ``timeout_s`` limits the whole call
+    as always, so ``wait_timeout_s`` should be shorter.
 
     :param accelerator: its name, for example ``aes``.
     :param size_bytes: how much input there will be, 1 ... 2**63 - 1; it
@@ -86,7 +87,8 @@ def acc_open(
     :param request_id: the caller's name of the request: asking twice with
         the same one never opens twice. Made up if it is None.
     :param wait_timeout_s: how long the request may stay in the queue; the
-        pool has a limit of its own.
+        pool has a limit of its own. While nobody can tell how the request
+        stands it holds as well, to within 2 seconds.
     :param priority: -1000 ... 1000, for strategies that look at it; none of
         the built-in ones does.
     :param on_state: called with a view of the session whenever its state or
@@ -106,7 +108,8 @@ def acc_open(
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong.
     :raises errors.FrontDoorUnavailable: if there is no front door.
-    :raises errors.RequestRejected: if the pool refuses; also its subclass
+    :raises errors.RequestRejected: if the pool refuses, or its front door has
+        no room for this program for a quarter of a minute; also its subclass
         :class:`errors.WaitTimeout`.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises errors.Cancelled: if cancelled.
@@ -163,6 +166,8 @@ class _Opening:
         self._deadline_s = deadline_s
         self._token = token
         self._started_s = time.monotonic()
+        # From when on limits of the front door, and of the queue, count.
+        self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
         # What the pool calls the accelerator's software core, if it said so.
@@ -194,7 +199,7 @@ class _Opening:
         verify: bool,
         with_cpu: bool,
     ) -> sessions.Session:
-        door = self._enter(front_door)
+        door = self._enter(front_door, with_cpu)
         try:
             return self._seek(door, verify, with_cpu)
         except BaseException:
@@ -205,11 +210,37 @@ class _Opening:
             door.close()
             raise
 
-    def _enter(self, front_door: str | apidoor.PoolApi | None) -> doors.Door:
+    def _enter(
+        self, front_door: str | apidoor.PoolApi | None, with_cpu: bool
+    ) -> doors.Door:
         found = front_door or discovery.find()
+        self._asked_s = time.monotonic()
+        if with_cpu:
+            return self._enter_soon(found)
+        door = self._connect(found, self._deadline_s)
+        # It may have been waited for, for as long as it took.
+        self._asked_s = time.monotonic()
+        return door
+
+    def _enter_soon(self, found: str | apidoor.PoolApi) -> doors.Door:
+        limit_s = waiting.earliest(
+            self._deadline_s,
+            self._queue_deadline_s(),
+            self._asked_s + _FALLBACK_PATIENCE_S,
+        )
+        try:
+            return self._connect(found, limit_s)
+        except errors.OperationTimeout as exc:
+            if limit_s == self._deadline_s:
+                raise
+            raise errors.FrontDoorUnavailable(exc.message) from exc
+
+    def _connect(
+        self, found: str | apidoor.PoolApi, limit_s: float | None
+    ) -> doors.Door:
         if isinstance(found, apidoor.PoolApi):
-            return found.enter(self._token, self._deadline_s)
-        return frontdoor.FrontDoor(found, self._token, self._deadline_s)
+            return found.enter(self._token, limit_s)
+        return frontdoor.FrontDoor(found, self._token, limit_s)
 
     def _seek(
         self, door: doors.Door, verify: bool, with_cpu: bool
@@ -229,18 +260,19 @@ class _Opening:
             dialer, connection = seeker.open(
                 ask,
                 self._deadline_s,
-                queue_deadline_s=self._queue_deadline_s(with_cpu),
+                queue_deadline_s=self._queue_deadline_s(),
                 patience_s=_FALLBACK_PATIENCE_S if with_cpu else None,
+                asked_s=self._asked_s,
             )
         except waiting.Ended as exc:
             raise _rejection(exc.view) from None
         return self._session(flows.Flow(dialer, connection, seeker))
 
-    def _queue_deadline_s(self, with_cpu: bool) -> float | None:
+    def _queue_deadline_s(self) -> float | None:
         wait_timeout_s = self._members["wait_timeout_s"]
-        if not with_cpu or wait_timeout_s is None:
+        if wait_timeout_s is None:
             return None
-        return channel.deadline_after(wait_timeout_s + _QUEUE_MARGIN_S)
+        return self._asked_s + wait_timeout_s + _QUEUE_MARGIN_S
 
     def _greet(
         self, door: doors.Door, verify: bool, limit_s: float | None

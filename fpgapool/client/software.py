@@ -46,6 +46,7 @@ FALLBACK_CODES = frozenset(
         codes.DATABASE_UNAVAILABLE,
         codes.NO_COMPATIBLE_SLOT,
         codes.QUEUE_FULL,
+        codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
         errors.FRONT_DOOR_UNAVAILABLE,
     }

@@ -22,8 +22,9 @@ from fpgapool.protocol import frames
 QUEUED = "QUEUED"
 READY = "READY"
 LOST = "LOST"
+REJECTED = "REJECTED"
 TERMINAL = frozenset(
-    {"CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", LOST}
+    {"CLOSED", REJECTED, "CANCELLED", "FAILED", "EXPIRED", LOST}
 )
 
 LOCAL_NETWORK = "local"

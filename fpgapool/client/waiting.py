@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import collections.abc
+import random
+import time
 import typing
 
 from fpgapool.client import cancel as cancelling
@@ -30,6 +32,17 @@ _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
 # How long the front door of a session that runs may be away.
 _REOPEN_PATIENCE_S = 60.0
+# What a pool answers that cannot tell at the moment how a session stands.
+_OUTAGES = {
+    codes.CONDUCTOR_UNAVAILABLE,
+    codes.DATABASE_UNAVAILABLE,
+    codes.RATE_LIMITED,
+}
+# What may be an outage.
+_REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
+# How long a front door may turn away a program that would wait for ever if it
+# were away. Others come and go, but not if all of them wait.
+_TURNED_AWAY_PATIENCE_S = 15.0
 # What a worker answers whose assignment has been taken back meanwhile.
 _OVER = codes.REOPENABLE | {codes.SUPERSEDED, codes.UNAUTHORIZED}
 
@@ -38,6 +51,7 @@ StateCallback: typing.TypeAlias = collections.abc.Callable[
 ]
 #: Sends the request; gets the deadline of its reply.
 Ask: typing.TypeAlias = collections.abc.Callable[[float | None], object]
+_T = typing.TypeVar("_T")
 
 
 class Stopped(Exception):
@@ -88,6 +102,7 @@ class SlotSeeker:
         deadline_s: float | None,
         queue_deadline_s: float | None = None,
         patience_s: float | None = None,
+        asked_s: float | None = None,
     ) -> None:
         self._lost_generation = lost_generation
         self._offsets_bytes = offsets_bytes
@@ -95,7 +110,12 @@ class SlotSeeker:
         self._queue_deadline_s = queue_deadline_s
         self._patience_s = patience_s
         self._view: views.SessionView | None = None
-        self._backoff_s = _FIRST_BACKOFF_S
+        # Since when nobody could tell how the session stands, or the front
+        # door has only said that there is no room.
+        self._away_since_s: float | None = None
+        self._turned_away_since_s: float | None = None
+        self._asked_s = asked_s
+        self._note_well()
 
     def open(
         self,
@@ -104,6 +124,7 @@ class SlotSeeker:
         *,
         queue_deadline_s: float | None = None,
         patience_s: float | None = None,
+        asked_s: float | None = None,
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Ask for the session and connect to its first slot.
 
@@ -111,13 +132,19 @@ class SlotSeeker:
             away.
         :param deadline_s: absolute deadline.
         :param queue_deadline_s: absolute deadline of waiting in the queue.
-        :param patience_s: how long a front door that went away may stay
-            away; None for ever.
+            The pool keeps it; it holds here if that cannot, or if patience
+            has an end.
+        :param patience_s: how long a front door may stay away, or hang;
+            None for ever.
+        :param asked_s: since when it has been asked for something; None for
+            now.
         :returns: the way to the worker, and the connection.
         :raises Ended: if the session ended.
         :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
         """
-        self._start(-1, (0, 0), deadline_s, queue_deadline_s, patience_s)
+        self._start(
+            -1, (0, 0), deadline_s, queue_deadline_s, patience_s, asked_s
+        )
         return self._seek(ask)
 
     def reopen(
@@ -171,31 +198,110 @@ class SlotSeeker:
             try:
                 if self._stopped:
                     raise Stopped
-                ask(self._limit_s())
+                self._asked_s = (
+                    self._away_since_s or self._asked_s or time.monotonic()
+                )
+                self._call(ask, self._asked_s)
                 return self._await_connection()
             except doors.ConnectionLost as exc:
                 self._reconnect(exc)
+            except _REFUSALS as exc:
+                if not self._is_outage(exc):
+                    raise
+                self._be_patient(exc)
+                self._pause(exc)
+
+    def _is_outage(self, exc: errors.FpgapoolError) -> bool:
+        """Whether all is as good as before, in spite of an error.
+
+        A request that was taken in keeps its place in the queue, and a
+        session that has lost its slot can still get another one.
+        """
+        taken_in = self._view is not None or self._lost_generation >= 0
+        if isinstance(exc, errors.FrontDoorUnavailable):
+            # So may one be that was asked for just before.
+            return taken_in or self._away_since_s is not None
+        return taken_in and exc.code in _OUTAGES
 
     def _limit_s(self) -> float | None:
         """Until when the present state may last."""
         assigned = self._view is not None and self._view.state != views.QUEUED
-        if assigned or self._queue_deadline_s is None:
+        # Otherwise the pool keeps the time in the queue.
+        by_itself = (
+            self._patience_s is not None or self._away_since_s is not None
+        )
+        if assigned or not by_itself:
             return self._deadline_s
-        return _earlier(self._deadline_s, self._queue_deadline_s)
+        return earliest(self._deadline_s, self._queue_deadline_s)
+
+    def _call(
+        self,
+        call: collections.abc.Callable[[float | None], _T],
+        away_since_s: float | None,
+        until_s: float | None = None,
+    ) -> _T:
+        """Have the front door do something while there is time, and patience.
+
+        :param call: gets its absolute deadline.
+        :param away_since_s: since when there has been no answer; None if
+            none need come soon.
+        :param until_s: absolute deadline that is nobody's limit.
+        :raises errors.FrontDoorUnavailable: if there is none in time.
+        :raises errors.OperationTimeout: if ``until_s`` passes.
+        """
+        limit_s = self._limit_s()
+        patient_until_s = self._patient_until_s(away_since_s)
+        try:
+            return call(earliest(limit_s, patient_until_s, until_s))
+        except errors.OperationTimeout as exc:
+            if channel.remaining_s(limit_s) == 0:
+                raise self._timeout(exc.message) from exc
+            if channel.remaining_s(patient_until_s) == 0:
+                self._away_since_s = away_since_s
+                raise errors.FrontDoorUnavailable(exc.message) from exc
+            raise
+
+    def _patient_until_s(self, away_since_s: float | None) -> float | None:
+        if self._patience_s is None or away_since_s is None:
+            return None
+        return away_since_s + self._patience_s
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # An agent that is restarted comes back within seconds, and the
         # request is as good as before: its name makes asking again safe.
-        gives_up_s = channel.deadline_after(self._patience_s)
+        self._be_patient(reason)
         while not self._stopped:
             self._pause(reason)
             try:
-                self.door.reconnect(self._limit_s())
-            except errors.FrontDoorUnavailable:
-                if channel.remaining_s(gives_up_s) == 0:
+                self._call(self.door.reconnect, self._away_since_s)
+                return
+            except _REFUSALS as exc:
+                if not self._is_outage(exc):
                     raise
-                continue
+                self._be_patient(exc)
+
+    def _be_patient(self, reason: Exception) -> None:
+        """Raise what there is to say if it has lasted long enough.
+
+        A front door that takes connections and drops them is away, too.
+        """
+        now_s = time.monotonic()
+        self._away_since_s = self._away_since_s or now_s
+        if isinstance(reason, doors.TurnedAway) and self._view is None:
+            self._turned_away_since_s = self._turned_away_since_s or now_s
+        else:
+            self._turned_away_since_s = None
+        patience_s, since_s = self._patience_s, self._away_since_s
+        if patience_s is None:
+            patience_s = _TURNED_AWAY_PATIENCE_S
+            since_s = self._turned_away_since_s
+        if since_s is None or now_s < since_s + patience_s:
             return
+        if isinstance(reason, doors.TurnedAway):
+            raise reason.error from reason
+        if isinstance(reason, errors.FpgapoolError):
+            raise reason
+        raise errors.FrontDoorUnavailable(str(reason)) from reason
 
     def _pause(self, reason: Exception) -> None:
         left_s = channel.remaining_s(self._limit_s())
@@ -203,7 +309,9 @@ class SlotSeeker:
             raise self._timeout(str(reason)) from reason
         if left_s is None:
             left_s = self._backoff_s
-        self.token.wait(min(self._backoff_s, left_s))
+        # Those whom the same outage has hit do not come back all at once.
+        pause_s = self._backoff_s * random.uniform(0.5, 1.0)
+        self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
 
     def _timeout(self, reason: str) -> errors.FpgapoolError:
@@ -259,31 +367,48 @@ class SlotSeeker:
         :param pause_s: absolute deadline besides those of the request.
         :returns: the new view; None if the notification was no news.
         """
-        event = self._next_event(pause_s)
+        silent_since_s = self._away_since_s
+        if self._view is None and self._lost_generation < 0:
+            # It says soon how a new request stands.
+            silent_since_s = self._asked_s
+        event = self._call(self.door.next_event, silent_since_s, pause_s)
         if event.get("event") != "session":
             return None
         try:
             view = views.SessionView.from_message(event.get("session"))
         except frames.ProtocolError as exc:
             raise errors.SessionFailed(exc.code, exc.message) from exc
+        self._check_for_outage(view)
         known = self._view
         if known is not None and view.revision < known.revision:
             return None
         self._view = view
         if view.state in views.TERMINAL:
             raise Ended(view)
-        if self._on_state is not None and not self._is_of_the_lost_slot(view):
-            self._on_state(view)
+        if not self._is_of_the_lost_slot(view):
+            self._note_well()
+            if self._on_state is not None:
+                self._on_state(view)
         return view
 
-    def _next_event(self, pause_s: float | None) -> dict[str, typing.Any]:
-        limit_s = self._limit_s()
-        try:
-            return self.door.next_event(_earlier(limit_s, pause_s))
-        except errors.OperationTimeout as exc:
-            if channel.remaining_s(limit_s) == 0:
-                raise self._timeout(exc.message) from exc
-            raise
+    def _note_well(self) -> None:
+        """Somebody knows how the session stands: no outage, or its end."""
+        self._away_since_s = self._turned_away_since_s = None
+        self._backoff_s = _FIRST_BACKOFF_S
+
+    def _check_for_outage(self, view: views.SessionView) -> None:
+        """Do nothing if the view is one of the session.
+
+        :raises errors.RequestRejected: if it only says that nobody can tell.
+            An agent that was started meanwhile says so of a session that it
+            does not know, nor its revision.
+        """
+        unknown = view.state == views.REJECTED and not view.session_id
+        if not unknown and view.state != views.LOST:
+            return
+        outage = errors.RequestRejected(view.reason, view.message)
+        if self._is_outage(outage):
+            raise outage
 
     def _is_of_the_lost_slot(self, view: views.SessionView) -> bool:
         return (
@@ -298,9 +423,15 @@ class SlotSeeker:
 
         :returns: the connection; else whether trying again may help.
         """
+        patient_until_s = self._patient_until_s(self._away_since_s)
+        away_since_s = self._away_since_s or time.monotonic()
+        # Unless it hangs again.
+        self._away_since_s = None
         try:
             return dialer.open(
-                self._params, self._deadline_s, *self._offsets_bytes
+                self._params,
+                earliest(self._deadline_s, patient_until_s),
+                *self._offsets_bytes,
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
@@ -314,17 +445,22 @@ class SlotSeeker:
             ) from exc
         except frames.ProtocolError as exc:
             raise errors.SessionFailed(exc.code, exc.message) from exc
-        except OSError:
+        except OSError as exc:
             self.token.check()
             if self._stopped:
                 raise Stopped from None
+            if isinstance(exc, connections.FrontDoorHangs):
+                self._away_since_s = away_since_s
+                self._be_patient(exc)
             return True
 
 
-def _earlier(first_s: float | None, second_s: float | None) -> float | None:
-    if first_s is None or second_s is None:
-        return second_s if first_s is None else first_s
-    return min(first_s, second_s)
+def earliest(*deadlines_s: float | None) -> float | None:
+    """Return the deadline that passes first.
+
+    :param deadlines_s: absolute deadlines; None is none.
+    """
+    return min((one for one in deadlines_s if one is not None), default=None)
 
 
 def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:

@@ -53,6 +53,9 @@ _AHEAD_BYTES = 16 * 1024
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 # Milliseconds of poll() are a C int.
 _LONGEST_POLL_S = 1e6
+# How often a full backlog is tried, at first and at last.
+_FIRST_BACKLOG_PAUSE_S = 0.05
+_LONGEST_BACKLOG_PAUSE_S = 1.0
 _KEEPALIVE_IDLE_S = 5
 _KEEPALIVE_INTERVAL_S = 5
 _KEEPALIVE_PROBES = 3
@@ -62,6 +65,10 @@ _TCP_USER_TIMEOUT_MS = 20_000
 
 class ChannelClosed(ConnectionError):
     """The peer closed the connection, or it broke, or was shut down."""
+
+
+class ChannelEnded(ChannelClosed):
+    """The peer sends no more; whether it still receives is not known."""
 
 
 class DeadlineExceeded(TimeoutError):
@@ -141,7 +148,8 @@ class Channel(abc.ABC):
         :param buffer: where to put it; must not be empty.
         :param deadline_s: absolute deadline.
         :returns: number of bytes received.
-        :raises ChannelClosed: at the end of the stream.
+        :raises ChannelEnded: at the end of the stream.
+        :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if nothing comes before the deadline.
         """
 
@@ -202,7 +210,7 @@ class Channel(abc.ABC):
         except OSError as exc:
             raise ChannelClosed(f"receiving failed: {exc}") from exc
         if received_bytes == 0:
-            raise ChannelClosed("the peer closed the connection")
+            raise ChannelEnded("the peer closed the connection")
         return received_bytes
 
     def _send_raw(self, part: memoryview, deadline_s: float | None) -> None:
@@ -340,7 +348,7 @@ class PlainChannel(Channel):
             raise ChannelClosed("more descriptors than expected came")
         if received_bytes == 0:
             close_fds(fds)
-            raise ChannelClosed("the peer closed the connection")
+            raise ChannelEnded("the peer closed the connection")
         return received_bytes, fds
 
     def recv_exact_with_fds(
@@ -551,7 +559,7 @@ class TlsChannel(Channel):
                     break
                 filled_bytes += more_bytes
             if not filled_bytes:
-                raise ChannelClosed("the peer closed the connection")
+                raise ChannelEnded("the peer closed the connection")
         except self._want_read:
             pass
         except ChannelClosed:
@@ -680,28 +688,54 @@ def connect_tcp(
 
 
 def connect_unix(
-    path: str | os.PathLike[str], deadline_s: float | None = None
+    path: str | os.PathLike[str],
+    deadline_s: float | None = None,
+    pause: collections.abc.Callable[[float], object] = time.sleep,
 ) -> socket.socket:
     """Connect to a Unix stream socket.
 
     :param path: of the socket.
     :param deadline_s: absolute deadline; a full backlog may need waiting.
+    :param pause: waits for some seconds; what it raises ends the attempt.
     :returns: the connected socket, tuned.
     :raises ChannelClosed: if there is no connection.
     :raises DeadlineExceeded: if the deadline passes before.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     tune(sock)
+    # One that blocks cannot be woken, and one with a time limit does not wait
+    # for a full backlog at all.
+    sock.setblocking(False)
+    pause_s = _FIRST_BACKLOG_PAUSE_S
     try:
-        sock.settimeout(remaining_s(deadline_s) or None)
-        sock.connect(os.fspath(path))
-    except (TimeoutError, BlockingIOError) as exc:
+        while not _connect_at_once(sock, path):
+            left_s = remaining_s(deadline_s)
+            if left_s == 0:
+                raise DeadlineExceeded(f"no answer from {path}")
+            pause(min(pause_s, left_s or pause_s))
+            pause_s = min(2 * pause_s, _LONGEST_BACKLOG_PAUSE_S)
+        sock.setblocking(True)
+    except BaseException:
         sock.close()
-        raise DeadlineExceeded(f"no answer from {path}") from exc
-    except OSError as exc:
-        sock.close()
-        raise ChannelClosed(f"{path}: {exc}") from exc
+        raise
     return sock
+
+
+def _connect_at_once(
+    sock: socket.socket, path: str | os.PathLike[str]
+) -> bool:
+    """Connect to a Unix socket.
+
+    :returns: whether it is connected; else its backlog is full.
+    :raises ChannelClosed: if nobody listens.
+    """
+    try:
+        sock.connect(os.fspath(path))
+    except BlockingIOError:
+        return False
+    except OSError as exc:
+        raise ChannelClosed(f"{path}: {exc}") from exc
+    return True
 
 
 def recv_header(

@@ -21,9 +21,20 @@ from __future__ import annotations
 import collections
 import fcntl
 import heapq
+import logging
 import mmap
 import os
+import queue
+import time
 import typing
+import weakref
+
+LOG = logging.getLogger(__name__)
+
+#: How long closing waits for threads that are about to let go of a piece.
+CLOSE_S = 1.0
+
+_NO_BYTES = memoryview(b"")
 
 
 class Piece(typing.NamedTuple):
@@ -164,7 +175,10 @@ class Memory(typing.Protocol):
         """Take back the oldest kept piece."""
 
     def close(self) -> None:
-        """Release what the system keeps open."""
+        """Let go of the bytes, and of what the system keeps open.
+
+        Nothing may use the memory any more.
+        """
 
 
 class PrivateMemory:
@@ -225,7 +239,7 @@ class PrivateMemory:
             self._output_blocks.release()
 
     def close(self) -> None:
-        return
+        self._input = self._output = _NO_BYTES
 
 
 class InPlaceMemory:
@@ -246,7 +260,7 @@ class InPlaceMemory:
         self._unprocessed = 0
         self._processed: collections.deque[int] = collections.deque()
         self._processed_bytes = 0
-        self._room = memoryview(b"")
+        self._room = _NO_BYTES
         self.fds: list[int] = []
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
@@ -286,7 +300,7 @@ class InPlaceMemory:
         self._blocks.release()
 
     def close(self) -> None:
-        return
+        self._memory = self._room = _NO_BYTES
 
 
 class SharedMemory:
@@ -304,7 +318,7 @@ class SharedMemory:
     def __init__(self, buffer_bytes: int, buffers: int) -> None:
         self._buffer_bytes = buffer_bytes
         self._buffers = buffers
-        self._scratch = memoryview(b"")
+        self._scratch = _NO_BYTES
         self._taken: list[int] = []
         self._free = list(range(buffers))
         length_bytes = buffer_bytes * buffers
@@ -319,6 +333,8 @@ class SharedMemory:
             raise
         self.fds = opened
         self._input, self._output = (memoryview(mapped) for mapped in maps)
+        self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = aux * self._buffer_bytes
@@ -364,9 +380,23 @@ class SharedMemory:
         self._free.append(piece.aux)
 
     def close(self) -> None:
+        """Unmap the buffers too; waits until that is done."""
+        self._input = self._output = self._scratch = _NO_BYTES
         for fd in self.fds:
             os.close(fd)
         self.fds = []
+        # A map has a descriptor of its own, and ends with its last piece. The
+        # thread that had that one may not have returned from where it did.
+        deadline_s = time.monotonic() + CLOSE_S
+        for _ in self._maps:
+            try:
+                self._unmapped.get(
+                    timeout=max(0.0, deadline_s - time.monotonic())
+                )
+            except queue.Empty:
+                LOG.warning("shared buffers outlive their session")
+                break
+        self._maps = []
 
     def _buffer(self, number: int, length_bytes: int) -> memoryview:
         start = number * self._buffer_bytes

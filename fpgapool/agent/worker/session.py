@@ -216,6 +216,8 @@ class DataSession:
         self._end_received = False
         self._finished = False
         self._close_received = False
+        # The client has closed and sends no more, not even an ACK.
+        self._half_closed = False
         self._retained: collections.deque[_Segment] = collections.deque()
         self._unsent: collections.deque[_Segment] = collections.deque()
         self._produced_bytes = start_output_bytes
@@ -348,6 +350,7 @@ class DataSession:
         self._ack_due = self._consumed_bytes > self._start_input_bytes
         self._end_received = self._finished
         self._close_received = False
+        self._half_closed = False
         self._confirmed = False
         self._pongs.clear()
         self._sent_unproven_bytes = 0
@@ -392,6 +395,9 @@ class DataSession:
         """
         try:
             self._receive(channel)
+        except channels.ChannelEnded as exc:
+            if not self._half_close(channel):
+                self._lose(channel, str(exc))
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
             self._lose(channel, str(exc))
         except frames.ProtocolError as exc:
@@ -400,8 +406,14 @@ class DataSession:
             self._violated(channel, failure.code, failure.message)
         drop_rest(channel)
         with self._lock:
-            # The working thread may be sending on it.
-            self._wait_for_run(lambda: not self._busy)
+            # The working thread may be sending on it, and to one that only
+            # listens there may be more to send.
+            self._wait_for_run(
+                lambda: (
+                    not self._busy
+                    and not (self._half_closed and self._channel is channel)
+                )
+            )
         channel.close()
 
     def _receive(self, channel: channels.Channel) -> None:
@@ -633,6 +645,29 @@ class DataSession:
             LOG.info("connection lost: %s", reason)
             self._listener.detached()
 
+    def _half_close(self, channel: channels.Channel) -> bool:
+        """Let a client that has closed take its output.
+
+        :returns: whether it has closed.
+        """
+        with self._lock:
+            if self._channel is not channel or not self._close_received:
+                return False
+            self._half_closed = True
+            if not self._busy:
+                self._forget_sent()
+            self._condition.notify_all()
+            return True
+
+    def _forget_sent(self) -> None:
+        """Give back the output that will never be acknowledged.
+
+        Nothing may be being sent. What is in shared buffers stays there: the
+        client may not have looked at it yet.
+        """
+        if self._half_closed and not self._shm_flag:
+            self._release_output(self._sent_bytes)
+
     def _violated(
         self, channel: channels.Channel, code: str, message: str
     ) -> None:
@@ -657,6 +692,11 @@ class DataSession:
 
     def _wait_for_work(self) -> None:
         if self._busy or self._channel is None or not self._close_received:
+            self._condition.wait()
+            return
+        if self._half_closed:
+            # What it would have to acknowledge is all that is left.
+            self._end(state.Outcome.CLOSED, codes.OK, "")
             self._condition.wait()
             return
         # A client that has closed need not take what is left; without this
@@ -716,6 +756,7 @@ class DataSession:
     def _next(self) -> _Task | _Message | None:
         """Say what is to be done next, or give up _busy; with the lock."""
         channel = self._channel
+        self._forget_sent()
         if self._stopping or channel is None or not self._has_work():
             self._rest()
             return None
@@ -940,6 +981,11 @@ class DataSession:
             self._wait_for_run(lambda: not self._busy)
         if self._thread_ended is not None:
             self._thread_ended.wait()
+        with self._lock:
+            # Those who still read the connection keep the session.
+            for pieces in (self._tasks, self._unsent, self._retained):
+                pieces.clear()
+            self._room = None
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
             self._memory.close()

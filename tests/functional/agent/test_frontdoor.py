@@ -29,6 +29,7 @@ import time
 import pytest
 
 from fpgapool.agent import frontdoor
+from fpgapool.agent import opens
 from fpgapool.common import exception
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -208,7 +209,8 @@ def test_open_goes_to_the_conductor_and_events_come_back(
     assert events[1]["secret"] == "ab"
 
 
-def test_an_open_that_is_not_answered_fails(client, conductor):
+def test_an_open_that_is_not_answered_fails(client, conductor, monkeypatch):
+    monkeypatch.setattr(opens, "TAKES_BACK_AFTER_S", 0.5)
     client.open("r1")
     event = client.event()
     assert (event["state"], event["reason"], event["request_id"]) == (
@@ -493,6 +495,43 @@ def test_sessions_of_a_project_are_bounded(directory):
             for one in (first, last):
                 reply = one.open(request_id="one-more")
                 assert code_of(reply) == "QUOTA_EXCEEDED"
+            # Whoever comes back for one has it already.
+            assert last.open(request_id="r0")["ok"]
+
+
+def test_sessions_that_nobody_wants_any_more_count_until_that_is_heard(
+    directory,
+):
+    """So one that opens and gives up for ever makes nothing grow."""
+    other_door = str(directory / "other.sock")
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        max_front_door_project_sessions=3,
+        front_door_sockets={
+            harness.PROJECT: str(directory / "door.sock"),
+            "other": other_door,
+        },
+    ) as host:
+        agent = host.start()
+        door = str(directory / "door.sock")
+        for number in range(3):
+            # Each time another program, so that none has many.
+            with Client(door) as one:
+                assert one.open(request_id=f"r{number}")["ok"]
+                cancelled = one.request("cancel", request_id=f"r{number}")
+                assert cancelled["ok"]
+        with Client(door) as one:
+            reply = one.open(request_id="r3")
+            assert code_of(reply) == "QUOTA_EXCEEDED"
+            with Client(other_door) as other:
+                assert other.open(request_id="r")["ok"]
+            # What the conductor has heard of is forgotten at once.
+            harness.tell(agent, harness.view("r0", "CANCELLED", 1))
+            waiting.wait_until(
+                lambda: one.open(request_id="r3")["ok"], "there is room again"
+            )
 
 
 def test_sockets_in_the_way(directory, quiet_host):

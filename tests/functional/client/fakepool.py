@@ -156,6 +156,8 @@ class Worker:
         self.violations: list[str] = []
         self.closed = threading.Event()
         self.refuse: tuple[str, str] | None = None
+        #: So many times HELLO comes too late.
+        self.misses = 0
         self.fail_at: int | None = None
         self.hold = threading.Event()
         self.hold.set()
@@ -209,6 +211,10 @@ class Worker:
         assert header.type == frames.HELLO, "no HELLO"
         hello = frames.decode_json(channel.recv_payload(data, header))
         self.hellos.append(hello)
+        if self.misses:
+            self.misses -= 1
+            data.send(frames.error_frame("HELLO_TIMEOUT", "no HELLO in time"))
+            return
         if not self._authorized(hello):
             data.send(frames.error_frame("UNAUTHORIZED", "wrong secret"))
             return

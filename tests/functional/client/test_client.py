@@ -328,7 +328,7 @@ def test_timeout_while_queued_cancels_the_request(pools):
     pool = pools()
     pool.ready.clear()
     with pytest.raises(client.OperationTimeout):
-        _open(pool, timeout_s=0.2)
+        _open(pool, timeout_s=1)
     assert pool.cancelled.is_set()
 
 
@@ -398,6 +398,23 @@ def test_worker_that_does_not_resume(pools, refusal, code):
             collections.deque(session.run(500) for _ in range(10))
     assert caught.value.code == code
     assert pool.cancelled.is_set()
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_program_that_stood_still_before_its_hello(pools, local):
+    """The worker has hung up; the slot is still there for who comes again."""
+    pool = pools(budgets=[10_000, 700, 10_000, 2000], local=local)
+    pool.worker.misses = 1
+    data = _data(3000)
+    output = b""
+    with _open(pool, len(data)) as session:
+        pool.worker.misses = 1
+        for start in range(0, len(data), 500):
+            session.pin[:500] = data[start : start + 500]
+            output += session.run(500)
+    assert output == fakepool.copied(data, 0)
+    assert pool.worker.misses == 0
+    assert not pool.cancelled.is_set()
 
 
 def test_worker_that_breaks_every_connection(pools):

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 from fpgapool import client
 from fpgapool.client import opening
 from fpgapool.cmd import run
+from tests.harness import listener as listeners
 
 KEY, IV = bytes(range(32)), bytes(range(16))
 AES = {"key": KEY, "iv": IV}
@@ -184,7 +185,7 @@ def test_refused_for_other_reasons(pools, code):
 
 
 def test_wait_timeout_that_the_pool_does_not_keep(pools, monkeypatch):
-    monkeypatch.setattr(opening, "_QUEUE_MARGIN_S", 0.1)
+    monkeypatch.setattr(opening, "_QUEUE_MARGIN_S", 1.0)
     pool = pools()
     pool.ready.clear()
     with _open(pool.path, verify=False, wait_timeout_s=0.1) as session:
@@ -199,6 +200,65 @@ def test_front_door_that_goes_away_while_waiting(pools, monkeypatch):
     # Nobody listens when the client comes back.
     with _open(pool.path, verify=False, on_state=lambda _: pool.stop()) as one:
         assert one.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
+
+
+def test_wait_timeout_holds_while_the_front_door_is_away(pools, monkeypatch):
+    monkeypatch.setattr(opening, "_QUEUE_MARGIN_S", 0.1)
+    pool = pools()
+    pool.drop_while_queued = 1
+    with pytest.raises(client.WaitTimeout):
+        client.acc_open(
+            "copy",
+            1,
+            front_door=pool.path,
+            wait_timeout_s=0.1,
+            verify=False,
+            on_state=lambda _: pool.stop(),
+        )
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    """Give the path of a front door that listens, and does nothing else."""
+    with listeners.listening(str(tmp_path / "hangs")) as listener:
+        yield listener.path
+
+
+@pytest.fixture
+def full(tmp_path):
+    """Give the path of one that hangs, and has no room left."""
+    with listeners.listening(str(tmp_path / "full")) as listener:
+        listener.fill()
+        yield listener.path
+
+
+@pytest.mark.parametrize("door", ["hanging", "full"])
+@pytest.mark.parametrize(
+    ("options", "margin_s", "patience_s"),
+    [({}, 3600.0, 0.3), ({"wait_timeout_s": 0.1}, 0.1, 3600.0)],
+)
+def test_front_door_that_hangs(
+    request, monkeypatch, door, options, margin_s, patience_s
+):
+    monkeypatch.setattr(opening, "_FALLBACK_PATIENCE_S", patience_s)
+    monkeypatch.setattr(opening, "_QUEUE_MARGIN_S", margin_s)
+    path = request.getfixturevalue(door)
+    with client.acc_open(
+        "copy", 3, front_door=path, fallback="cpu", verify=False, **options
+    ) as session:
+        session.pin[:3] = b"abc"
+        assert bytes(session.run(3)) == b"abc"
+    assert session.fallback_reason in (
+        "FRONT_DOOR_UNAVAILABLE",
+        "WAIT_TIMEOUT",
+    )
+
+
+def test_front_door_that_hangs_for_as_long_as_was_said(full):
+    with pytest.raises(client.OperationTimeout):
+        client.acc_open(
+            "copy", 3, front_door=full, fallback="cpu", timeout_s=0.2
+        )
 
 
 def test_time_limit_is_none_for_the_slot(pools):

@@ -12,13 +12,26 @@
 
 """Reopening by a real front door, with a conductor made for it."""
 
+import contextlib
+import dataclasses
 import pathlib
+import queue
 import shutil
+import socket
 import tempfile
+import threading
+import time
+from concurrent import futures
 
 import pytest
 
+from fpgapool import client
+from fpgapool.client import door as doors
+from fpgapool.client import frontdoor
+from fpgapool.client import view as views
+from fpgapool.client import waiting
 from tests.functional.agent import harness
+from tests.harness import listener as listeners
 
 
 class Conductor(harness.FakeConductor):
@@ -33,9 +46,15 @@ class Conductor(harness.FakeConductor):
 
 
 @pytest.fixture
-def host():
+def directory():
     # Not tmp_path: its length may exceed that of a socket's path.
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
+    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def host(directory):
     with harness.running_host(
         directory,
         driver_name="noop",
@@ -45,7 +64,6 @@ def host():
         running.conductor = Conductor()
         running.start()
         yield running
-    shutil.rmtree(directory)
 
 
 @pytest.fixture
@@ -110,3 +128,219 @@ def test_wrong_members(host, door, members, code):
     reply = _reopen(door, **members)
     assert (reply["ok"], reply["error"]["code"]) == (False, code)
     assert not host.conductor.named("reopen_session")
+
+
+@pytest.fixture
+def full_host(directory):
+    """Give a front door that has room for one program."""
+    with harness.running_host(
+        directory,
+        driver_name="noop",
+        driver_path="fpgapool.drivers.noop:NoopDriver",
+        max_front_door_connections=1,
+    ) as running:
+        running.start()
+        yield running
+
+
+def _turned_away(host, monkeypatch, **arguments):
+    """Return what comes of a program while another one is connected."""
+    monkeypatch.setattr(waiting, "_TURNED_AWAY_PATIENCE_S", 0.3)
+    give_up = client.CancelToken()
+    # Only where nothing comes of it at all.
+    late = threading.Timer(harness.TIMEOUT_S, give_up.cancel)
+    late.start()
+    try:
+        with harness.Client(host.front_door) as first:
+            assert first.request("hello")["ok"]
+            return client.acc_open(
+                "copy",
+                5,
+                front_door=host.front_door,
+                cancel=give_up,
+                **arguments,
+            )
+    finally:
+        late.cancel()
+
+
+def test_a_full_front_door_says_so_and_is_not_asked_for_ever(
+    full_host, monkeypatch
+):
+    with pytest.raises(client.RequestRejected) as caught:
+        _turned_away(full_host, monkeypatch)
+    assert caught.value.code == "TOO_MANY_CONNECTIONS"
+
+
+def test_a_program_that_can_compute_needs_no_full_front_door(
+    full_host, monkeypatch
+):
+    be_patient = waiting.SlotSeeker._be_patient
+
+    def be_impatient(self, reason):
+        # A limit in seconds may pass when the front door was asked, but did
+        # not answer yet: that is another reason.
+        if isinstance(reason, doors.TurnedAway):
+            self._patience_s = 0.0
+        be_patient(self, reason)
+
+    monkeypatch.setattr(waiting.SlotSeeker, "_be_patient", be_impatient)
+    with _turned_away(full_host, monkeypatch, fallback="cpu") as session:
+        assert session.fallback_reason == "TOO_MANY_CONNECTIONS"
+
+
+def test_a_front_door_that_has_room_again_is_used(full_host, monkeypatch):
+    door = full_host.front_door
+    turned_away = threading.Event()
+    failed = []
+
+    def pause(self, reason):
+        turned_away.set()
+        return before(self, reason)
+
+    before = waiting.SlotSeeker._pause
+    monkeypatch.setattr(waiting.SlotSeeker, "_pause", pause)
+    cancel = client.CancelToken()
+
+    def program():
+        try:
+            client.acc_open(
+                "copy", 5, front_door=door, cancel=cancel, verify=False
+            )
+        except client.Cancelled as error:
+            failed.append(error)
+
+    with harness.Client(door) as first:
+        assert first.request("hello")["ok"]
+        thread = threading.Thread(target=program)
+        thread.start()
+        assert turned_away.wait(harness.TIMEOUT_S)
+    full_host.conductor.wait_for("open_session", lambda one: True)
+    cancel.cancel()
+    thread.join(harness.TIMEOUT_S)
+    assert failed
+
+
+def test_a_front_door_that_drops_who_comes_is_away(directory, monkeypatch):
+    """Also where it can be connected: a running session does not wait."""
+    monkeypatch.setattr(waiting, "_REOPEN_PATIENCE_S", 0.3)
+    path = str(directory / "door.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def drop():
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        token = client.CancelToken()
+        door = frontdoor.FrontDoor(path, token)
+        late = threading.Timer(harness.TIMEOUT_S, token.cancel)
+        late.start()
+        seeker = waiting.SlotSeeker(door, {}, token, None)
+        lost = views.SessionView.from_message(
+            {"session_id": "s", "state": "READY", "generation": 5}
+        )
+        with pytest.raises(client.FrontDoorUnavailable):
+            seeker.reopen(lost, 0, 0, None)
+        late.cancel()
+        door.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(harness.TIMEOUT_S)
+
+
+@pytest.fixture
+def frozen_door(directory):
+    """Give the path of a front door that hangs, and has no room left."""
+    with listeners.listening(str(directory / "frozen.sock")) as listener:
+        listener.fill()
+        yield listener.path
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Give an event that is set when somebody waits for room."""
+    waits = threading.Event()
+    pause = frontdoor.FrontDoor._pause
+
+    def told(self, seconds):
+        waits.set()
+        pause(self, seconds)
+
+    monkeypatch.setattr(frontdoor.FrontDoor, "_pause", told)
+    return waits
+
+
+def test_a_program_at_a_front_door_that_hangs_can_be_cancelled(
+    frozen_door, waits
+):
+    cancel = client.CancelToken()
+    outcome = futures.Future()
+
+    def program():
+        try:
+            client.acc_open("copy", 5, front_door=frozen_door, cancel=cancel)
+        except client.Cancelled as error:
+            outcome.set_result(error)
+
+    threading.Thread(target=program, daemon=True).start()
+    assert waits.wait(harness.TIMEOUT_S)
+    cancel.cancel()
+    assert outcome.result(harness.TIMEOUT_S)
+
+
+def test_a_front_door_that_hangs_is_waited_for_as_long_as_was_said(
+    frozen_door,
+):
+    before_s = time.monotonic()
+    with pytest.raises(client.OperationTimeout):
+        client.acc_open("copy", 5, front_door=frozen_door, timeout_s=0.3)
+    assert time.monotonic() >= before_s + 0.3
+
+
+def test_a_request_outlives_its_agent_and_a_conductor_that_is_away(host):
+    host.settings = dataclasses.replace(host.settings, open_timeout_s=1.0)
+    token = client.CancelToken()
+    news = queue.SimpleQueue()
+
+    def program():
+        with pytest.raises(client.Cancelled):
+            client.acc_open(
+                "copy",
+                1000,
+                front_door=host.front_door,
+                request_id="r1",
+                verify=False,
+                on_state=news.put,
+                cancel=token,
+            )
+        news.put(None)
+
+    threading.Thread(target=program, daemon=True).start()
+    try:
+        conductor = host.conductor
+        conductor.wait_for("open_session", lambda one: True)
+        (agent,) = host.agents
+        harness.tell(agent, harness.view("r1", "QUEUED", 7))
+        assert news.get(timeout=harness.TIMEOUT_S).revision == 7
+        agent.stop()
+        conductor.calls.clear()
+        agent = host.start()
+        # Each time the program asks it is another wish.
+        asked = set()
+
+        def is_third(request):
+            asked.add(request.expires_at)
+            return len(asked) >= 3
+
+        conductor.wait_for("open_session", is_third)
+        # What is there when the conductor comes back does not end it.
+        assert not conductor.named("cancel_session")
+        harness.tell(agent, harness.view("r1", "PREPARING", 8))
+        assert news.get(timeout=harness.TIMEOUT_S).state == "PREPARING"
+    finally:
+        token.cancel()
+    assert news.get(timeout=harness.TIMEOUT_S) is None

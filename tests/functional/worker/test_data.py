@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import os
 import random
+import socket
 
 import pytest
 from cryptography.hazmat.primitives import ciphers
@@ -62,6 +63,60 @@ def test_copy_returns_everything(worker, agent, transport):
     assert result["output_bytes"] == len(data)
     assert result["started_at"] <= result["finished_at"]
     client.close()
+
+
+@pytest.mark.parametrize("way", ["local", "tcp", "tls"])
+def test_a_client_that_only_listens_gets_all_its_output(start, way):
+    """It has never acknowledged any, and there is more than a window."""
+    worker = start(tls=way == "tls")
+    agent = worker.connect()
+    prepared = agent.prepare()
+    client = (
+        harness.Client.local(worker)
+        if way == "local"
+        else harness.Client.remote(prepared)
+    ).hello(prepared)
+    window = client.opened["window_bytes"]
+    data = some_bytes(2 * window)
+    for start_byte in range(0, window, harness.CHUNK_BYTES):
+        client.send_input(data[start_byte:][: harness.CHUNK_BYTES])
+    while client.acked_input_bytes < window:
+        client.take()
+    for start_byte in range(window, 2 * window, harness.CHUNK_BYTES):
+        client.send_input(data[start_byte:][: harness.CHUNK_BYTES])
+    client.channel.send(frames.pack_header(frames.CLOSE))
+    client.channel.sock.shutdown(socket.SHUT_WR)
+    while client.take().type != frames.CLOSED:
+        pass
+    assert client.output == data
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("CLOSED", "OK")
+    assert result["output_bytes"] == len(data)
+    client.close()
+    agent.close()
+
+
+def test_what_is_never_acknowledged_does_not_keep_the_slot(start):
+    """The worker would wait for it for much longer than this test does."""
+    worker = start(send_timeout_s=3600.0)
+    agent = worker.connect()
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared, transport="shm")
+    window = client.opened["window_bytes"]
+    data = some_bytes(window)
+    for buffer in range(harness.WINDOW_CHUNKS):
+        start = buffer * harness.CHUNK_BYTES
+        client.send_input(data[start:][: harness.CHUNK_BYTES], aux=buffer)
+    while client.acked_input_bytes < window:
+        client.take()
+    # There is no buffer for the output of this.
+    client.send_input(b"12345")
+    client.channel.send(frames.pack_header(frames.CLOSE))
+    client.channel.sock.shutdown(socket.SHUT_WR)
+    assert agent.wait_result()["output_bytes"] == window
+    assert client.output == data
+    client.close()
+    agent.close()
 
 
 @pytest.mark.parametrize("transport", ["stream", "shm"])

@@ -68,7 +68,7 @@ def test_release_in_mid_stream(worker, agent):
 
 def test_release_while_programming(start, directory):
     (directory / "boards.yaml").write_text(
-        "boards:\n- {name: board0, slots: 1, programming_time_s: 0.2}\n"
+        "boards:\n- {name: board0, slots: 1, programming_time_s: 2}\n"
     )
     agent = start().connect()
     assert agent.assign()["ok"]

@@ -21,12 +21,13 @@ import pytest
 from fpgapool.agent.worker import port
 from fpgapool.core import codes
 from tests.functional.worker import harness
+from tests.harness import waiting
 
 SECRET = b"the secret of the session before"
 
 
 def test_a_client_that_does_nothing_loses_the_slot(worker, agent):
-    prepared = agent.prepare(idle_timeout_s=0.3)
+    prepared = agent.prepare(idle_timeout_s=1.0)
     client = harness.Client.remote(prepared).hello(prepared)
     client.run(b"12345")
     result = agent.wait_result()
@@ -44,9 +45,9 @@ def test_a_client_that_does_nothing_loses_the_slot(worker, agent):
 @pytest.mark.parametrize(
     ("limits", "code"),
     [
-        ({"max_hold_s": 0.3}, "HOLD_TIMEOUT"),
+        ({"max_hold_s": 1.0}, "HOLD_TIMEOUT"),
         (
-            {"min_progress_bytes_per_s": 1e6, "progress_period_s": 0.3},
+            {"min_progress_bytes_per_s": 1e6, "progress_period_s": 1.0},
             "TOO_SLOW",
         ),
     ],
@@ -96,16 +97,26 @@ def _memory_of(pid: int) -> bytes:
     return b"".join(found)
 
 
+def _maps_of(pid: int) -> str:
+    return pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
 def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     prepared = agent.prepare(1)
     first = harness.Client.local(worker).hello(prepared, transport="shm")
     first.run(SECRET)
     pid = agent.status()["pid"]
+    assert "fpgapool-input" in _maps_of(pid), "and this"
     assert SECRET in _memory_of(pid), "the test would see it"
     first.close_session()
-    first.close()
     agent.wait_result(1)
+    # The worker still reads the connection to its end.
+    waiting.wait_until(
+        lambda: "fpgapool-input" not in _maps_of(pid),
+        "the buffers are unmapped",
+    )
     assert SECRET not in _memory_of(pid)
+    first.close()
 
     prepared = agent.prepare(2)
     second = harness.Client.local(worker).hello(prepared, transport="shm")

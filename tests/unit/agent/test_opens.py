@@ -55,20 +55,82 @@ def test_an_open_is_repeated_until_the_conductor_is_heard():
     assert tracked.tick(8.0) == []
 
 
-def test_an_unanswered_open_fails_and_is_taken_back():
+TAKEN_BACK = opens.CastCancel(
+    factories.PROJECT, None, "r1", "CONDUCTOR_UNAVAILABLE"
+)
+
+
+def unanswered() -> opens.Opens:
+    """Return what is left when a client was told so, at 10 s."""
     tracked = make()
     tracked.open(CLIENT, factories.open_request(), 0.0)
-    cancel, push = tracked.tick(10.0)
-    assert cancel == opens.CastCancel(
-        factories.PROJECT, None, "r1", "CONDUCTOR_UNAVAILABLE"
-    )
+    (push,) = tracked.tick(10.0)
     assert push.client == CLIENT
     assert (push.view.state, push.view.reason) == (
         "REJECTED",
         "CONDUCTOR_UNAVAILABLE",
     )
+    assert tracked.count(CLIENT) == 0
+    return tracked
+
+
+def test_an_unanswered_open_fails_and_is_taken_back():
+    tracked = unanswered()
+    due_s = 10.0 + opens.TAKES_BACK_AFTER_S
+    assert tracked.tick(due_s - 0.1) == []
+    assert tracked.tick(due_s) == [TAKEN_BACK]
+    # The first one may have been lost.
+    assert tracked.tick(due_s + 1.0) == [TAKEN_BACK]
+    tracked.tick(10.0 + opens.CANCEL_REPEAT_S)
     assert len(tracked) == 0
-    assert tracked.tick(20.0) == []
+
+
+def test_a_late_answer_leaves_the_client_its_time_to_ask_again():
+    tracked = unanswered()
+    due_s = 10.0 + opens.TAKES_BACK_AFTER_S
+    assert tracked.heard(factories.view(), 10.5) == []
+    assert TAKEN_BACK not in tracked.tick(due_s - 0.1)
+    assert TAKEN_BACK in tracked.tick(due_s)
+
+
+def test_an_unanswered_open_is_not_taken_back_from_who_goes_on():
+    """Its request may have been taken in before the agent was restarted."""
+    tracked = unanswered()
+    again = dataclasses.replace(factories.open_request(), expires_at=99.0)
+    assert tracked.open(CLIENT, again, 12.0) == [opens.CastOpen(again)]
+    # It is as good as a new one: repeated soon, and refused after as long.
+    assert tracked.tick(13.0) == [opens.CastOpen(again)]
+    assert TAKEN_BACK not in tracked.tick(21.9)
+    assert kinds(tracked.tick(22.0)) == [opens.Push]
+    tracked.open(2, again, 24.0)
+    view = factories.view()
+    assert tracked.heard(view, 25.0) == [opens.Push(2, view)]
+    for seconds in range(25, 120):
+        assert TAKEN_BACK not in tracked.tick(float(seconds))
+
+
+def test_who_comes_back_is_counted_already():
+    tracked = unanswered()
+    assert tracked.count_of_project(factories.PROJECT) == 1
+    assert tracked.is_counted(factories.PROJECT, request_id="r1")
+    assert not tracked.is_counted("other", request_id="r1")
+    assert not tracked.is_counted(factories.PROJECT, request_id="r2")
+    tracked.heard(factories.view(), 11.0)
+    view = factories.view()
+    assert tracked.is_counted(factories.PROJECT, session_id=view.session_id)
+    assert not tracked.is_counted("other", session_id=view.session_id)
+
+
+def test_an_unanswered_open_that_its_client_gives_up_is_cancelled_at_once():
+    tracked = unanswered()
+    effects = tracked.cancel(
+        factories.PROJECT, None, "r1", "CANCELLED_BY_CLIENT", 10.1
+    )
+    reason = "CANCELLED_BY_CLIENT"
+    assert effects == [dataclasses.replace(TAKEN_BACK, reason=reason)]
+    cancelled = factories.view(state="CANCELLED", revision=2)
+    assert tracked.heard(cancelled, 11.0) == []
+    assert len(tracked) == 0
 
 
 def test_older_views_are_dropped():

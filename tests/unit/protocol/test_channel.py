@@ -21,6 +21,7 @@ import socket
 import ssl
 import threading
 import time
+from concurrent import futures
 
 import pytest
 from cryptography import x509
@@ -30,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from tests.harness import listener as listeners
 
 LARGE_BYTES = 3_000_000
 
@@ -330,3 +332,54 @@ def test_connecting(tmp_path):
             channel.connect_tcp("127.0.0.1", port, time.monotonic() - 1)
     with pytest.raises(channel.ChannelClosed):
         channel.connect_tcp("127.0.0.1", port)
+
+
+@pytest.fixture
+def full_backlog(tmp_path):
+    """Give a listener that has no room for anybody."""
+    with listeners.listening(str(tmp_path / "full")) as listener:
+        listener.fill()
+        yield listener
+
+
+def test_a_deadline_that_has_passed_is_not_for_ever(full_backlog):
+    connecting = futures.Future()
+
+    def connect():
+        try:
+            channel.connect_unix(full_backlog.path, time.monotonic() - 1)
+        except channel.DeadlineExceeded as error:
+            connecting.set_result(error)
+
+    threading.Thread(target=connect, daemon=True).start()
+    assert connecting.result(30)
+
+
+def test_a_full_backlog_is_waited_for(full_backlog):
+    def pause(_seconds):
+        full_backlog.accept()
+
+    deadline_s = channel.deadline_after(300)
+    channel.connect_unix(full_backlog.path, deadline_s, pause).close()
+
+
+def test_a_full_backlog_is_tried_less_and_less(full_backlog):
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 9:
+            full_backlog.accept()
+
+    channel.connect_unix(full_backlog.path, None, pause).close()
+    assert sum(pauses[:4]) < 1
+    assert pauses == sorted(pauses)
+    assert pauses[-2:] == [1.0, 1.0]
+
+
+def test_waiting_for_a_full_backlog_can_be_given_up(full_backlog):
+    def pause(_seconds):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        channel.connect_unix(full_backlog.path, None, pause)

@@ -13,8 +13,10 @@
 """Memory, secrets and settings of a worker."""
 
 import collections
+import gc
 import json
 import os
+import pathlib
 
 import pytest
 from hypothesis import given
@@ -194,6 +196,41 @@ def test_shared_output_of_several_buffers(shared):
 def test_shared_input_is_where_the_client_writes(shared):
     os.pwrite(shared.fds[0], b"hello", 2 * 4096)
     assert shared.take_input(2, 5) == b"hello"
+
+
+def _mapped() -> set[str]:
+    """Tell where in memory shared buffers are."""
+    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    return {line.split()[0] for line in lines if "fpgapool-input" in line}
+
+
+@pytest.fixture
+def mapped():
+    """Tell what was mapped since; other tests may have left something."""
+    gc.collect()
+    before = _mapped()
+    return lambda: _mapped() - before
+
+
+def test_closed_buffers_are_unmapped(mapped):
+    made = memory.SharedMemory(4096, 3)
+    made.take_input(0, 5)
+    assert mapped()
+    made.close()
+    assert not mapped()
+
+
+def test_closing_tells_of_a_piece_that_is_still_held(
+    mapped, monkeypatch, caplog
+):
+    monkeypatch.setattr(memory, "CLOSE_S", 0.0)
+    made = memory.SharedMemory(4096, 3)
+    held = made.take_input(0, 5)
+    made.close()
+    assert "outlive" in caplog.text
+    assert mapped()
+    held.release()
+    assert not mapped()
 
 
 ORDER = state.Order("s", 7, "p", "copy", "builtin:copy", 1.0, 1.0)

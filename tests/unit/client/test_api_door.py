@@ -1,0 +1,221 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Requests to the API that hangs, or has too much to do."""
+
+from __future__ import annotations
+
+import collections
+import queue
+import threading
+import time
+import types
+import typing
+
+import pytest
+
+from fpgapool.client import apidoor
+from fpgapool.client import cancel
+from fpgapool.client import errors
+from fpgapool.common import channel
+
+TIMEOUT_S = 30.0
+WANTED = {
+    "request_id": "r",
+    "accelerator": "copy",
+    "size_bytes": 1,
+    "priority": 0,
+    "wait_timeout_s": None,
+}
+SESSION = {
+    "state": "QUEUED",
+    "reason": "",
+    "message": "",
+    "generation": 0,
+    "revision": 1,
+    "queued_at": None,
+    "ready_at": None,
+    "placement": None,
+    "connection": None,
+    "queue_position": 1,
+    "expected_wait_s": None,
+    "pending_reasons": [],
+}
+
+
+class Adapter:
+    """The API; answers that it has too much to do, if it is busy."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.asked: queue.SimpleQueue[tuple[str, float]] = queue.SimpleQueue()
+
+    def request(
+        self, path: str, method: str, *, timeout: float, **_: object
+    ) -> typing.Any:
+        self.asked.put((method, timeout))
+        if not self.busy:
+            return types.SimpleNamespace(ok=True, content=b"", headers={})
+        error = {"code": "RATE_LIMITED", "detail": "later"}
+        return types.SimpleNamespace(
+            ok=False,
+            status_code=429,
+            content=b"x",
+            headers={"Retry-After": "0"},
+            json=lambda: {"errors": [error]},
+        )
+
+
+@pytest.fixture
+def adapter() -> Adapter:
+    return Adapter()
+
+
+def test_an_api_that_hangs_is_asked_again_before_the_deadline(adapter) -> None:
+    hour = channel.deadline_after(3600.0)
+    apidoor.ApiDoor(adapter, cancel.CancelToken(), hour)
+    _method, timeout_s = adapter.asked.get(timeout=TIMEOUT_S)
+    assert timeout_s <= 120
+
+
+def test_whoever_has_cancelled_asks_no_more(adapter) -> None:
+    """A late request would open a session that nobody comes to."""
+    token = cancel.CancelToken()
+    hour = channel.deadline_after(3600.0)
+    door = apidoor.ApiDoor(adapter, token, hour)
+    adapter.asked.get(timeout=TIMEOUT_S)
+    adapter.busy = True
+    before = set(threading.enumerate())
+    asking = threading.Thread(target=_ask, args=(door, hour))
+    asking.start()
+    adapter.asked.get(timeout=TIMEOUT_S)
+    adapter.asked.get(timeout=TIMEOUT_S)
+    token.cancel()
+    asking.join(TIMEOUT_S)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+
+
+class Limited:
+    """An API that allows one session at a time.
+
+    :ivar running: the session that it has not heard the end of.
+    :ivar hears_after: how often it is asked for it until it has.
+    """
+
+    def __init__(self, hears_after: int | None) -> None:
+        self.running = "first"
+        self.hears_after = hears_after
+        self.asked: list[str] = []
+
+    def request(self, path: str, method: str, **_: object) -> typing.Any:
+        if path.startswith("/accelerators"):
+            return _answer(200, {"accelerators": []})
+        self.asked.append(f"{method} {path}")
+        if method == "GET":
+            return _answer(200, {"session": self._session(path)})
+        if self.running:
+            error = {"code": "INSTANCE_SESSION_LIMIT", "detail": "1 at a time"}
+            return _answer(429, {"errors": [error]})
+        return _answer(202, {"session": {**SESSION, "id": "second"}})
+
+    def _session(self, path: str) -> dict[str, typing.Any]:
+        assert path == "/sessions/first"
+        if self.hears_after == 0:
+            self.running = ""
+        elif self.hears_after is not None:
+            self.hears_after -= 1
+        state = "ACTIVE" if self.running else "CLOSED"
+        return {**SESSION, "id": "first", "state": state}
+
+
+def _answer(status: int, document: dict) -> types.SimpleNamespace:
+    return types.SimpleNamespace(
+        ok=status < 400,
+        status_code=status,
+        content=b"x",
+        headers={},
+        json=lambda: document,
+    )
+
+
+def _open_by(api: Limited) -> None:
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    door.request("open", channel.deadline_after(TIMEOUT_S), **WANTED)
+
+
+@pytest.fixture
+def just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process just closed its session."""
+    ended = collections.deque([("first", time.monotonic())])
+    monkeypatch.setattr(apidoor, "_ended", ended)
+    monkeypatch.setattr(apidoor, "_END_LAG_S", TIMEOUT_S)
+
+
+@pytest.mark.parametrize("hears_after", [0, 2])
+def test_a_place_that_was_just_given_back_is_free(
+    just_ended, hears_after
+) -> None:
+    """Though the pool may hear of it after the next request."""
+    api = Limited(hears_after)
+    _open_by(api)
+    asks = ["GET /sessions/first"] * (hears_after + 1)
+    assert api.asked == ["POST /sessions", *asks, "POST /sessions"]
+
+
+def test_a_place_that_is_taken_is_asked_for_once(monkeypatch) -> None:
+    long_ago = ("first", time.monotonic() - 3600)
+    monkeypatch.setattr(apidoor, "_ended", collections.deque([long_ago]))
+    api = Limited(0)
+    with pytest.raises(errors.RequestRejected) as caught:
+        _open_by(api)
+    assert caught.value.code == "INSTANCE_SESSION_LIMIT"
+    assert api.asked == ["POST /sessions"]
+
+
+def test_an_end_that_is_never_heard_of_is_not_waited_for_ever(
+    just_ended, monkeypatch
+) -> None:
+    monkeypatch.setattr(apidoor, "_END_LAG_S", 0.5)
+    api = Limited(None)
+    with pytest.raises(errors.RequestRejected):
+        _open_by(api)
+    assert api.asked.count("POST /sessions") <= 2
+
+
+def test_what_is_closed_is_remembered(monkeypatch) -> None:
+    ended: collections.deque[tuple[str, float]] = collections.deque()
+    monkeypatch.setattr(apidoor, "_ended", ended)
+    api = Limited(0)
+    api.running = ""
+    unused = apidoor.ApiDoor(api, cancel.CancelToken())
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    door.request("open", channel.deadline_after(TIMEOUT_S), **WANTED)
+    unused.close()
+    door.close()
+    assert [session_id for session_id, _ in ended] == ["second"]
+
+
+def _ask(door: apidoor.ApiDoor, deadline_s: float) -> None:
+    with pytest.raises(errors.Cancelled):
+        door.request("accelerator", deadline_s, name="copy")
+
+
+def test_what_nobody_wants_is_not_connected_again(adapter) -> None:
+    door = apidoor.ApiDoor(adapter, cancel.CancelToken())
+    answered = threading.Event()
+    adapter.request = lambda *_, **__: answered.wait(TIMEOUT_S)
+    door.shutdown()
+    with pytest.raises(errors.FrontDoorUnavailable):
+        door.reconnect()
+    answered.set()

@@ -1,0 +1,96 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A flow that is stopped while it is being repaired."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from concurrent import futures
+
+import pytest
+
+from fpgapool.client import cancel
+from fpgapool.client import connection as connections
+from fpgapool.client import flow as flows
+from fpgapool.client import waiting
+from fpgapool.common import channel
+
+TIMEOUT_S = 30.0
+CHUNK_BYTES = 4096
+OPENED = {
+    "resume_secret": "secret",
+    "chunk_bytes": CHUNK_BYTES,
+    "window_bytes": CHUNK_BYTES,
+    "input_offset": 0,
+    "output_offset": 0,
+}
+
+
+class Door:
+    """A front door that is not asked."""
+
+    def shutdown(self) -> None:
+        pass
+
+
+class Dialer:
+    """Connects again while another thread stops the flow."""
+
+    features: frozenset[str] = frozenset()
+
+    def __init__(self, fresh: connections.Connection) -> None:
+        self._fresh = fresh
+        self.flow: flows.Flow | None = None
+
+    def hang_up(self, data: channel.Channel) -> None:
+        data.close()
+
+    def resume(self, *_arguments: object) -> connections.Connection:
+        assert self.flow is not None
+        self.flow.stop()
+        return self._fresh
+
+
+def connected(sock: socket.socket) -> connections.Connection:
+    opened = connections.Opened.from_document(OPENED)
+    return connections.Connection(channel.PlainChannel(sock), opened, None)
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_stopped_flow_does_not_wait_on_its_new_connection(breaks) -> None:
+    first, worker = socket.socketpair()
+    second, other_worker = socket.socketpair()
+    token = cancel.CancelToken()
+    dialer = Dialer(connected(second))
+    seeker = waiting.SlotSeeker(Door(), {}, token, None)
+    flow = flows.Flow(dialer, connected(first), seeker)
+    dialer.flow = flow
+    outcome: futures.Future[BaseException] = futures.Future()
+
+    def receive() -> None:
+        try:
+            flow.receive(memoryview(bytearray(CHUNK_BYTES)), None)
+        except flows.Stopped as error:
+            outcome.set_result(error)
+
+    threading.Thread(target=receive, daemon=True).start()
+    # The one that it had, which it notices.
+    worker.close()
+    if breaks:
+        other_worker.close()
+    try:
+        assert outcome.result(TIMEOUT_S)
+    finally:
+        for sock in (first, worker, second, other_worker):
+            sock.close()

@@ -1,0 +1,200 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A front door of the own host that hangs, or is not wanted any more."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+
+import pytest
+
+from fpgapool.client import cancel
+from fpgapool.client import door as doors
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.client import view as views
+from fpgapool.client import waiting
+from fpgapool.common import channel
+from fpgapool.core import codes
+from fpgapool.protocol import messages
+from tests.harness import listener as listeners
+
+TIMEOUT_S = 30.0
+LOST = views.SessionView.from_message(
+    {"session_id": "s", "state": "READY", "generation": 5}
+)
+
+
+@pytest.fixture
+def listener(tmp_path) -> Iterator[listeners.Listener]:
+    with listeners.listening(str(tmp_path / "door")) as listener:
+        yield listener
+
+
+@pytest.fixture
+def waits(monkeypatch) -> threading.Event:
+    """Give an event that is set when somebody waits for room."""
+    waits = threading.Event()
+    pause = frontdoor.FrontDoor._pause
+
+    def told(self: frontdoor.FrontDoor, seconds: float) -> None:
+        waits.set()
+        # Nobody wakes by himself.
+        pause(self, 100 * TIMEOUT_S)
+
+    monkeypatch.setattr(frontdoor.FrontDoor, "_pause", told)
+    return waits
+
+
+def test_a_seeker_that_waits_for_room_can_be_stopped(listener, waits) -> None:
+    token = cancel.CancelToken()
+    door = frontdoor.FrontDoor(listener.path, token)
+    listener.accept().close()
+    listener.fill()
+    seeker = waiting.SlotSeeker(door, {}, token, None)
+    outcome: futures.Future[bool] = futures.Future()
+
+    def seek() -> None:
+        try:
+            seeker.reopen(LOST, 0, 0, None)
+        except waiting.Stopped:
+            outcome.set_result(True)
+
+    threading.Thread(target=seek, daemon=True).start()
+    assert waits.wait(TIMEOUT_S)
+    seeker.stop()
+    assert outcome.result(TIMEOUT_S)
+    door.close()
+
+
+def test_a_program_that_waits_for_room_can_be_cancelled(
+    listener, waits
+) -> None:
+    token = cancel.CancelToken()
+    listener.fill()
+    outcome: futures.Future[bool] = futures.Future()
+
+    def enter() -> None:
+        try:
+            frontdoor.FrontDoor(listener.path, token)
+        except errors.Cancelled:
+            outcome.set_result(True)
+
+    threading.Thread(target=enter, daemon=True).start()
+    assert waits.wait(TIMEOUT_S)
+    token.cancel()
+    assert outcome.result(TIMEOUT_S)
+
+
+def test_what_nobody_wants_is_not_connected_again(listener) -> None:
+    """Whoever shut it down may have known the connection before only."""
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    listener.accept()
+    door.shutdown()
+    with pytest.raises(errors.FrontDoorUnavailable):
+        door.reconnect()
+    # What was made meanwhile is closed.
+    assert listener.accept().recv(1) == b""
+    door.close()
+
+
+TURNED_AWAY = messages.encode(
+    messages.error_reply(None, codes.TOO_MANY_CONNECTIONS, "no room")
+)
+
+
+def test_whoever_gives_up_tries_a_full_front_door_again(listener) -> None:
+    """Its request may have been taken in, and it has no connection."""
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    listener.accept()
+    cancelled: futures.Future[messages.Message] = futures.Future()
+
+    def serve() -> None:
+        for _ in range(2):
+            with listener.accept() as one:
+                one.sendall(TURNED_AWAY)
+        with listener.accept() as one:
+            (message,) = messages.MessageDecoder().feed(one.recv(65536))
+            one.sendall(messages.encode(messages.reply(message["id"])))
+            cancelled.set_result(message)
+
+    threading.Thread(target=serve, daemon=True).start()
+    door.give_up(request_id="r1")
+    message = cancelled.result(TIMEOUT_S)
+    assert (message["op"], message["request_id"]) == ("cancel", "r1")
+    door.close()
+
+
+def test_whoever_gives_up_does_not_take_the_room_for_it(listener) -> None:
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    first = listener.accept()
+    cancelled: futures.Future[bytes] = futures.Future()
+
+    def serve() -> None:
+        with listener.accept() as one:
+            one.sendall(TURNED_AWAY)
+        with listener.accept():
+            try:
+                cancelled.set_result(first.recv(1, socket.MSG_DONTWAIT))
+            except BlockingIOError as exc:
+                cancelled.set_exception(exc)
+
+    threading.Thread(target=serve, daemon=True).start()
+    door.give_up(request_id="r1")
+    # The first connection had ended when there was a third one.
+    assert cancelled.result(TIMEOUT_S) == b""
+    door.close()
+
+
+def test_whoever_gives_up_where_there_is_room_stays_until_it_is_told(
+    listener,
+) -> None:
+    """Else the pool would hear of a program that is gone first."""
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    first = listener.accept()
+    connected: futures.Future[bool] = futures.Future()
+
+    def serve() -> None:
+        with listener.accept() as one:
+            (message,) = messages.MessageDecoder().feed(one.recv(65536))
+            one.sendall(messages.encode(messages.reply(message["id"])))
+            connected.set_result(True)
+
+    threading.Thread(target=serve, daemon=True).start()
+    door.give_up(request_id="r1")
+    assert connected.result(TIMEOUT_S)
+    with pytest.raises(BlockingIOError):
+        first.recv(1, socket.MSG_DONTWAIT)
+    door.close()
+
+
+def test_a_system_without_memory_is_no_front_door_that_went(
+    listener, monkeypatch
+) -> None:
+    """There would never be an answer to what was not sent."""
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    listener.accept()
+
+    def send(*_: object, **__: object) -> None:
+        cause = OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        raise channel.ChannelClosed("sending failed") from cause
+
+    monkeypatch.setattr(door._channel, "send", send)
+    with pytest.raises(doors.ConnectionLost):
+        door.request("hello", channel.deadline_after(1.0))
+    door.close()

@@ -1,0 +1,61 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How long an opening with a fallback waits in all."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+
+
+class Door:
+    """A front door that hangs, and tells how long it was to be waited for."""
+
+    connections = 1
+
+    def __init__(self, limits_s: list[float | None]) -> None:
+        self._limits_s = limits_s
+
+    def request_all(self, _requests: object, limit_s: float | None) -> None:
+        self._limits_s.append(limit_s)
+        raise errors.OperationTimeout("no answer")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wait_timeout_s", [None, 1.0])
+def test_connecting_and_asking_have_one_limit(
+    monkeypatch, wait_timeout_s: float | None
+) -> None:
+    limits_s: list[float | None] = []
+
+    def connect(_path: str, _token: object, limit_s: float | None) -> Door:
+        limits_s.append(limit_s)
+        return Door(limits_s)
+
+    monkeypatch.setattr(frontdoor, "FrontDoor", connect)
+    with pytest.raises(errors.OperationTimeout):
+        client.acc_open(
+            "copy",
+            1,
+            front_door="somewhere",
+            fallback="cpu",
+            wait_timeout_s=wait_timeout_s,
+        )
+    connecting_s, asking_s = limits_s
+    assert connecting_s is not None
+    assert connecting_s == asking_s
