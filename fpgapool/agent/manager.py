@@ -88,6 +88,39 @@ def _checked(method: Method) -> Method:
     return typing.cast(Method, wrapper)
 
 
+def _epoch(told: object) -> int:
+    """Check a leader's epoch.
+
+    The highest one is remembered, and whoever has a lower one is refused from
+    then on: nonsense here would keep all real leaders out.
+
+    :raises ValueError: if no leader can have it.
+    """
+    if type(told) is not int or not 0 < told <= agent_api.MAX_EPOCH:
+        raise ValueError("no leader has such an epoch")
+    return told
+
+
+def _generation(told: object) -> int:
+    """Check the generation of an assignment that may be there.
+
+    :raises ValueError: if it is none.
+    """
+    if type(told) is not int or told < 0:
+        raise ValueError("that is no generation")
+    return told
+
+
+def _check_new_generation(told: object, leader_epoch: int) -> None:
+    """Check an assignment's generation, which keeps out all that are lower.
+
+    :param leader_epoch: of the leader that names it.
+    :raises ValueError: if neither it nor one before can have given it out.
+    """
+    if not agent_api.can_be_of(_generation(told), leader_epoch):
+        raise ValueError("no leader has given out such a generation")
+
+
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
@@ -115,8 +148,8 @@ class AgentManager(rpc.Endpoint):
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
         """Prepare a slot for a session."""
-        self._commands.assign(
-            int(leader_epoch), objects.AssignRequest.from_primitive(request)
+        self._assign(
+            _epoch(leader_epoch), objects.AssignRequest.from_primitive(request)
         )
 
     @_checked
@@ -125,9 +158,15 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Have a slot show that it works: an assignment to nobody."""
         wanted = objects.AssignRequest.from_primitive(request)
-        self._commands.assign(
-            int(leader_epoch), dataclasses.replace(wanted, self_test=True)
+        self._assign(
+            _epoch(leader_epoch), dataclasses.replace(wanted, self_test=True)
         )
+
+    def _assign(
+        self, leader_epoch: int, request: objects.AssignRequest
+    ) -> None:
+        _check_new_generation(request.generation, leader_epoch)
+        self._commands.assign(leader_epoch, request)
 
     @_checked
     def release(
@@ -142,11 +181,11 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Take a slot back."""
         self._commands.release(
-            int(leader_epoch),
+            _epoch(leader_epoch),
             str(device),
             int(slot),
             str(session_id),
-            int(generation),
+            _generation(generation),
             str(reason),
         )
 
@@ -162,11 +201,11 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Mint a new secret for a session that is READY."""
         self._commands.reissue_secret(
-            int(leader_epoch),
+            _epoch(leader_epoch),
             str(device),
             int(slot),
             str(session_id),
-            int(generation),
+            _generation(generation),
         )
 
     @_checked
@@ -175,11 +214,11 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Pass news of sessions on to the front door."""
         self._commands.session_changed(
-            int(leader_epoch),
+            _epoch(leader_epoch),
             [objects.SessionView.from_primitive(view) for view in views],
         )
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
         """Report at once."""
-        self._commands.report_now(int(leader_epoch))
+        self._commands.report_now(_epoch(leader_epoch))

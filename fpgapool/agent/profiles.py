@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 
@@ -30,10 +31,12 @@ LOG = logging.getLogger(__name__)
 #: parameters it takes.
 REFRESH_AFTER_S = 10.0
 
-#: Unknown names must not turn into a stream of calls to the conductor.
+#: Unknown names must not turn into a stream of calls to the conductor, nor
+#: must one that does not answer.
 MISS_REFRESH_AFTER_S = 1.0
 
-Profiles = Mapping[str, objects.AcceleratorProfile]
+Profiles: typing.TypeAlias = Mapping[str, objects.AcceleratorProfile]
+OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 
 
 def find(
@@ -59,7 +62,8 @@ class ProfileCache:
     :param loop: the thread that uses the cache.
     :param caller: makes the calls.
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long it may take.
+    :param limit_s: how long whoever asks waits. A conductor that has died
+        may have been asked: within that time the question is repeated.
     """
 
     def __init__(
@@ -78,13 +82,14 @@ class ProfileCache:
         self._fetched_at_s = 0.0
         self._fetching = False
         self._refresh_due = False
-        self._waiting: list[Callable[[Profiles | None], None]] = []
+        # Who is to be told, by what says that nobody has answered.
+        self._waiting: dict[agent_loop.Timer, OnDone] = {}
 
     def ask(
         self,
         project_id: str,
         name: str | None,
-        on_done: Callable[[Profiles | None], None],
+        on_done: OnDone,
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
@@ -102,14 +107,22 @@ class ProfileCache:
                 self._refresh()
             on_done(known)
             return
-        self._waiting.append(on_done)
+        timer = self._loop.call_later(
+            self._limit_s, lambda: self._give_up(timer)
+        )
+        self._waiting[timer] = on_done
+        if self._refresh_due:
+            return
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
-        elif not self._refresh_due:
+        else:
             # It may have been approved just now: nobody is told that there
             # is no such accelerator by what was known before.
-            self._refresh_due = True
-            self._loop.call_later(MISS_REFRESH_AFTER_S - age_s, self._refresh)
+            self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
+
+    def _refresh_in(self, delay_s: float) -> None:
+        self._refresh_due = True
+        self._loop.call_later(delay_s, self._refresh)
 
     def _refresh(self) -> None:
         self._refresh_due = False
@@ -123,15 +136,18 @@ class ProfileCache:
     def _fetched(self, profiles: list[objects.AcceleratorProfile]) -> None:
         self._profiles = {profile.name: profile for profile in profiles}
         self._fetched_at_s = self._loop.now()
-        self._answer(self._profiles)
+        self._fetching = False
+        waiting, self._waiting = self._waiting, {}
+        for timer, on_done in waiting.items():
+            timer.cancel()
+            on_done(self._profiles)
 
     def _failed(self, error: Exception) -> None:
         LOG.warning("Accelerators could not be asked for: %s", error)
-        # What was known before lacks what they want; it may be there by now.
-        self._answer(None)
-
-    def _answer(self, known: Profiles | None) -> None:
         self._fetching = False
-        waiting, self._waiting = self._waiting, []
-        for on_done in waiting:
-            on_done(known)
+        if self._waiting:
+            self._refresh_in(MISS_REFRESH_AFTER_S)
+
+    def _give_up(self, timer: agent_loop.Timer) -> None:
+        # What was known before lacks what is wanted; it may be there by now.
+        self._waiting.pop(timer)(None)

@@ -690,6 +690,7 @@ class Agent:
             devices=self._metered(self.table.device_reports()),
             driver=settings.driver_name,
             link_message=self._link.state.message,
+            sent_at=time.time(),
         )
         self._casts.put_first("report", lambda: self._conductor.report(report))
 

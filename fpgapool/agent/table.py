@@ -30,6 +30,7 @@ from fpgapool import objects
 from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
 from fpgapool.objects import states
+from fpgapool.rpcapi import agent as agent_api
 
 #: (device name, slot number)
 Key: typing.TypeAlias = tuple[str, int]
@@ -380,7 +381,11 @@ class SlotTable:
         holder = slot.holder()
         if holder is not None and holder.generation == generation:
             return self._release_holder(slot, reason, now)
-        if generation < slot.seen_generation:
+        if generation < slot.seen_generation or not agent_api.can_be_of(
+            generation, leader_epoch
+        ):
+            # What a leader that never was has assigned was taken back above;
+            # no other such generation may keep those of real ones out.
             self.refusals["generation"] += 1
         elif generation > slot.seen_generation:
             # Its assign is lost or still under way: it must not be executed

@@ -128,7 +128,8 @@ class Auditor:
         return [one for one in self._look() if _key(one) in keys]
 
     def _look(self) -> list[findings.Finding]:
-        holdings = self._database.holdings(time.time() - audit.GONE_S)
+        now = self._database.now()
+        holdings = self._database.holdings(now - audit.GONE_S)
         found = [*self._of_pool(holdings)]
         if self._store is not None:
             found += self._of_files(self._store)

@@ -25,7 +25,6 @@ import os
 import pathlib
 import re
 import sys
-import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -407,7 +406,9 @@ def _restored(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
-    finished_before = time.time() - args.older_than_days * _SECONDS_PER_DAY
+    age_s = args.older_than_days * _SECONDS_PER_DAY
+    # What is stored has the time of the database.
+    finished_before = database.now() - age_s
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
     total = _purge_all(database.purge_instances, finished_before)

@@ -37,8 +37,9 @@ class WallClock:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
-        self._start_monotonic_s = monotonic()
+        # Whoever has to be asked may be slow: it is at least as late now.
         self._start_s = max(wall(), not_before)
+        self._start_monotonic_s = monotonic()
         self._latest_s = self._start_s
         self._lock = threading.Lock()
 

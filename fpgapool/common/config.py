@@ -12,6 +12,8 @@
 
 """Reading of configuration and set-up of logging for all commands."""
 
+import io
+import logging as py_logging
 import sys
 from collections.abc import Sequence
 
@@ -69,7 +71,22 @@ def init(
     except (cfg.Error, ValueError) as error:
         raise exception.ConfigurationError(reason=str(error)) from error
     logging.setup(conf, PROJECT)
+    _let_all_be_logged()
     return conf
+
+
+def _let_all_be_logged() -> None:
+    """Have files take what is no text, as stderr does.
+
+    A line that tells of somebody's nonsense must not be lost because of it.
+    """
+    for handler in py_logging.getLogger().handlers:
+        stream = getattr(handler, "stream", None)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        if isinstance(handler, py_logging.FileHandler):
+            # For the next file, when this one is rotated.
+            handler.errors = "backslashreplace"
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:

@@ -124,6 +124,22 @@ class FewerThanReserved(FpgapoolException):
     )
 
 
+class SlotNotFound(FpgapoolException):
+    """There is no such slot."""
+
+    code = codes.SLOT_NOT_FOUND
+    msg_fmt = (
+        "Slot {slot} of device {device} of host {host_uuid} was not found."
+    )
+
+
+class SlotNotTested(FpgapoolException):
+    """A slot cannot be tested now; the code says why."""
+
+    code = codes.SLOT_NOT_TESTABLE
+    msg_fmt = "The slot is not tested: {reason}"
+
+
 class SessionNotFound(FpgapoolException):
     """There is no such session."""
 

@@ -32,6 +32,7 @@ import kombu.exceptions
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_messaging import opts as messaging_opts
 
 from fpgapool.common import context
 from fpgapool.common import exception
@@ -65,6 +66,8 @@ _RABBIT_DEFAULTS = {
 
 #: Topic -> option of the group [upgrade_levels].
 _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
+
+_THREADS_OPTION = "executor_thread_pool_size"
 
 _transport: messaging.Transport | None = None
 _pins: dict[str, str] = {}
@@ -219,7 +222,7 @@ class Client:
             by_server.setdefault(server, []).append([method, kwargs])
         failure: messaging.MessagingException | None = None
         for server, casts in by_server.items():
-            if len(casts) > 1 and self._knows(SEVERAL):
+            if len(casts) > 1 and self.knows(SEVERAL):
                 casts = [[SEVERAL, {"casts": casts}]]
             try:
                 for method, kwargs in casts:
@@ -270,12 +273,13 @@ class Client:
         with self._sending(method):
             return prepared.call(context.service_context(), method, **kwargs)
 
-    def _knows(self, method: str) -> bool:
+    def knows(self, method: str) -> bool:
+        """Whether a method is in the version that may be spoken."""
         since = self._since.get(method, "1.0")
         return _numbers(since) <= _numbers(self._version)
 
     def _require(self, method: str) -> None:
-        if not self._knows(method):
+        if not self.knows(method):
             raise messaging.RPCVersionCapError(
                 version=self._since[method], version_cap=self._version
             )
@@ -318,13 +322,25 @@ class Endpoint:
         """Do what each of several casts says, in their order."""
         for cast in casts if isinstance(casts, list) else [casts]:
             try:
-                method, kwargs = cast
-                if method not in self.CASTS:
-                    raise ValueError(f"there is no cast {method!r}")
+                method, kwargs = self._known_cast(cast)
+            except ValueError as error:
+                LOG.error("One of several messages dropped: %s", error)
+                continue
+            try:
                 getattr(self, method)(ctxt, **kwargs)
             except Exception:
                 # The others have nothing to do with it.
                 LOG.exception("One of several messages dropped")
+
+    def _known_cast(self, cast: Any) -> tuple[str, dict[str, Any]]:
+        if not isinstance(cast, list | tuple) or len(cast) != 2:
+            raise ValueError("it is no pair")
+        method, kwargs = cast
+        if not isinstance(method, str) or method not in self.CASTS:
+            raise ValueError(f"there is no cast {method!r:.60}")
+        if not isinstance(kwargs, dict):
+            raise ValueError(f"{method} has no arguments")
+        return method, kwargs
 
 
 @contextlib.contextmanager
@@ -335,6 +351,21 @@ def _broker_errors() -> Iterator[None]:
         yield
     except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
         raise messaging.MessageDeliveryFailure(str(error)) from error
+
+
+def handler_threads(conf: cfg.ConfigOpts = cfg.CONF) -> int:
+    """Return how many messages a server handles at the same time.
+
+    :param conf: that of :func:`init`.
+    """
+    # Registered only when the first server is made, which is too late to
+    # refuse a value.
+    for group, options in messaging_opts.list_opts():
+        for option in options:
+            if option.name == _THREADS_OPTION:
+                conf.register_opt(option, group=group)
+    threads: int = conf[_THREADS_OPTION]
+    return threads
 
 
 def get_server(

@@ -25,7 +25,6 @@ from typing import Any
 
 from fpgapool.common import exception
 from fpgapool.conductor import inputs
-from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.core import events
 from fpgapool.core import model
@@ -143,10 +142,10 @@ def draining(pool: registry.Registry) -> list[Administered]:
     return [one for one in every if one.admin.state is _DRAINING]
 
 
-def is_empty(entry: Administered, holds: Iterable[reconcile.Hold]) -> bool:
-    """Whether nobody has a slot of a device or host."""
+def is_empty(entry: Administered, taken: Iterable[registry.SlotEntry]) -> bool:
+    """Whether no slot of a device or host is among those that are taken."""
     owner = "device" if isinstance(entry, registry.DeviceEntry) else "host"
-    return not any(getattr(hold.slot, owner) is entry for hold in holds)
+    return not any(getattr(slot, owner) is entry for slot in taken)
 
 
 def name(entry: Administered) -> str:

@@ -32,6 +32,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common import exception
 from fpgapool.common import tallies
 from fpgapool.conductor import administration
 from fpgapool.conductor import admission
@@ -114,6 +115,8 @@ class Engine:
         counts: conductor_counts.Counts | None = None,
     ) -> None:
         self.state = state
+        # From now on each one is recorded.
+        state.take_skips()
         self._counts = counts or conductor_counts.Counts()
         self._strategy_name = strategy_name
         self.settings = settings
@@ -215,8 +218,8 @@ class Engine:
         queries = []
         for item in batch:
             match item:
-                case inputs.Open(request):
-                    self._open(request, now)
+                case inputs.Open():
+                    self._open(item, now)
                 case inputs.Unrecorded(new, holder):
                     self._withdraw(new, holder, now)
                 case inputs.Cancel():
@@ -242,6 +245,8 @@ class Engine:
                         self._take_quotas(self._quota_book.quotas())
                 case inputs.Administer():
                     queries.append(self._administer(item, now))
+                case inputs.TestNow():
+                    queries.append(self._test_now(item, now))
                 case inputs.AdmitInstance(entry):
                     self.instances.admit(entry, now)
                 case inputs.ReplaceToken(instance_id, lost, nonce, hash_):
@@ -264,7 +269,7 @@ class Engine:
                             host_uuid, db_api.ComputeState.KNOWN
                         )
                 case inputs.ComputeDeleted(host_uuid):
-                    self._delete_compute(host_uuid)
+                    self._delete_compute(host_uuid, now)
                 case inputs.Query():
                     queries.append(item)
         if self.wake_at is not None and now >= self.wake_at:
@@ -430,6 +435,11 @@ class Engine:
             slots=summary.slots_by_state(self.registry, self.holds),
             hosts={
                 host.name: host.up for host in self.registry.hosts.values()
+            },
+            clocks_behind_s={
+                host.name: host.clock_behind_s
+                for host in self.registry.hosts.values()
+                if host.up and host.clock_readings_s
             },
             devices=summary.devices_by_state(self.registry),
             reservations=summary.reservations_by_state(
@@ -678,8 +688,10 @@ class Engine:
 
     # -- clients -----------------------------------------------------------
 
-    def _open(self, request: objects.OpenRequest, now: float) -> None:
-        if now > request.expires_at:
+    def _open(self, wish: inputs.Open, now: float) -> None:
+        request = wish.request
+        until = wish.awaited_until
+        if now > (self._expiry(request) if until is None else until):
             LOG.info("Request %s came too late", request.request_id[:80])
             return
         known = self._book.by_request.get(
@@ -699,6 +711,13 @@ class Engine:
                 self._admit(request, now)
         except admission.Rejected as error:
             self._refuse(request, error, now)
+
+    def _expiry(self, request: objects.OpenRequest) -> float:
+        """Return when a request expires, by our clock."""
+        host = self.registry.hosts.get(request.host_uuid or "")
+        return (
+            host.our_time(request.expires_at) if host else request.expires_at
+        )
 
     def _repeat(
         self, session: sessions.Session, request: objects.OpenRequest
@@ -810,7 +829,7 @@ class Engine:
             )
         self._step(now)
 
-    def _delete_compute(self, host_uuid: str) -> None:
+    def _delete_compute(self, host_uuid: str, now: float) -> None:
         """Nova has no such compute node any more.
 
         A host that still has anything is for the operator to decide about.
@@ -828,9 +847,9 @@ class Engine:
         self._rows += self.registry.note_compute(
             host_uuid, db_api.ComputeState.DELETED
         )
-        self._forget_if_left(host)
+        self._forget_if_left(host, now)
 
-    def _forget_if_left(self, host: registry.HostEntry) -> None:
+    def _forget_if_left(self, host: registry.HostEntry, now: float) -> None:
         """Forget a host that Nova has deleted, if nothing is left of it.
 
         Of one that has not been silent for long, an agent may still run.
@@ -844,6 +863,8 @@ class Engine:
         LOG.info("Host %s (%s) is forgotten", host.name, host.uuid)
         del self._lost_since[host.uuid]
         self._rows.append(self.registry.forget(host))
+        self.probation.forget_gone(now)
+        self._note_health()
 
     def _may_revive(self, session: sessions.Session) -> bool:
         """Whether its instance, if it has one, may have one more session."""
@@ -912,6 +933,8 @@ class Engine:
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             self._step(now)
+        # If it ended before, its slot may still be on the way to be free.
+        session.withdrawn = True
         self._dirty.pop(session.row_id, None)
         self._book.forget(session)
 
@@ -1073,6 +1096,8 @@ class Engine:
             )
             return
         host, changed, rows = self.registry.update(report)
+        if host.note_clock(report.agent_boot_id, report.sent_at, now):
+            _tell_of_clock(host)
         host.note_report(report.agent_boot_id, report.sequence, now)
         if changed or not host.up:
             self._host_up(host, rows)
@@ -1091,7 +1116,7 @@ class Engine:
             if hold is not None and self.holds.get(hold.slot.id) is hold:
                 hold.note_energy(report.agent_boot_id, line)
                 self._act(hold, finding, line, now)
-            self._note_late_end(line.last_result, now)
+            self._note_late_end(host, line.last_result, now)
 
     def _note_unrecorded_end(
         self,
@@ -1116,7 +1141,10 @@ class Engine:
             )
 
     def _note_late_end(
-        self, result: objects.SessionResult | None, now: float
+        self,
+        host: registry.HostEntry,
+        result: objects.SessionResult | None,
+        now: float,
     ) -> None:
         """A client has used and closed the slot that it was to lose.
 
@@ -1139,7 +1167,7 @@ class Engine:
         )
         session.input_bytes = result.input_bytes
         session.output_bytes = result.output_bytes
-        session.started_at = result.started_at
+        session.started_at = _started_at(session, result, host, now)
         self._end(session, result.state, result.code, result.message, now)
         self._step(now)
 
@@ -1326,7 +1354,7 @@ class Engine:
             return
         session.input_bytes = result.input_bytes
         session.output_bytes = result.output_bytes
-        session.started_at = result.started_at or session.started_at
+        session.started_at = _started_at(session, result, hold.slot.host, now)
         if not session.live:
             self._touch(session)
         elif result.code == codes.YIELDED:
@@ -1533,7 +1561,7 @@ class Engine:
         self._rows.append(registry.host_row(host))
         self._events.append(events.HostLost(host.id))
         self._step(now)
-        self._forget_if_left(host)
+        self._forget_if_left(host, now)
 
     def _check_hold(self, hold: reconcile.Hold, now: float) -> None:
         limits = self.settings
@@ -1548,7 +1576,8 @@ class Engine:
             and not hold.revoked
             and not hold.prepared
             # By the host's own word: while it cannot be heard, its slot may
-            # have become ready long ago.
+            # have become ready long ago. That of another leader is not known.
+            and host.up
             and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
             self._prepare_timed_out(hold, now)
@@ -1604,6 +1633,11 @@ class Engine:
                     self._note_reserved(slot_id, instance_id)
                 case instructions.WakeAt(time_s):
                     self.wake_at = time_s
+        for job_id, skips in self.state.take_skips().items():
+            # Nobody is told, but the next leader is to know it.
+            session = self._book.by_job[job_id]
+            session.skips = skips
+            self._rows.append(session.record())
 
     def _program(self, order: instructions.Program, now: float) -> None:
         session = self._book.by_job[order.job_id]
@@ -1712,6 +1746,24 @@ class Engine:
         self._step(now)
         self._finish_drain(entry)
 
+    def _test_now(self, item: inputs.TestNow, now: float) -> inputs.Query:
+        """:returns: the question why there is no test, if so."""
+        host = self.registry.hosts.get(item.host_uuid)
+        device = host.devices.get(item.device) if host else None
+        slot = device.slots.get(item.slot) if device else None
+        refusal: exception.FpgapoolException | None
+        if slot is None:
+            refusal = exception.SlotNotFound(
+                slot=item.slot, device=item.device, host_uuid=item.host_uuid
+            )
+        else:
+            # With the slots that the core knows to be free.
+            self._step(now)
+            refusal = self.probation.test(slot, item.accelerator, now)
+            self._note_health()
+            self._step(now)
+        return inputs.Query(lambda _: refusal, item.future)
+
     def _drained(self, device: registry.DeviceEntry) -> None:
         self._finish_drain(device)
         self._finish_drain(device.host)
@@ -1720,7 +1772,7 @@ class Engine:
         """What was to be drained is disabled when nobody is left."""
         if (
             entry.admin.state is model.AdminState.DRAINING
-            and administration.is_empty(entry, self.holds.values())
+            and administration.is_empty(entry, self._taken())
         ):
             entry.admin = registry.Administration(
                 state=model.AdminState.DISABLED, reason=entry.admin.reason
@@ -1729,6 +1781,13 @@ class Engine:
             self._events += map(
                 administration.word, administration.devices_of(entry)
             )
+
+    def _taken(self) -> Iterator[registry.SlotEntry]:
+        """Yield the slots that are at work, for sessions or in tests."""
+        for hold in self.holds.values():
+            yield hold.slot
+        for test in self.probation.tests.values():
+            yield test.slot
 
     def _note_admin(self, entry: administration.Administered) -> None:
         LOG.info(
@@ -1838,6 +1897,9 @@ class Engine:
 
     def _save_hold(self, hold: reconcile.Hold) -> None:
         session = hold.session
+        if session.withdrawn:
+            self._assignments[hold.slot.id] = None
+            return
         self._assignments[hold.slot.id] = db_api.AssignmentRecord(
             slot_id=hold.slot.id,
             job_id=session.row_id,
@@ -1870,6 +1932,8 @@ class Engine:
         self._book.note_end(session)
 
     def _touch(self, session: sessions.Session) -> None:
+        if session.withdrawn:
+            return
         session.revision += 1
         self._dirty[session.row_id] = session
 
@@ -1913,6 +1977,33 @@ def _lines(
     for device in report.devices:
         for line in device.slots:
             yield host.devices[device.name].slots[line.slot], line
+
+
+def _tell_of_clock(host: registry.HostEntry) -> None:
+    if host.clock_is_wrong:
+        LOG.warning(
+            "The clock of host %s is %.0f s %s this one; that is reckoned"
+            " with, but one of them is wrong",
+            host.name,
+            abs(host.clock_behind_s),
+            "behind" if host.clock_behind_s > 0 else "ahead of",
+        )
+    else:
+        LOG.info("The clock of host %s agrees with this one", host.name)
+
+
+def _started_at(
+    session: sessions.Session,
+    result: objects.SessionResult,
+    host: registry.HostEntry,
+    now: float,
+) -> float | None:
+    """Return by our clock when a session's client connected first."""
+    if result.started_at is None:
+        return session.started_at
+    started_at = host.our_time(result.started_at)
+    # Its clock may have been set since its last report.
+    return min(max(started_at, session.queued_at), now)
 
 
 def _attempt(request: objects.OpenRequest) -> tuple[str, str, float]:

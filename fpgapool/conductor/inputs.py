@@ -30,9 +30,16 @@ from fpgapool.objects import bitstream
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open:
-    """A client wants an accelerator."""
+    """A client wants an accelerator.
+
+    :ivar awaited_until: by our clock, when whoever called is told that there
+        is no answer; None if it came by a cast. The bus keeps calls for as
+        long as their callers wait, and no longer: so no clocks need to be
+        compared, and nobody tells how wrong that of a caller is.
+    """
 
     request: objects.OpenRequest
+    awaited_until: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,6 +149,25 @@ class Administer:
     state: model.AdminState
     reason: str
     drain_within_s: float | None
+    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestNow:
+    """The operator wants a slot to be tested.
+
+    :param device: its name.
+    :param slot: its number.
+    :param accelerator: that it is tested with; empty: any.
+    :param future: hears, when that is durable, None or an
+        :class:`fpgapool.common.exception.FpgapoolException` that says why
+        there is no test.
+    """
+
+    host_uuid: str
+    device: str
+    slot: int
+    accelerator: str
     future: concurrent.futures.Future[Any]
 
 
@@ -257,6 +283,7 @@ Input = (
     | NewQuotas
     | SetQuota
     | Administer
+    | TestNow
     | AdmitInstance
     | ReplaceToken
     | RevokeInstance

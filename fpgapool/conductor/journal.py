@@ -24,8 +24,10 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 
+from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
@@ -111,6 +113,9 @@ class Journal:
         self._hosts = {host.id: host for host in snapshot.hosts}
         self._devices = {device.id: device for device in snapshot.devices}
         self._slots = {slot.id: slot for slot in snapshot.slots}
+        # Why devices are out of use that their drivers may call healthy.
+        self._faults: dict[int, str] = {}
+        self._note_faults(snapshot.faults)
 
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
@@ -144,10 +149,15 @@ class Journal:
             yield Event(type_, _host(new))
 
     def _of_devices(self, changes: db_api.Changes) -> Iterator[Event]:
-        for new in changes.rows(db_api.DeviceRecord):
-            old = self._devices.get(new.id)
-            self._devices[new.id] = new
-            if old == new:
+        faults = changes.rows(db_api.FaultRecord)
+        rows = changes.rows(db_api.DeviceRecord)
+        ids = dict.fromkeys([row.id for row in rows] + _devices_in(faults))
+        known = {id_: self._device_now(id_) for id_ in ids}
+        self._devices.update((row.id, row) for row in rows)
+        self._note_faults(faults)
+        for id_, old in known.items():
+            new = self._device_now(id_)
+            if new is None or old == new:
                 continue
             type_ = DEVICE_UPDATE
             if not new.healthy and (old is None or old.healthy):
@@ -155,6 +165,24 @@ class Journal:
             elif _begins_to_drain(old, new):
                 type_ = DEVICE_DRAIN
             yield Event(type_, _device(new, self._hosts[new.host_id]))
+
+    def _note_faults(self, faults: Iterable[db_api.FaultRecord]) -> None:
+        for fault in faults:
+            if fault.level == health.Level.DEVICE.value:
+                if fault.active:
+                    self._faults[fault.target_id] = fault.reason
+                else:
+                    self._faults.pop(fault.target_id, None)
+
+    def _device_now(self, device_id: int) -> db_api.DeviceRecord | None:
+        """Return a device's row, unhealthy if it is out of use."""
+        row = self._devices.get(device_id)
+        reason = self._faults.get(device_id)
+        if row is None or reason is None:
+            return row
+        return dataclasses.replace(
+            row, healthy=False, fault_reason=row.fault_reason or reason
+        )
 
     def _of_slots(self, changes: db_api.Changes) -> Iterator[Event]:
         for new in changes.rows(db_api.SlotRecord):
@@ -233,6 +261,11 @@ class Journal:
             input_bytes=record.input_bytes,
             output_bytes=record.output_bytes,
         )
+
+
+def _devices_in(faults: Iterable[db_api.FaultRecord]) -> list[int]:
+    device = health.Level.DEVICE.value
+    return [fault.target_id for fault in faults if fault.level == device]
 
 
 def _silent(

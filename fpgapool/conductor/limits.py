@@ -23,6 +23,8 @@ from typing import Any
 from fpgapool.objects import base
 
 _MAX_NAME_LENGTH = 255
+# Of what has a shorter column, by the names of members.
+_MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
 # Texts for people: cut, and made writable, where they are written.
 _FREE_TEXTS = frozenset(
@@ -36,7 +38,15 @@ _FREE_TEXTS = frozenset(
     }
 )
 
-_MAX_INTEGER = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
+# Of what has a shorter column, or is added up with others.
+_MAX_INTEGERS = {
+    "slot": 2**31 - 1,
+    "input_bytes": 2**53,
+    "output_bytes": 2**53,
+}
+# More than any time, rate or energy; sums of them stay numbers.
+_MAX_FLOAT = 1e18
 
 
 def writable(text: str) -> str:
@@ -67,16 +77,16 @@ def _check(payload: base.Payload, name: str, value: Any) -> None:
     elif isinstance(value, str):
         if name in _FREE_TEXTS:
             return
-        if len(value) > _MAX_NAME_LENGTH:
+        if len(value) > _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH):
             raise ValueError(_complaint(payload, name, "too long"))
         if writable(value) != value:
             raise ValueError(_complaint(payload, name, "no text to write"))
     elif (
         isinstance(value, int)
-        and abs(value) > _MAX_INTEGER
+        and abs(value) > _MAX_INTEGERS.get(name, MAX_INTEGER)
         # The engine refuses sizes with a code of their own.
         and name != "claimed_bytes"
-    ):
+    ) or (isinstance(value, float) and abs(value) > _MAX_FLOAT):
         raise ValueError(_complaint(payload, name, "out of range"))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import fractions
 import re
 import threading
 import time
@@ -60,16 +61,33 @@ _CHANGE_S = 5.0
 
 _MAX_IDS = 1000
 
-# Calls that wait for an answer occupy threads, of which oslo.messaging has 64
-# unless [DEFAULT] executor_thread_pool_size says otherwise. The others are for
-# what agents say, while the database does not answer.
-_MAX_ASKING = 48
+# Calls that wait for an answer occupy threads. The others are for what agents
+# say, while the database does not answer.
+_ASKING_SHARE = fractions.Fraction(3, 4)
 _PLACE_S = 0.05
+# Questions, and what agents say, wait for nothing of each other's.
+_MIN_THREADS = 4
 
 # An agent that is asked for a report sends it at once.
 _REPORTS_S = 2.0
 
+# As long as the column that takes it.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
+
+
+def places(threads: int) -> int:
+    """Return how many calls may wait for an answer at the same time.
+
+    :param threads: how many messages are handled at the same time.
+    :raises ConfigurationError: if nothing would be left for casts.
+    """
+    if threads < _MIN_THREADS:
+        raise exception.ConfigurationError(
+            reason=f"[DEFAULT] executor_thread_pool_size is {threads}; the"
+            f" conductor needs {_MIN_THREADS} at least"
+        )
+    return int(threads * _ASKING_SHARE)
 
 
 class ConductorManager(rpc.Endpoint):
@@ -81,6 +99,7 @@ class ConductorManager(rpc.Endpoint):
     :param pumping: takes inputs and questions.
     :param database: for what has left the engine's memory.
     :param epoch: in which this conductor leads.
+    :param max_asking: how many calls may wait for an answer at the same time.
     """
 
     CASTS = frozenset(
@@ -101,11 +120,12 @@ class ConductorManager(rpc.Endpoint):
         pumping: pump.Pump,
         database: db_api.Database,
         epoch: int,
+        max_asking: int = 48,
     ) -> None:
         self._pump = pumping
         self._database = database
         self._epoch = epoch
-        self._asking = threading.BoundedSemaphore(_MAX_ASKING)
+        self._asking = threading.BoundedSemaphore(max_asking)
         self._placed = _Placed()
         # The last report of each host, for audits.
         self._reports: dict[str, objects.AgentReport] = {}
@@ -145,8 +165,12 @@ class ConductorManager(rpc.Endpoint):
         reason: Any = "",
     ) -> None:
         """Take a session, waiting or not, out of the pool."""
+        # Slots are taken back for a reason: without one they would be kept.
+        reason = reason or codes.CANCELLED_BY_CLIENT
         names = (project_id, session_id or "", request_id or "", reason)
-        if not all(isinstance(name, str) for name in names):
+        if not all(isinstance(name, str) for name in names) or (
+            not _CODE.fullmatch(reason)
+        ):
             LOG.warning("Malformed cancellation dropped")
             return
         self._pump.offer(
@@ -192,7 +216,8 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(reason=str(error)) from error
         # Whoever is refused has not asked for anything.
         with self._place():
-            self._offer(inputs.Open(parsed), parsed.project_id)
+            wish = inputs.Open(parsed, self._pump.now() + _ANSWER_S)
+            self._offer(wish, parsed.project_id)
             outcome = self._ask(lambda engine: engine.outcome(parsed))
             if isinstance(outcome, objects.SessionView):
                 # Its rows are on the disk, unless its name was used long ago:
@@ -406,6 +431,34 @@ class ConductorManager(rpc.Endpoint):
             raise refusal
 
     @messaging.expected_exceptions(exception.FpgapoolException)
+    def test_slot(
+        self,
+        ctxt: Any,
+        host_uuid: Any,
+        device: Any,
+        slot: Any,
+        accelerator: Any,
+    ) -> None:
+        """Have a slot tested; answers when the test has been ordered."""
+        texts = (host_uuid, device, accelerator)
+        if type(slot) is not int or not all(
+            isinstance(text, str) for text in texts
+        ):
+            raise exception.InvalidRequest(reason="that names no slot")
+        wish = inputs.TestNow(
+            host_uuid=host_uuid,
+            device=device,
+            slot=slot,
+            accelerator=accelerator,
+            future=concurrent.futures.Future(),
+        )
+        with self._place():
+            self._offer(wish)
+            refusal = _durable(wish.future, _CHANGE_S)
+        if refusal is not None:
+            raise refusal
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
     def get_quota(
         self, ctxt: Any, project_id: Any = None
     ) -> dict[str, dict[str, Any]]:
@@ -446,7 +499,8 @@ class ConductorManager(rpc.Endpoint):
         memory: audit.Memory = self._ask(
             lambda engine: audit.remember(engine, self._epoch, reports)
         )
-        holdings = self._database.holdings(time.time() - audit.GONE_S)
+        now = self._database.now()
+        holdings = self._database.holdings(now - audit.GONE_S)
         found = audit.against_database(holdings, memory)
         return [one.to_primitive() for one in found]
 

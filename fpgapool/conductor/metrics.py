@@ -75,6 +75,12 @@ HOST_UP = _gauge(
     help="1 if a host's agent reports, 0 if it is silent.",
     labels=("host",),
 )
+HOST_CLOCK_BEHIND = _gauge(
+    "fpgapool_conductor_host_clock_behind_seconds",
+    help="How much a host's wall clock is behind the leader's, by its last"
+    " reports; negative if it is ahead.",
+    labels=("host",),
+)
 DEVICES = _gauge(
     "fpgapool_conductor_devices",
     help="Devices by what operators say of them and their hosts: enabled,"
@@ -192,7 +198,7 @@ RECONCILED = _counter(
 )
 SELF_TESTS = _counter(
     "fpgapool_conductor_self_tests_total",
-    help="Self-tests of what is out of use, by outcome: passed, failed, or"
+    help="Self-tests of slots, by outcome: passed, failed, or"
     " none if it did not take place.",
     labels=("outcome",),
 )
@@ -217,6 +223,7 @@ DEFINITIONS = (
     SESSIONS,
     SLOTS,
     HOST_UP,
+    HOST_CLOCK_BEHIND,
     DEVICES,
     RESERVATIONS,
     WAIT,
@@ -338,6 +345,8 @@ def _put_figures(figures: summary.Figures, page: metrics.Page) -> None:
         page.put(SLOTS.name, figures.slots.get(state, 0), state)
     for host, up in figures.hosts.items():
         page.put(HOST_UP.name, up, host)
+    for host, behind_s in figures.clocks_behind_s.items():
+        page.put(HOST_CLOCK_BEHIND.name, behind_s, host)
     for state, count in figures.devices.items():
         page.put(DEVICES.name, count, state)
     for state, count in figures.reservations.items():

@@ -25,6 +25,7 @@ import collections
 import dataclasses
 import operator
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
+from fpgapool.common import exception
 from fpgapool.conductor import administration
 from fpgapool.conductor import admission
 from fpgapool.conductor import bitstreams
@@ -63,6 +65,7 @@ SLOT_FAILURES = frozenset(
 class SelfTest:
     """A test that is under way.
 
+    :ivar is_check: what it is for is in use; an operator wants to know.
     :ivar told_at: when the agent was last asked.
     :ivar seen: whether the agent has reported that it is at work on it.
     """
@@ -75,6 +78,7 @@ class SelfTest:
     asked_at: float
     told_at: float
     seen: bool = False
+    is_check: bool = False
 
     @property
     def place(self) -> health.Place:
@@ -166,7 +170,7 @@ class Probation:
         self._library: library.Library | None = None
         # The last report that told of a dead worker, by device.
         self._deaths: dict[int, float] = {}
-        # How many tests of what is out have begun.
+        # How many tests have begun, of what is out and of slots in use.
         self._turns: dict[health.Unit, int] = {}
         self.events: list[events.Event] = []
         self.rows: list[db_api.Record] = []
@@ -193,6 +197,7 @@ class Probation:
                 reason = slot.fault_reason or codes.SLOT_FAULTY
                 self._do(self._health.take_out(_of(slot), reason, now), now)
             self._refresh(slot)
+        self.forget_gone(now)
         for unit in self.faults:
             if unit.level is health.Level.ACCELERATOR:
                 self._refresh_all(unit)
@@ -294,7 +299,8 @@ class Probation:
         if result is not None and result.generation == test.generation:
             self._take_result(test, report, result, now)
         elif report.seen_generation >= test.generation:
-            self._end(test, f"{codes.WORKER_LOST}: nobody knows", now)
+            # It went with its agent: that says nothing of the slot.
+            self._end(test, None, now)
         elif now - test.told_at >= self._settings.resend_interval_s:
             test.told_at = now
             self.orders.append(test.order())
@@ -354,18 +360,27 @@ class Probation:
             take place.
         """
         del self._tests[test.slot.id]
+        words = error
+        off = _on_host(test.slot, test.accelerator) in self.faults
+        if error and test.is_check and off:
+            # It was taken off the host meanwhile: what fails may be it.
+            error = None
         outcome = "none" if error is None else "failed" if error else "passed"
         self._counts.self_tests[outcome] += 1
         LOG.info(
             "Self-test of slot %s with %s: %s",
             test.slot,
             test.accelerator,
-            error or outcome,
+            words or outcome,
         )
         if error is None:
             self._health.postpone(test.unit, now)
         else:
             found = self._health.tested(test.place, test.unit, error, now)
+            if error and test.is_check:
+                found += self._health.take_out(
+                    test.unit, codes.SELF_TEST_FAILED, now, error
+                )
             self._do(found, now)
         fault = self.faults.get(test.unit)
         if fault is not None:
@@ -407,8 +422,22 @@ class Probation:
         profiles = self._catalogue.library.profiles
         for unit in list(self.faults):
             if unit.accelerator and unit.accelerator not in profiles:
-                self._drop_test(unit)
-                self._do(self._health.forgive(unit), now)
+                self._forget(unit, now)
+
+    def forget_gone(self, now: float) -> None:
+        """Forget what was a part of hosts that are there no more."""
+        known: Mapping[health.Level, Container[int]] = {
+            health.Level.ACCELERATOR: self._pool.hosts_by_id,
+            health.Level.SLOT: self._pool.slots,
+            health.Level.DEVICE: self._pool.devices,
+        }
+        for unit in list(self.faults):
+            if unit.id not in known[unit.level]:
+                self._forget(unit, now)
+
+    def _forget(self, unit: health.Unit, now: float) -> None:
+        self._drop_test(unit)
+        self._do(self._health.forgive(unit), now)
 
     def _time_out(self, test: SelfTest, now: float) -> None:
         self.orders.append(test.call_off())
@@ -430,6 +459,9 @@ class Probation:
         self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
         """Yield slots in which a unit can be tested now, and with what."""
+        if not self._settings.agents_test:
+            # Who is asked in vain would keep a slot from sessions for nothing.
+            return
         silent_before = now - self._settings.report_timeout_s
         for slot in self._slots_of(unit):
             # Of a host that is silent nobody would hear what comes of it.
@@ -442,6 +474,9 @@ class Probation:
 
     def _is_crowded(self, unit: health.Unit) -> bool:
         """Whether an accelerator is not tested as its host has no time."""
+        if not self._settings.agents_test:
+            # It would not be tested either if it had.
+            return False
         if unit.level is not health.Level.ACCELERATOR:
             # Nobody gets what is out: sooner or later it is idle.
             return False
@@ -515,19 +550,118 @@ class Probation:
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
         slot, name = candidates[turn % len(candidates)]
+        self._order(fault.unit, slot, name, now)
+
+    def _order(
+        self,
+        unit: health.Unit,
+        slot: registry.SlotEntry,
+        name: str,
+        now: float,
+    ) -> None:
         test = SelfTest(
-            unit=fault.unit,
+            unit=unit,
             slot=slot,
             accelerator=name,
             generation=self._take_generation(),
             bitstream=self._catalogue.library.choose(name, slot.shape),
             asked_at=now,
             told_at=now,
+            is_check=unit not in self.faults,
         )
         LOG.info("Slot %s is tested with %s", slot, name)
         self._tests[slot.id] = test
         self._refresh(slot)
         self.orders.append(test.order())
+
+    # -- what an operator asks for -----------------------------------------
+
+    def test(
+        self, slot: registry.SlotEntry, accelerator: str, now: float
+    ) -> exception.FpgapoolException | None:
+        """Begin a test now, if that disturbs nobody.
+
+        What is out of use is brought back by it as by a test that was due: the
+        slot's device, else the slot, else the accelerator on its host. If all
+        is in use, a slot that does not pass is out.
+
+        :param accelerator: that it is tested with; empty: any.
+        :returns: why there is no test, if there is none.
+        """
+        profile = self._catalogue.library.profiles.get(accelerator)
+        if accelerator and (profile is None or profile.projects):
+            return exception.SlotNotTested(
+                code=codes.UNKNOWN_ACCELERATOR,
+                reason=f"there is no accelerator {accelerator!r:.80} for all",
+            )
+        unit = self._unit_of_test(slot, accelerator)
+        names = self._names_for(slot, unit, accelerator)
+        for code, reason in self._obstacles(slot, unit, now):
+            return exception.SlotNotTested(code=code, reason=reason)
+        if not names:
+            return exception.SlotNotTested(
+                code=codes.NO_COMPATIBLE_SLOT,
+                reason=f"{accelerator or 'what there is'} does not fit it",
+            )
+        # As with tests that are due, not always the same.
+        turn = self._turns.get(unit, 0)
+        self._turns[unit] = turn + 1
+        self._health.begin(unit)
+        self._order(unit, slot, names[turn % len(names)], now)
+        return None
+
+    def _unit_of_test(
+        self, slot: registry.SlotEntry, accelerator: str
+    ) -> health.Unit:
+        for unit in (_of_device(slot), _of(slot)):
+            if unit in self.faults:
+                return unit
+        off = _on_host(slot, accelerator)
+        return off if off in self.faults else _of(slot)
+
+    def _names_for(
+        self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
+    ) -> list[str]:
+        names = self._accelerators(slot, unit)
+        if accelerator:
+            return [accelerator] if accelerator in names else []
+        # What fails on this host says nothing of a slot that is well.
+        return [
+            name
+            for name in names
+            if unit in self.faults or _on_host(slot, name) not in self.faults
+        ]
+
+    def _obstacles(
+        self, slot: registry.SlotEntry, unit: health.Unit, now: float
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why a slot cannot be tested now: codes and words."""
+        if not self._settings.agents_test:
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "[upgrade_levels] agent says that agents cannot test",
+            )
+        if (
+            not slot.host.up
+            or slot.host.heard_at < now - self._settings.report_timeout_s
+        ):
+            yield codes.HOST_DOWN, "its host does not report"
+        if administration.state(slot.device) is not model.AdminState.ENABLED:
+            yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
+        if not slot.device.healthy:
+            yield codes.SLOT_NOT_TESTABLE, "its driver calls the device faulty"
+        if slot.id in self._holds:
+            yield codes.SLOT_IN_USE, "a session has it"
+        fault = self.faults.get(unit)
+        if slot.id in self._tests or (fault is not None and fault.is_tested):
+            yield codes.SLOT_IN_USE, "a test is under way"
+        if fault is not None and unit.level is not health.Level.ACCELERATOR:
+            return
+        # It can be used, and somebody may be about to.
+        if slot.reserved_for is not None:
+            yield codes.SLOT_IN_USE, "it is reserved for an instance"
+        if not slot.usable:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not call it idle"
 
     # -- what follows ------------------------------------------------------
 
@@ -584,13 +718,15 @@ class Probation:
         return events.SlotRestored(slot.id)
 
     def _name(self, unit: health.Unit) -> str:
+        """Return what a unit is called in the log; it may be gone."""
         if unit.level is health.Level.SLOT:
-            return f"Slot {self._pool.slots[unit.id]}"
+            return f"Slot {self._pool.slots.get(unit.id, unit.id)}"
         if unit.level is health.Level.DEVICE:
-            device = self._pool.devices[unit.id]
+            device = self._pool.devices.get(unit.id)
+            if device is None:
+                return f"Device {unit.id}"
             return f"Device {device.host.name} {device.name}"
         host = self._pool.hosts_by_id.get(unit.id)
-        # The host may be gone, too.
         name = host.name if host is not None else unit.id
         return f"{unit.accelerator} on host {name}"
 
@@ -647,6 +783,10 @@ def _of(slot: registry.SlotEntry) -> health.Unit:
 
 def _of_device(slot: registry.SlotEntry) -> health.Unit:
     return health.Unit(health.Level.DEVICE, slot.device.id)
+
+
+def _on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
+    return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit:

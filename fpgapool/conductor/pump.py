@@ -147,6 +147,10 @@ class Pump:
         self._queue.put(None)
         self._thread.join(timeout_s)
 
+    def now(self) -> float:
+        """Return the time by which inputs are handled, since the epoch."""
+        return self._clock.now()
+
     def put(self, item: inputs.Input) -> None:
         """Queue an input of the conductor's own; returns at once.
 

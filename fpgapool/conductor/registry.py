@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -30,6 +31,10 @@ from fpgapool.objects import identity
 # An agent that restarts often must not make this set grow for ever; reports
 # older than this many restarts no longer travel.
 _MAX_OLD_BOOTS = 16
+# Further apart than a report is on its way.
+_CLOCK_TOLERANCE_S = 5.0
+# So many reports after a clock was set back its host is understood again.
+_CLOCK_READINGS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,11 @@ class HostEntry:
     asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
+    #: By how much its wall clock was behind ours, and how long on their way
+    #: its last reports were.
+    clock_readings_s: collections.deque[float] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
+    )
     #: Why its network card is not capped though it should, if so.
     link_message: str | None = None
     admin: Administration = Administration()
@@ -164,6 +174,40 @@ class HostEntry:
         self.boot_id = boot_id
         self.sequence = sequence
         self.heard_at = now
+
+    def note_clock(
+        self, boot_id: str, sent_at: float | None, now: float
+    ) -> bool:
+        """Compare the host's clock with ours; before :meth:`note_report`.
+
+        :param sent_at: what it said when its report was sent; None if its
+            agent does not tell.
+        :returns: whether :attr:`clock_is_wrong` has changed.
+        """
+        was_wrong = self.clock_is_wrong
+        if boot_id != self.boot_id:
+            self.clock_readings_s.clear()
+        if sent_at is not None:
+            self.clock_readings_s.append(now - sent_at)
+        return self.clock_is_wrong is not was_wrong
+
+    @property
+    def clock_behind_s(self) -> float:
+        """How much its wall clock is behind ours; negative: it is ahead."""
+        # The report that was fastest says most: the bus may be slow now.
+        return min(self.clock_readings_s, default=0.0)
+
+    @property
+    def clock_is_wrong(self) -> bool:
+        """Whether it and ours are too far apart."""
+        return abs(self.clock_behind_s) > _CLOCK_TOLERANCE_S
+
+    def our_time(self, at: float) -> float:
+        """Return by our clock when something happened.
+
+        :param at: when it did by the clock of the host.
+        """
+        return at + self.clock_behind_s
 
     def spec(self) -> model.HostSpec:
         """Return the host as the core describes it."""

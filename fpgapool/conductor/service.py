@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import time
@@ -57,10 +58,6 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# Generations of a new leader lie above all that any older one gave out, so
-# none of them has to be stored.
-_GENERATION_BITS = 32
-
 _RETRY_S = 2.0
 
 _WATCH_PATIENCE_S = 10.0
@@ -75,7 +72,8 @@ class Conductor:
     :param conf: the global configuration; RPC must have been set up.
     :param database: its database, with the current schema.
     :param on_failure: called with a reason if it cannot go on.
-    :raises ConfigurationError: if the strategy's options are wrong.
+    :raises ConfigurationError: if the strategy's options are wrong, or RPC
+        has too few threads.
     """
 
     def __init__(
@@ -91,6 +89,7 @@ class Conductor:
         self._term: _Term | None = None
         # Wrong options are better reported before the first election.
         scheduling.load_strategy(conf)
+        manager.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
             keystone.prepare()
         nova.Nova.from_conf(conf)
@@ -227,12 +226,14 @@ class _Term:
             counts=counts,
         )
         strategy = scheduling.load_strategy(conf)
-        settings = _settings(conf)
+        settings = dataclasses.replace(
+            _settings(conf), agents_test=agents.can_self_test
+        )
         is_unified = conf.quota.driver == quota_conf.UNIFIED
         brain = engine.Engine(
             core_state.PoolState(
                 strategy,
-                first_generation=epoch << _GENERATION_BITS,
+                first_generation=epoch << agent_rpcapi.GENERATION_BITS,
             ),
             settings,
             snapshot,
@@ -244,10 +245,11 @@ class _Term:
         self._database = database
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
-        latest = max((s.queued_at for s in snapshot.live_sessions), default=0)
         self._pump = pump.Pump(
             brain,
-            clock.WallClock(not_before=latest),
+            # One for all conductors: a session must not look older to the
+            # next leader than it is.
+            clock.WallClock(not_before=snapshot.latest_at, wall=database.now),
             committer=self._committer,
             outbox=self._orders,
             on_failure=on_failure,
@@ -265,7 +267,12 @@ class _Term:
             if is_unified
             else None
         )
-        endpoint = manager.ConductorManager(self._pump, database, epoch)
+        endpoint = manager.ConductorManager(
+            self._pump,
+            database,
+            epoch,
+            manager.places(rpc.handler_threads(conf)),
+        )
         self._watch = _watch(conf, self._pump, on_failure)
         self._placing = _placing(conf, self._pump, on_failure, counts)
         self._server = rpc.get_server(

@@ -103,6 +103,8 @@ class Session:
     bitstream_failures: int = 0
     #: Slots that it lost before its client could be told of them.
     untold_ends: int = 0
+    #: Whether it shall have no row, nor its slot one for it.
+    withdrawn: bool = False
 
     @property
     def live(self) -> bool:

@@ -64,6 +64,7 @@ class Figures:
     :ivar sessions: live ones, by state.
     :ivar slots: by state; ``host_down`` where it cannot be known.
     :ivar hosts: whether each is up, by name.
+    :ivar clocks_behind_s: how much the wall clock of each is behind ours.
     :ivar devices: by what operators say of them and their hosts.
     :ivar reservations: of slots, ``ready`` and ``pending``.
     """
@@ -74,6 +75,7 @@ class Figures:
     sessions: Mapping[str, int]
     slots: Mapping[str, int]
     hosts: Mapping[str, bool]
+    clocks_behind_s: Mapping[str, float]
     devices: Mapping[str, int]
     reservations: Mapping[str, int]
 

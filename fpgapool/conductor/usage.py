@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
+from fpgapool.conductor import limits
 from fpgapool.db import api as db_api
 
 
@@ -64,8 +65,8 @@ class Ledger:
             old,
             sessions=old.sessions + sessions,
             slot_s=old.slot_s + slot_s,
-            input_bytes=old.input_bytes + input_bytes,
-            output_bytes=old.output_bytes + output_bytes,
+            input_bytes=_written(old.input_bytes + input_bytes),
+            output_bytes=_written(old.output_bytes + output_bytes),
             energy_j=_sum(old.energy_j, energy_j),
         )
         self._changed[new.id] = new
@@ -91,6 +92,11 @@ class Ledger:
             accelerator=accelerator,
             day=self._day,
         )
+
+
+def _written(total_bytes: int) -> int:
+    """Return a sum as its column takes it, whatever agents say."""
+    return min(total_bytes, limits.MAX_INTEGER)
 
 
 def _sum(known: float | None, added: float | None) -> float | None:

@@ -260,13 +260,23 @@ class Health:
         )
 
     def take_out(
-        self, unit: Unit, reason: str, now: float
+        self, unit: Unit, reason: str, now: float, last_test: str = ""
     ) -> list[Instruction]:
-        """Take something out at once, if it is not out already."""
-        return self._take_out(unit, reason, self.failures(unit), now)
+        """Take something out at once, if it is not out already.
+
+        :param last_test: that it has just not passed; empty if none was made.
+        """
+        return self._take_out(
+            unit, reason, self.failures(unit), now, last_test
+        )
 
     def _take_out(
-        self, unit: Unit, reason: str, failures: int, now: float
+        self,
+        unit: Unit,
+        reason: str,
+        failures: int,
+        now: float,
+        last_test: str = "",
     ) -> list[Instruction]:
         if unit in self._faults:
             return []
@@ -277,6 +287,8 @@ class Health:
             failures=failures,
             since=now,
             tries=tries,
+            last_test=last_test,
+            last_test_at=now if last_test else None,
             next_test_at=now + self._options.wait_s(tries),
         )
         return [TakeOut(fault)]
@@ -324,14 +336,22 @@ class Health:
             if late_s < 0:
                 continue
             if can_test(unit):
-                fault = dataclasses.replace(fault, next_test_at=None)
-                self._faults[unit] = fault
-                yield Test(fault)
+                self.begin(unit)
+                yield Test(self._faults[unit])
             elif late_s > self._options.wait_s(fault.tries) and is_crowded_out(
                 unit
             ):
                 yield from self._bring_back(unit)
                 self._tries[unit] = fault.tries + 1
+
+    def begin(self, unit: Unit) -> None:
+        """Note that something is tested now, due or not.
+
+        What is in use stays so meanwhile.
+        """
+        fault = self._faults.get(unit)
+        if fault is not None:
+            self._faults[unit] = dataclasses.replace(fault, next_test_at=None)
 
     def tested(
         self, place: Place, unit: Unit, error: str, now: float

@@ -125,6 +125,19 @@ class PoolState:
         """
         return self._jobs.records[job_id].skips
 
+    def take_skips(self) -> abc.Mapping[model.JobId, int]:
+        """Which jobs were passed over since the last call, and how often yet.
+
+        The first call only has it noted from then on, for whoever never asks
+        must not pay for it.
+        """
+        skipped, self._jobs.skipped = self._jobs.skipped, set()
+        return {
+            job_id: self.skips(job_id)
+            for job_id in skipped or ()
+            if job_id in self._jobs.records
+        }
+
     def queue_position(self, job_id: model.JobId) -> int:
         """How many waiting jobs come before this one.
 

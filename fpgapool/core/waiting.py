@@ -316,6 +316,7 @@ class WaitingJobs:
     :ivar limits: when jobs will have waited for too long.
     :ivar ageing: when jobs will have waited for so long that they go first.
     :ivar quiet_until_s: a time before which nothing of that falls due.
+    :ivar skipped: jobs that were passed over, if anybody takes them from it.
     """
 
     def __init__(
@@ -331,6 +332,7 @@ class WaitingJobs:
         self._max_wait_s = strategy.max_wait_s
         self._has_one_lane = accounts is None and self._max_wait_s is None
         self._skip_limit = strategy.skip_limit
+        self.skipped: set[model.JobId] | None = None
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
         self._common = Lane(None, False)
@@ -592,6 +594,8 @@ class WaitingJobs:
     def skip(self, record: JobRecord) -> None:
         """Count that a slot of another host passed a homed job over."""
         record.skips += 1
+        if self.skipped is not None:
+            self.skipped.add(record.job.id)
         if self._has_skips_enough(record):
             self._release(record)
 

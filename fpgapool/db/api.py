@@ -209,6 +209,18 @@ class Database:
         self._writer.close()
         self._engine.dispose()
 
+    def now(self) -> float:
+        """Return the server's wall clock, which all services share.
+
+        :returns: seconds since the epoch; our own clock where the database
+            is a file.
+        """
+        with self._transaction() as connection:
+            query = _NOW.get(connection.dialect.name)
+            if query is None:
+                return time.time()
+            return float(connection.exec_driver_sql(query).scalar_one())
+
     # Leadership.
 
     def read_lease(self) -> Lease | None:
@@ -1011,6 +1023,14 @@ _UPSERTS: dict[str, Callable[[sa.Table], sa.Executable]] = {
     "mysql": _upsert_mysql,
     "postgresql": _upsert_on_conflict(postgresql.insert),
     "sqlite": _upsert_on_conflict(sqlite.insert),
+}
+
+
+# In UTC: local times come twice when summer ends.
+_NOW = {
+    "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01',"
+    " UTC_TIMESTAMP(6)) / 1e6",
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
 }
 
 

@@ -15,6 +15,7 @@
 import dataclasses
 import datetime
 import enum
+import itertools
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -529,6 +530,16 @@ class Snapshot:
         default_factory=list
     )
     faults: list[FaultRecord] = dataclasses.field(default_factory=list)
+
+    @property
+    def latest_at(self) -> float:
+        """The newest time of what is under way, seconds since the epoch.
+
+        Whoever goes on from there must not be earlier; 0.0 if nothing is.
+        """
+        arrivals = (session.queued_at for session in self.live_sessions)
+        starts = (one.assigned_at for one in self.assignments)
+        return max(itertools.chain(arrivals, starts), default=0.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

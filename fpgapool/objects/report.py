@@ -80,9 +80,11 @@ class AgentReport(base.Payload):
     :param leader_epoch: the highest epoch seen.
     :param link_message: why the data plane's share of the network card is
         not capped as it should; None if it is, or needs no cap.
+    :param sent_at: wall clock of the host, by which its front door says how
+        long a request is good; None if the agent does not tell.
     """
 
-    VERSION: typing.ClassVar[str] = "1.1"
+    VERSION: typing.ClassVar[str] = "1.2"
 
     host_uuid: str
     host_name: str
@@ -95,3 +97,4 @@ class AgentReport(base.Payload):
     devices: tuple[DeviceReport, ...] = ()
     driver: str
     link_message: str | None = base.added(1, default=None)
+    sent_at: float | None = base.added(2, default=None)

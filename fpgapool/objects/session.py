@@ -28,8 +28,8 @@ class OpenRequest(base.Payload):
         the same request.
     :param host_uuid: the host where the client runs, None if it is on none
         of the pool's hosts.
-    :param expires_at: wall clock; the conductor drops the request if it
-        arrives later.
+    :param expires_at: wall clock of the sender; the conductor drops the
+        request if it arrives later.
     :param wait_timeout_s: None means the conductor's limit, which a request
         can lower only. So do the two after it.
     """

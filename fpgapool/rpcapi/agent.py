@@ -26,8 +26,20 @@ TOPIC = "fpgapool-agent"
 # Grows with every change; the agent's endpoint has the same version.
 VERSION = "1.2"
 
+#: Generations of a new leader lie above all that any older one gave out, so
+#: none of them has to be stored: its epoch is above these bits.
+GENERATION_BITS = 32
+#: Generations are stored in 63 bits. With a leader each second this is enough
+#: for 68 years.
+MAX_EPOCH = 2 ** (63 - GENERATION_BITS) - 1
+
 #: The version that each method came with, if not with the first one.
 SINCE = {rpc.SEVERAL: "1.1", "self_test": "1.2"}
+
+
+def can_be_of(generation: int, leader_epoch: int) -> bool:
+    """Whether a leader, or one before it, can have given a generation out."""
+    return 0 <= generation >> GENERATION_BITS <= leader_epoch
 
 
 class AgentAPI:
@@ -46,6 +58,11 @@ class AgentAPI:
             since=SINCE,
             watch=watch,
         )
+
+    @property
+    def can_self_test(self) -> bool:
+        """Whether agents may be asked for tests; a pin can forbid it."""
+        return self._client.knows("self_test")
 
     def together(self) -> contextlib.AbstractContextManager[None]:
         """See :meth:`fpgapool.common.rpc.Client.together`."""

@@ -30,7 +30,7 @@ from fpgapool.objects import finding
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.5"
+VERSION = "1.6"
 
 #: The version that each method came with, if not with the first one.
 SINCE = {
@@ -47,6 +47,7 @@ SINCE = {
     "set_quota": "1.4",
     "set_reservable_slots": "1.5",
     "submit_session": "1.3",
+    "test_slot": "1.6",
 }
 
 # Names of leaders come round again, so that the broker does not keep a queue
@@ -398,6 +399,28 @@ class ConductorAPI:
             host_uuid=host_uuid,
             device=device,
             slots=slots,
+        )
+
+    def test_slot(
+        self, host_uuid: str, device: str, slot: int, accelerator: str = ""
+    ) -> None:
+        """Have a slot tested now, be it in use or out of use (call).
+
+        One that a session has is refused. Returns when its agent is asked to;
+        if it does not pass, that is seen in the slot.
+
+        :param device: its name.
+        :param slot: its number.
+        :param accelerator: that it is tested with; empty: any.
+        :raises SlotNotFound: if there is none.
+        :raises SlotNotTested: if it cannot be tested now; the code says why.
+        """
+        self._call(
+            "test_slot",
+            host_uuid=host_uuid,
+            device=device,
+            slot=slot,
+            accelerator=accelerator,
         )
 
     def _cast(self, method: str, **kwargs: Any) -> None:

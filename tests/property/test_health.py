@@ -91,6 +91,12 @@ class Probation(stateful.RuleBasedStateMachine):
         )
         self.take(found)
 
+    @stateful.rule(unit=units)
+    def ask_for_test(self, unit: health.Unit) -> None:
+        self.health.begin(unit)
+        if unit in self.out:
+            self.out[unit] = True
+
     @stateful.rule(error=st.sampled_from(["", "wrong result"]), data=st.data())
     def end_test(self, error: str, data: st.DataObject) -> None:
         tested = sorted(

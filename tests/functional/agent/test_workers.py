@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import math
 import os
 import pathlib
 import signal
@@ -28,6 +29,7 @@ import pytest
 from fpgapool.agent import service
 from fpgapool.agent import workers
 from fpgapool.common import descriptors
+from fpgapool.rpcapi import agent as agent_rpcapi
 from tests.functional.agent import harness
 from tests.harness import waiting
 
@@ -248,6 +250,91 @@ def test_a_worker_that_does_not_release_is_killed(host, monkeypatch):
         "CLIENT_GONE",
     )
     assert pid_of(agent) != victim
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [0, -1, 2**31, 2**63, 10**40, 5.0, True, "5", None, math.inf, []],
+    ids=str,
+)
+def test_what_no_leader_can_be_keeps_no_leader_out(host, caplog, epoch):
+    agent = start_idle(host)
+    agent.manager.report_now({}, epoch)
+    agent.manager.session_changed({}, epoch, [])
+    harness.assign(agent, 6, slot=1, epoch=epoch)
+    assert caplog.text.count("dropped") == 3
+    harness.assign(agent, 7)
+    host.conductor.wait_for("prepared", lambda one: one.generation == 7)
+    assert agent.table.leader_epoch == 1
+    assert not agent.table.refusals
+
+
+@pytest.mark.parametrize("generation", [2 << 32, 2**62, -1])
+def test_what_no_leader_has_given_out_keeps_nobody_from_a_slot(
+    host, caplog, generation
+):
+    agent = start_idle(host)
+
+    def kept_out() -> int:
+        dropped = caplog.text.count("dropped")
+        return dropped + agent.table.refusals["generation"]
+
+    harness.assign(agent, generation)
+    harness.release(agent, generation)
+    waiting.wait_until(lambda: kept_out() == 2, "both are kept out")
+    harness.assign(agent, (1 << 32) + 7)
+    host.conductor.wait_for("prepared", lambda one: True)
+    assert kept_out() == 2
+
+
+def test_an_agent_that_is_started_again_takes_any_leader(staying_host):
+    """It is the way out if one has heard of a leader that never was."""
+    first = start_idle(staying_host)
+    harness.assign(first, 7)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    first.manager.report_now({}, agent_rpcapi.MAX_EPOCH)
+    harness.release(first, 7)
+    waiting.wait_until(
+        lambda: first.table.refusals == {"epoch": 1}, "a leader is refused"
+    )
+    first.stop()
+    staying_host.conductor.calls.clear()
+    second = staying_host.start()
+    staying_host.conductor.wait_for_slot(
+        0, lambda one: one.session_id == "session-7"
+    )
+    harness.release(second, 7)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "idle")
+
+
+def test_a_generation_of_no_leader_goes_with_its_worker(staying_host):
+    """Even then the agent has to be started again: it knows it, too."""
+    stray = (9 << agent_rpcapi.GENERATION_BITS) + 7
+    real = (1 << agent_rpcapi.GENERATION_BITS) + 7
+    first = start_idle(staying_host)
+    harness.assign(first, stray, epoch=9, connect_timeout_s=600.0)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    first.stop()
+    staying_host.conductor.calls.clear()
+    second = staying_host.start()
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.release(second, stray)
+    staying_host.conductor.wait_for_slot(0, idle)
+    harness.assign(second, real)
+    waiting.wait_until(
+        lambda: second.table.refusals == {"generation": 1},
+        "the assignment is refused",
+    )
+    old = pid_of(second)
+    os.kill(old, signal.SIGKILL)
+    waiting.wait_until(
+        lambda: known_pid_of(second, 0) not in (None, old), "a new worker"
+    )
+    second.stop()
+    staying_host.conductor.calls.clear()
+    third = start_idle(staying_host)
+    harness.assign(third, real)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
 
 
 def test_a_session_outlives_its_agent(staying_host):

@@ -13,6 +13,7 @@
 import dataclasses
 import datetime
 import threading
+import time
 
 import pytest
 from hypothesis import HealthCheck
@@ -32,6 +33,17 @@ def _write(database, epoch, *records, released=()) -> None:
 
 
 # The lease.
+
+
+def test_the_clock_is_that_of_the_server(database, monkeypatch):
+    """In seconds since the epoch, and parts of them; of a file it is ours."""
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() - 3600)
+    is_file = database.engine.dialect.name == "sqlite"
+    before = true()
+    told = database.now() + (3600 if is_file else 0)
+    assert before - 1 < told < true() + 1
+    assert told % 1
 
 
 def test_nobody_leads_at_first(database):

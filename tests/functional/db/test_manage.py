@@ -145,6 +145,16 @@ def test_purge(run, synced, monkeypatch):
     assert [one.id for one in left] == [7, 1]
 
 
+def test_purge_goes_by_the_clock_of_the_database(run, synced, monkeypatch):
+    day_s = 86400
+    monkeypatch.setattr(api.Database, "now", lambda self: 100.0 * day_s)
+    epoch = synced.take_lease("c1", None).epoch
+    ended = [factory.ended(1, 60 * day_s), factory.ended(2, 80 * day_s)]
+    synced.commit(epoch, api.Changes.of(ended))
+    run("db", "purge", "--older-than-days", "30")
+    assert [one.id for one in synced.list_sessions(limit=10)] == [2]
+
+
 @pytest.mark.parametrize("days", ["-1", "nan", "inf", "soon", ""])
 def test_purge_needs_a_number_of_days(run, days, capsys):
     with pytest.raises(SystemExit) as error:

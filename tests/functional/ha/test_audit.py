@@ -158,7 +158,17 @@ def test_what_is_broken_is_found_and_mended(cloud) -> None:
             updated_at=1.0,
         )
         assignments, sessions = models.assignments, models.sessions
+        (free,) = (
+            slot.id
+            for slot in cloud.snapshot().slots
+            if slot.id not in (first.slot_id, second.slot_id)
+        )
         with cloud.database.engine.begin() as connection:
+            connection.execute(
+                sa.insert(assignments).values(
+                    dataclasses.asdict(first) | {"slot_id": free}
+                )
+            )
             connection.execute(
                 sa.delete(assignments).where(
                     assignments.c.slot_id == first.slot_id
@@ -186,6 +196,7 @@ def test_what_is_broken_is_found_and_mended(cloud) -> None:
                 "session_differs",
                 "session_unknown",
                 "session_without_slot",
+                "slot_without_session",
             ),
             False,
         )
@@ -197,7 +208,7 @@ def test_what_is_broken_is_found_and_mended(cloud) -> None:
             kind: kind != "row_without_file" for kind in found.kinds
         }
         assert not orphan.exists()
-        assert mended.log.count("fpgapool-manage audit --repair") == 5
+        assert mended.log.count("fpgapool-manage audit --repair") == 6
         with cloud.database.engine.begin() as connection:
             connection.execute(
                 sa.delete(models.bitstreams).where(

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from fpgapool.agent import table
 from fpgapool.core import codes
+from fpgapool.rpcapi import agent as agent_api
 from tests.unit.agent import factories
 
 KEY = ("board0", 0)
@@ -151,6 +152,32 @@ def test_lower_generations_are_refused():
     assert effects == [table.Changed()] * 3
     assert tab.device_reports() == before
     assert tab.refusals["generation"] == 3
+
+
+def test_what_a_leader_that_never_was_assigned_is_taken_back():
+    """The agent has been started again, and so forgot that leader."""
+    stray = (EPOCH + 1 << agent_api.GENERATION_BITS) + 7
+    tab = factories.make_table()
+    tab.worker_connected(KEY)
+    tab.worker_status(KEY, factories.status("ready", stray), 0.0)
+    effects = tab.reissue_secret(EPOCH, KEY, stray)
+    effects += tab.release(EPOCH, KEY, "x", stray, "HOST_LOST", 0.0)
+    assert to_worker(effects) == [
+        ("reissue_secret", stray),
+        ("release", stray),
+    ]
+    assert not tab.refusals
+
+
+def test_releases_raise_generations_to_those_of_leaders_only():
+    tab = factories.make_table()
+    up(tab)
+    stray = EPOCH + 1 << agent_api.GENERATION_BITS
+    tab.release(EPOCH, KEY, "x", stray, "HOST_LOST", 0.0)
+    assert tab.refusals == {"generation": 1}
+    assert report(tab).seen_generation == 0
+    tab.release(EPOCH, KEY, "x", stray - 1, "HOST_LOST", 0.0)
+    assert report(tab).seen_generation == stray - 1
 
 
 @pytest.mark.parametrize(

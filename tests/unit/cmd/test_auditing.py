@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import collections
 import json
-import time
 
 import oslo_messaging as messaging
 import pytest
@@ -24,9 +23,11 @@ import pytest
 from fpgapool.bitstreams import base as stores
 from fpgapool.cmd import auditing
 from fpgapool.cmd import manage
+from fpgapool.conductor import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 
+NOW = 1e6
 LEASE = db_api.Lease(holder="c1", epoch=4, renewals=2)
 
 
@@ -63,8 +64,11 @@ class Database:
         self.lease = LEASE
         self.rows: list[db_api.BitstreamRecord] = []
 
+    def now(self) -> float:
+        return NOW
+
     def holdings(self, deleted_before: float) -> db_api.Holdings:
-        assert deleted_before < time.time()
+        assert deleted_before == NOW - audit.GONE_S
         return db_api.Holdings(lease=self.lease, sessions=[], assignments=[])
 
     def bitstreams(self) -> list[db_api.BitstreamRecord]:

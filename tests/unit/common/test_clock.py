@@ -35,6 +35,17 @@ def test_starts_at_the_wall_clock_and_follows_the_monotonic_one():
     assert subject.now() == 1002.5
 
 
+def test_who_is_slow_to_tell_the_time_does_not_advance_it():
+    monotonic = _Hand(5.0)
+
+    def asked():
+        monotonic.reading_s += 8.0
+        return 1000.0
+
+    subject = clock.WallClock(wall=asked, monotonic=monotonic)
+    assert subject.now() == 1000.0
+
+
 def test_does_not_start_before_what_was_stored():
     wall, monotonic = _Hand(1000.0), _Hand(5.0)
     subject = clock.WallClock(1500.0, wall=wall, monotonic=monotonic)

@@ -10,6 +10,9 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
+import subprocess
+import sys
+
 import pytest
 from oslo_config import cfg
 
@@ -66,3 +69,29 @@ def test_an_unknown_argument_is_a_usage_error(tmp_path, capsys):
         _init(tmp_path, "", "--frobnicate")
     assert error.value.code == 2
     assert "--frobnicate" in capsys.readouterr().err
+
+
+_LOGS = """
+import os, sys
+from oslo_log import log
+from fpgapool.common import config
+path = sys.argv[1]
+config.init("test", ["--log-file", path], default_config_files=[])
+log.getLogger("fpgapool").warning("told %s", "\\ud800")
+os.rename(path, path + ".1")
+log.getLogger("fpgapool").warning("again %s", "\\ud801")
+"""
+
+
+def test_what_is_no_text_is_logged_all_the_same(tmp_path):
+    """In a process of its own: logging is set up once."""
+    path = tmp_path / "log"
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOGS, str(path)],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    assert "Logging error" not in ended.stderr
+    assert "told \\ud800" in (tmp_path / "log.1").read_text()
+    assert "again \\ud801" in path.read_text()

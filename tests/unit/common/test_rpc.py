@@ -135,6 +135,11 @@ class _Conductor:
     def set_reservable_slots(self, ctxt, host_uuid, device, slots):
         raise exception.FewerThanReserved(reserved=slots + 1, device=device)
 
+    @messaging.expected_exceptions(exception.SlotNotTested)
+    def test_slot(self, ctxt, host_uuid, device, slot, accelerator):
+        if accelerator:
+            raise exception.SlotNotTested(code="SLOT_IN_USE", reason="r")
+
     def audit(self, ctxt):
         found = objects.Finding(kind="k", subject="s", detail="d")
         return [found.to_primitive()]
@@ -309,9 +314,27 @@ def test_each_of_several_casts_is_handled_by_itself(serve):
     assert endpoint.received.get(timeout=WAIT_S) == 2
 
 
-@pytest.mark.parametrize("casts", [None, 7, "x", [7], [["a"]], [[[], {}]]])
-def test_several_casts_that_are_none(casts):
-    _Agent().several(None, casts)
+@pytest.mark.parametrize(
+    "casts",
+    [
+        None,
+        7,
+        "x",
+        [7],
+        [["a"]],
+        [[[], {}]],
+        [["report_now", 7]],
+        [["several", {"casts": []}]],
+    ],
+)
+def test_several_casts_that_are_none(casts, caplog):
+    """They are dropped in one line; a traceback would tell of a bug."""
+    endpoint = _Agent()
+    endpoint.several(None, casts)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.exc_info is None
+    assert endpoint.received.empty()
 
 
 def _cast_and_fail(api: agent_api.AgentAPI) -> None:
@@ -353,6 +376,15 @@ def test_findings_cross_the_bus(serve):
     (found,) = api.audit()
     assert found.kind == "k"
     assert api.repair(found) is True
+
+
+def test_why_a_slot_is_not_tested_crosses_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    assert api.test_slot("h1", "board0", 1) is None
+    with pytest.raises(exception.SlotNotTested) as caught:
+        api.test_slot("h1", "board0", 1, "aes")
+    assert caught.value.code == "SLOT_IN_USE"
 
 
 def _received(*endpoints: _Recorder) -> list[int]:
@@ -652,6 +684,12 @@ def test_a_pin_above_what_is_known_changes_nothing(pin):
     pin(agent="1.9999")
     client = agent_api.AgentAPI()._client
     assert client._version == agent_api.VERSION
+
+
+@pytest.mark.parametrize(("version", "can"), [("1.1", False), ("1.2", True)])
+def test_a_pin_says_whether_agents_can_test(pin, version, can):
+    pin(agent=version)
+    assert agent_api.AgentAPI().can_self_test is can
 
 
 def test_a_pin_of_another_kind_is_refused(pin):

@@ -14,16 +14,19 @@
 
 import concurrent.futures
 import dataclasses
+import logging
 
 import pytest
 
 from fpgapool import objects
+from fpgapool import strategies
 from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
+from fpgapool.strategies import base
 from tests.unit.conductor import world
 
 
@@ -216,7 +219,13 @@ def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
     assert not single.engine.holds
 
 
-def _outcome(pool: world.World, request_id: str, **changes: object):
+def _outcome(
+    pool: world.World,
+    request_id: str,
+    *,
+    awaited_until: float | None = None,
+    **changes: object,
+):
     request = objects.OpenRequest(
         **{
             "request_id": request_id,
@@ -229,7 +238,7 @@ def _outcome(pool: world.World, request_id: str, **changes: object):
             **changes,
         }
     )
-    pool.feed(inputs.Open(request))
+    pool.feed(inputs.Open(request, awaited_until))
     return lambda: pool.engine.outcome(request)
 
 
@@ -290,6 +299,28 @@ def test_what_cannot_be_recorded_is_taken_back(single):
     assert single.view(served).state == states.PREPARING
 
 
+def test_what_ended_before_its_name_was_refused_gets_no_row(single):
+    """Its slot is free only later; the row would be one of that name, too."""
+    request_id = single.open()
+    single.cancel(request_id)
+    single.settle()
+    single.boot_conductor()
+    single.settle()
+    before = dict(single.rows["sessions"])
+    single.open(request_id=request_id, claimed_bytes=5)
+    single.deliver_all()
+    single.cancel(request_id)
+    single.tell_unrecorded()
+    assert single.engine.holds
+    agent = single.agents["a"]
+    agent.end(0, states.CANCELLED, codes.CANCELLED_BY_CLIENT, single.now)
+    single.feed(agent.report())
+    single.settle()
+    assert not single.engine.holds
+    assert single.rows["sessions"] == before
+    assert not single.rows["assignments"]
+
+
 def test_what_ended_before_it_was_recorded_stays_ended(single):
     single.database_away = True
     request_id = single.open()
@@ -346,6 +377,98 @@ def test_an_accelerator_that_fits_no_slot_is_refused():
 
 def test_a_request_that_nobody_waits_for_any_more_is_dropped(single):
     single.open(expires_at=single.now - 1)
+    assert not single.rows["sessions"]
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
+    """Its requests are as good, and as late, as others are."""
+    caplog.set_level(logging.INFO)
+    agent = single.agents["a"]
+    there = single.now + ahead_s
+    agent.sent_at = there - 1
+    for _ in range(4):
+        single.feed(agent.report())
+    assert caplog.text.count("The clock of host a is 3") == 1
+    # It was a second on its way, which nobody can know.
+    single.open(expires_at=there - 2)
+    assert not single.rows["sessions"]
+    assert single.view(single.open(expires_at=there + 5)).state == "PREPARING"
+    # Who reports for the first time says nothing of before.
+    agent.boots += 1
+    agent.sent_at = single.now
+    single.feed(agent.report())
+    assert "The clock of host a agrees" in caplog.text
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_an_older_agent_is_not_reckoned_with_as_the_one_before(
+    single, ahead_s
+):
+    """It tells no time, so its clock is taken for a right one."""
+    agent = single.agents["a"]
+    agent.sent_at = single.now + ahead_s
+    single.feed(agent.report())
+    agent.boots += 1
+    agent.sent_at = None
+    single.feed(agent.report())
+    single.open(expires_at=single.now - 1)
+    assert not single.rows["sessions"]
+    assert single.view(single.open()).state == "PREPARING"
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_when_a_session_began_is_told_by_one_clock(single, ahead_s):
+    agent = single.agents["a"]
+    request_id = single.open()
+    single.deliver_all()
+    ready_up(single)
+    single.now += 30
+    agent.sent_at = single.now + ahead_s
+    slot = agent.slots[0]
+    slot.state = states.SLOT_IDLE
+    slot.last_result = objects.SessionResult(
+        session_id=slot.session_id,
+        generation=slot.generation,
+        state=states.CLOSED,
+        code="",
+        message="",
+        input_bytes=1,
+        output_bytes=1,
+        started_at=agent.sent_at - 10,
+        finished_at=agent.sent_at,
+    )
+    slot.session_id = slot.generation = None
+    single.feed(agent.report())
+    view = single.view(request_id)
+    assert view.state == states.CLOSED
+    assert view.started_at == view.finished_at - 10
+
+
+def test_a_slow_bus_makes_no_clock_wrong(single):
+    """One report that was fast is enough to know."""
+    agent = single.agents["a"]
+    agent.sent_at = single.now - 0.1
+    single.feed(agent.report())
+    agent.sent_at = single.now - 60
+    single.feed(agent.report())
+    single.open(expires_at=single.now - 1)
+    assert not single.rows["sessions"]
+
+
+def test_who_calls_is_not_late_by_another_clock(single):
+    """The bus has dropped the calls that nobody awaits any more."""
+    late = single.now - 3600
+    assert _outcome(single, "cast", expires_at=late)() is None
+    soon = single.now + 1
+    called = _outcome(single, "call", awaited_until=soon, expires_at=late)
+    assert called().state == states.PREPARING
+
+
+def test_a_call_that_was_answered_while_it_waited_opens_nothing(single):
+    """It had to wait here, where the bus drops it no more."""
+    past = single.now - 0.1
+    assert _outcome(single, "call", awaited_until=past)() is None
     assert not single.rows["sessions"]
 
 
@@ -570,6 +693,21 @@ def test_preparation_that_hangs_goes_elsewhere(pool):
     assert released[0].reason == codes.PREPARE_TIMEOUT
 
 
+def test_a_new_leader_waits_to_hear_how_preparations_went(pool):
+    request_id = pool.open()
+    pool.deliver_all()
+    before = pool.view(request_id)
+    pool.now += 61
+    pool.boot_conductor()
+    pool.tick()
+    assert pool.view(request_id) == before
+    assert not [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.tick()
+    view = pool.view(request_id)
+    assert (view.state, view.slot) == (states.PREPARING, 1)
+
+
 def three_hosts() -> world.World:
     return world.World([world.FakeAgent(name, 1) for name in "abc"])
 
@@ -783,6 +921,32 @@ def test_a_restart_keeps_queue_order_and_running_sessions(single):
     single.feed(agent.report())
     assert single.view(waiting[0]).state == states.PREPARING
     assert single.view(waiting[0]).generation >= 2 << 32
+
+
+def skipping() -> base.Strategy:
+    """Sessions leave their host when they were passed over five times."""
+    return strategies.ra({"skip_limit": 5, "wait_s_per_byte": 1e9}, 0)
+
+
+def test_a_restart_keeps_how_often_sessions_were_passed_over() -> None:
+    """Each time is recorded, though nobody is told."""
+    pool = world.World(
+        [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
+        make_strategy=skipping,
+    )
+    open_until_ready(pool)
+    waits = pool.open()
+    rows = pool.rows["sessions"]
+    (row_id,) = (r.id for r in rows.values() if r.request_id == waits)
+    for _ in range(5):
+        before = pool.state.skips(row_id)
+        assert rows[row_id].skips == before
+        pool.boot_conductor()
+        assert pool.state.skips(row_id) >= before
+        pool.cancel(pool.open("b"))
+        pool.settle()
+    assert rows[row_id].skips == 5
+    assert pool.view(waits).slot_host_uuid == "b"
 
 
 def test_a_restart_renews_the_secret_of_a_ready_session(single):

@@ -19,10 +19,13 @@ from concurrent import futures
 
 import oslo_messaging as messaging
 import pytest
+from oslo_config import cfg
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common import rpc
 from fpgapool.conductor import admission
+from fpgapool.conductor import audit
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
@@ -31,6 +34,8 @@ from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from tests.unit.conductor import world
+
+NOW = 5000.0
 
 
 class FakePump:
@@ -44,6 +49,9 @@ class FakePump:
     def __init__(self) -> None:
         self.inputs: list[inputs.Input] = []
         self.full = False
+
+    def now(self) -> float:
+        return NOW
 
     def put(self, item: inputs.Input) -> None:
         self.inputs.append(item)
@@ -102,12 +110,14 @@ def test_well_formed_casts_reach_the_engine(endpoint):
     report = world.FakeAgent("a", 1).report().report
     made.report(None, report.to_primitive())
     made.cancel_session(None, "p", request_id="r", reason="R")
+    made.cancel_session(None, "p", session_id="s", reason="")
     made.renew_secret(None, "s")
     made.reopen_session(None, "p", "s", 5, "a")
     assert taken == [
         inputs.Open(REQUEST),
         inputs.Report(report),
         inputs.Cancel("p", None, "r", "R"),
+        inputs.Cancel("p", "s", None, codes.CANCELLED_BY_CLIENT),
         inputs.RenewSecret("s"),
         inputs.Reopen("p", "s", 5, "a"),
     ]
@@ -238,7 +248,7 @@ def test_a_submitted_request_is_answered_when_it_is_certain(endpoint):
     answer = made.submit_session(None, REQUEST.to_primitive())
     view = objects.SessionView.from_primitive(answer)
     assert (view.session_id, left) == ("t", [])
-    assert taken == [inputs.Open(REQUEST)]
+    assert taken == [inputs.Open(REQUEST, NOW + manager._ANSWER_S)]
 
 
 def test_a_refusal_is_answered_at_once(endpoint):
@@ -320,7 +330,11 @@ class AuditedDatabase:
 
     lost = dataclasses.replace(OLD_RECORD, state="QUEUED")
 
+    def now(self) -> float:
+        return NOW
+
     def holdings(self, deleted_before: float) -> db_api.Holdings:
+        assert deleted_before == NOW - audit.GONE_S
         return db_api.Holdings(
             lease=db_api.Lease(holder="c", epoch=40, renewals=0),
             sessions=[
@@ -429,8 +443,9 @@ class WaitingPump(FakePump):
 def test_questions_leave_threads_for_what_agents_say(failing, code):
     """Those beyond are refused, and all is well again afterwards."""
     pump = WaitingPump()
-    made = manager.ConductorManager(pump, FakeDatabase(), 40)
-    count = manager._MAX_ASKING
+    count = manager.places(8)
+    assert count == 6
+    made = manager.ConductorManager(pump, FakeDatabase(), 40, count)
     with futures.ThreadPoolExecutor(count) as pool:
         waiting = [pool.submit(made.pool_summary, None) for _ in range(count)]
         for _ in range(count):
@@ -449,3 +464,23 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
         pump.proceed.set()
         assert [one.result(30) for one in waiting] == [[]] * count
     assert made.pool_summary(None) == []
+
+
+@pytest.mark.parametrize("threads", range(4, 200))
+def test_calls_never_take_all_threads(threads):
+    assert 0 < manager.places(threads) < threads
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 1, 3])
+def test_too_few_threads_are_refused_by_the_name_of_their_option(threads):
+    with pytest.raises(exception.ConfigurationError) as caught:
+        manager.places(threads)
+    assert "executor_thread_pool_size" in str(caught.value)
+
+
+def test_calls_have_48_places_by_default():
+    conf = cfg.ConfigOpts()
+    conf([], project="fpgapool", default_config_files=[])
+    assert manager.places(rpc.handler_threads(conf)) == 48
+    conf.set_override("executor_thread_pool_size", 16)
+    assert manager.places(rpc.handler_threads(conf)) == 12

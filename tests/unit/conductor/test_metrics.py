@@ -240,6 +240,9 @@ def _term(look):
 def test_a_leader_tells_what_its_engine_knows(pool) -> None:
     _fill_slots(pool)
     pool.open(project_id="q")
+    agent = pool.agents["a"]
+    agent.sent_at = pool.now - 2
+    pool.feed(agent.report())
     term = _term(lambda question, _timeout_s: question(pool.engine))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     for line in (
@@ -254,9 +257,17 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
         'fpgapool_conductor_slots{state="preparing"} 2.0',
         'fpgapool_conductor_slots{state="faulty"} 0.0',
         'fpgapool_conductor_host_up{host="a"} 1.0',
+        'fpgapool_conductor_host_clock_behind_seconds{host="a"} 2.0',
         "fpgapool_conductor_sessions_opened_total 3.0",
     ):
         assert f"\n{line}\n" in text
+
+
+def test_of_a_clock_that_nobody_tells_nothing_is_said(pool) -> None:
+    term = _term(lambda question, _timeout_s: question(pool.engine))
+    text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
+    assert 'fpgapool_conductor_host_up{host="a"} 1.0' in text
+    assert "\nfpgapool_conductor_host_clock_behind_seconds{" not in text
 
 
 def test_a_leader_that_does_not_answer_says_so(pool) -> None:

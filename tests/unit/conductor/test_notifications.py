@@ -241,6 +241,63 @@ def test_hardware(
     assert _told(book, row) == []
 
 
+FAULT = db_api.FaultRecord(
+    id=1,
+    level="device",
+    target_id=1,
+    reason="CORE_FAILED",
+    since=5.0,
+    next_test_at=65.0,
+)
+
+
+def test_a_device_that_is_taken_out_after_failures(
+    book: journal.Journal,
+) -> None:
+    (event,) = book.events(db_api.Changes.of([FAULT]))
+    assert (event.type, event.is_error) == ("device.fault", True)
+    assert not event.payload.healthy
+    assert event.payload.fault_reason == "CORE_FAILED"
+    # What is tried is not told, nor is its driver's word that it is well.
+    tested = dataclasses.replace(FAULT, tests=1, next_test_at=185.0)
+    assert _told(book, tested, samples.DEVICE) == []
+    # Of the next conductor, too.
+    book = journal.Journal(_snapshot(faults=[tested]))
+    assert _told(book, tested) == []
+    over = dataclasses.replace(FAULT, active=False, reason="")
+    (event,) = book.events(db_api.Changes.of([over]))
+    assert (event.type, event.payload.healthy) == ("device.update", True)
+    assert event.payload.fault_reason == ""
+    assert _told(book, over) == []
+
+
+def test_a_device_out_of_use_whose_driver_complains(
+    book: journal.Journal,
+) -> None:
+    hot = dataclasses.replace(
+        samples.DEVICE, healthy=False, fault_reason="too hot"
+    )
+    assert _told(book, FAULT) == ["device.fault"]
+    assert _told(book, hot) == ["device.update"]
+    assert _told(book, dataclasses.replace(FAULT, active=False)) == []
+    assert _told(book, samples.DEVICE) == ["device.update"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        dataclasses.replace(FAULT, level="slot"),
+        dataclasses.replace(FAULT, level="accelerator", accelerator="aes"),
+        # It went with its host.
+        dataclasses.replace(FAULT, target_id=9, active=False),
+    ],
+)
+def test_faults_that_are_no_devices(
+    book: journal.Journal, fault: db_api.FaultRecord
+) -> None:
+    assert _told(book, fault) == []
+
+
 def test_hardware_comes_before_what_is_in_it() -> None:
     nothing = {"hosts": [], "devices": [], "slots": []}
     book = journal.Journal(_snapshot(**nothing))

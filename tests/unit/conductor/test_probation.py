@@ -12,11 +12,13 @@
 
 """What is out of use for its failures, and how tests bring it back."""
 
+import concurrent.futures
 import dataclasses
 
 import pytest
 
 from fpgapool import objects
+from fpgapool.common import exception
 from fpgapool.conductor import audit
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
@@ -316,6 +318,22 @@ def test_a_worker_that_dies_of_a_test_fails_it(pool) -> None:
 def test_a_test_that_did_not_take_place_says_nothing(pool, how, code) -> None:
     begin(pool)
     end(pool, how, code)
+    assert (fault(pool).tests, fault(pool).next_test_at) == (
+        0,
+        pool.now + AFTER_S,
+    )
+    assert pool.counts.self_tests == {"none": 1}
+
+
+def test_a_test_that_went_with_its_agent_says_nothing(pool) -> None:
+    begin(pool)
+    agent = pool.agents["a"]
+    seen = agent.slots[0].seen_generation
+    agent.restart(workers_too=True)
+    # From its own notes it knows that there was something, and not what.
+    agent.slots[0].seen_generation = seen
+    pool.feed(agent.report())
+    assert not pool.engine.probation.tests
     assert (fault(pool).tests, fault(pool).next_test_at) == (
         0,
         pool.now + AFTER_S,
@@ -634,8 +652,15 @@ def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
     assert rows[2].faulty
 
 
-def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
+@pytest.mark.parametrize("agents_test", [True, False])
+def test_an_accelerator_comes_back_to_a_host_that_is_never_idle(
+    agents_test,
+) -> None:
+    """But not if it would not be tested on an idle one either."""
     pool = make_world(accelerator_limit=1, slot_limit=99)
+    pool.settings = dataclasses.replace(pool.settings, agents_test=agents_test)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
     load(pool, *named("copy", "other"))
     request_id = pool.open()
     pool.open(accelerator="other")
@@ -652,9 +677,9 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
     wait(pool, 2 * AFTER_S)
     assert ACCELERATOR in pool.engine.probation.faults
     wait(pool, 1.0)
-    assert not pool.engine.probation.faults
     assert not orders(pool)
-    assert not pool.rows["faults"][1].active
+    assert bool(pool.engine.probation.faults) != agents_test
+    assert pool.rows["faults"][1].active != agents_test
 
 
 @pytest.mark.parametrize("is_tested", [False, True])
@@ -678,3 +703,337 @@ def test_accelerators_are_forgotten_with_their_hosts() -> None:
     load(pool, *named("other"))
     wait(pool, 1.0)
     assert not pool.engine.probation.faults
+
+
+def test_faults_go_with_their_host() -> None:
+    pool = world.World(
+        [world.FakeAgent("a", 0, board=False), world.FakeAgent("b", 1)]
+    )
+    pool.rows["faults"] = {
+        number: db_api.FaultRecord(
+            id=number,
+            level=unit.level.value,
+            target_id=unit.id,
+            accelerator=unit.accelerator,
+            reason=codes.PROGRAM_FAILED,
+            since=pool.now,
+            next_test_at=pool.now,
+        )
+        for number, unit in enumerate(
+            # Of the first host, and of what went with an earlier one.
+            [
+                ACCELERATOR,
+                health.Unit(health.Level.ACCELERATOR, 9, "copy"),
+                health.Unit(health.Level.SLOT, 9),
+                health.Unit(health.Level.DEVICE, 9),
+            ],
+            start=1,
+        )
+    }
+    pool.boot_conductor()
+    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    for agent in pool.agents.values():
+        pool.feed(agent.report())
+    pool.feed(inputs.ComputeDeleted("a"))
+    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    # It is asked before it is given up.
+    for _ in range(30):
+        pool.tick(1.0)
+        pool.feed(pool.agents["b"].report())
+    assert list(pool.engine.registry.hosts) == ["b"]
+    assert not pool.engine.probation.faults
+    assert not any(row.active for row in pool.rows["faults"].values())
+
+
+def ask(
+    pool: world.World, accelerator: str = "", **place: object
+) -> exception.FpgapoolException | None:
+    """Ask for a test as an operator does; return why there is none."""
+    future: concurrent.futures.Future[exception.FpgapoolException | None]
+    future = concurrent.futures.Future()
+    wanted = {"host_uuid": "a", "device": "board0", "slot": 0} | place
+    pool.feed(inputs.TestNow(accelerator=accelerator, future=future, **wanted))
+    (answer,) = [
+        one
+        for one in pool.wire
+        if isinstance(one, effects.Answer) and one.future is future
+    ]
+    assert not answer.failed, answer.value
+    pool.wire.remove(answer)
+    return answer.value
+
+
+def take(pool: world.World) -> objects.AssignRequest:
+    """Let the only test that is ordered begin."""
+    (order,) = orders(pool)
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    return order
+
+
+def code_of(refusal: exception.FpgapoolException | None) -> str | None:
+    return refusal.code if refusal else None
+
+
+def test_an_operator_need_not_wait_for_a_test(pool) -> None:
+    begin(pool)
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    assert ask(pool) is None
+    assert take(pool).self_test
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+    assert not pool.rows["faults"][1].active
+    assert state(pool) == states.PREPARING
+
+
+def test_one_that_was_asked_for_and_fails_counts_as_any(pool) -> None:
+    pool.tick(1.0)
+    for tests in (1, 2):
+        assert ask(pool) is None
+        take(pool)
+        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+        row = pool.rows["faults"][1]
+        assert (row.active, row.tests) == (True, tests)
+        assert row.next_test_at == pool.now + AFTER_S * 2**tests
+    wait(pool, 4 * AFTER_S - 1)
+    assert not orders(pool)
+    begin(pool, 1.0)
+
+
+def test_a_test_under_way_is_enough(pool) -> None:
+    begin(pool)
+    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+    assert not orders(pool)
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+def test_a_slot_in_use_that_does_not_pass_is_out() -> None:
+    pool = make_world()
+    assert ask(pool) is None
+    take(pool)
+    # Nobody is given it meanwhile.
+    pool.open()
+    assert state(pool) == states.QUEUED
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    assert state(pool) == states.QUEUED
+    row = pool.rows["faults"][1]
+    assert (row.reason, row.active) == (codes.SELF_TEST_FAILED, True)
+    assert (row.last_test, row.tests) == (f"{codes.SELF_TEST_FAILED}: ", 0)
+    assert row.last_test_at == pool.now
+    assert pool.rows["slots"][1].faulty
+    begin(pool)
+    end(pool, states.CLOSED, codes.OK)
+    assert state(pool) == states.PREPARING
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (states.CLOSED, codes.OK),
+        (states.PREPARE_FAILED, codes.BITSTREAM_UNAVAILABLE),
+        (states.CANCELLED, codes.SUPERSEDED),
+    ],
+)
+def test_a_slot_in_use_stays_so_otherwise(how, code) -> None:
+    pool = make_world()
+    assert ask(pool) is None
+    take(pool)
+    pool.open()
+    end(pool, how, code)
+    assert not pool.engine.probation.faults
+    assert not pool.rows["faults"]
+    assert state(pool) == states.PREPARING
+
+
+def test_what_is_being_tested_is_drained_before_it_is_disabled() -> None:
+    pool = make_world()
+    assert ask(pool) is None
+    take(pool)
+    test_administration.administer(pool, model.AdminState.DRAINING)
+    wait(pool, 1.0)
+    assert pool.rows["devices"][1].admin_state == "draining"
+    end(pool, states.CLOSED, codes.OK)
+    wait(pool, 1.0)
+    assert pool.rows["devices"][1].admin_state == "disabled"
+
+
+@pytest.mark.parametrize("accelerator", ["copy", "other"])
+def test_a_check_with_what_is_taken_off_its_host_says_nothing(
+    accelerator,
+) -> None:
+    """It is that accelerator which fails, and not one slot more."""
+    pool = make_world(2, accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
+    assert ask(pool, accelerator) is None
+    assert take(pool).slot == 0
+    pool.open()
+    fail(pool, 1)
+    assert fault(pool, ACCELERATOR)
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    assert (SLOT in pool.engine.probation.faults) == (accelerator == "other")
+
+
+def test_a_test_that_was_asked_for_and_hangs_takes_the_slot_out() -> None:
+    pool = make_world()
+    assert ask(pool) is None
+    take(pool)
+    hang(pool)
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
+
+
+def test_no_session_is_disturbed_by_a_test() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool.open()
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+    pool.open()
+    fail(pool, 1)
+    assert fault(pool, DEVICE)
+    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+    assert not orders(pool)
+    # In its other slot the device can be tested.
+    assert ask(pool, slot=1) is None
+    assert take(pool).slot == 1
+    assert code_of(ask(pool, slot=1)) == codes.SLOT_IN_USE
+    end(pool, states.CLOSED, codes.OK, 1)
+    assert not pool.engine.probation.faults
+    assert state(pool) == states.READY
+
+
+def test_a_device_is_tested_in_one_slot_at_a_time() -> None:
+    pool = make_world(2, slot_limit=99, device_limit=1)
+    pool.open()
+    fail(pool)
+    assert ask(pool) is None
+    assert code_of(ask(pool, slot=1)) == codes.SLOT_IN_USE
+    assert take(pool).slot == 0
+
+
+def test_a_reserved_slot_is_not_tested_unless_it_is_out(pool) -> None:
+    slot = pool.engine.registry.slots[1]
+    slot.reserved_for = "an instance"
+    assert ask(pool) is None
+    take(pool)
+    end(pool, states.CLOSED, codes.OK)
+    pool.cancel("r1")
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].report())
+    assert code_of(ask(pool)) == codes.SLOT_IN_USE
+
+
+def silence(pool: world.World) -> None:
+    pool.now += pool.settings.report_timeout_s + 1
+
+
+def lose(pool: world.World) -> None:
+    pool.engine.registry.hosts["a"].up = False
+
+
+def disable(pool: world.World) -> None:
+    test_administration.administer(pool, model.AdminState.DISABLED)
+
+
+def break_device(pool: world.World) -> None:
+    pool.engine.registry.devices[1].healthy = False
+
+
+def start_slot(pool: world.World) -> None:
+    pool.agents["a"].slots[0].state = states.SLOT_STARTING
+    pool.feed(pool.agents["a"].report())
+
+
+def empty_library(pool: world.World) -> None:
+    pool.feed(inputs.Library([]))
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (silence, codes.HOST_DOWN),
+        (lose, codes.HOST_DOWN),
+        (disable, codes.SLOT_NOT_TESTABLE),
+        (break_device, codes.SLOT_NOT_TESTABLE),
+        (start_slot, codes.SLOT_NOT_TESTABLE),
+        (empty_library, codes.NO_COMPATIBLE_SLOT),
+    ],
+)
+def test_where_a_test_makes_no_sense(happens, code) -> None:
+    pool = make_world()
+    happens(pool)
+    assert code_of(ask(pool)) == code
+    assert not orders(pool)
+    assert not pool.engine.probation.tests
+
+
+def test_agents_that_cannot_test_are_not_asked_to() -> None:
+    pool = make_world()
+    pool.settings = dataclasses.replace(pool.settings, agents_test=False)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert code_of(ask(pool)) == codes.SLOT_NOT_TESTABLE
+    assert not pool.engine.probation.tests
+    pool.open()
+    assert state(pool) == states.PREPARING
+    fail(pool)
+    assert fault(pool)
+    wait(pool, 10 * AFTER_S)
+    assert not orders(pool)
+    assert fault(pool)
+
+
+def test_there_must_be_such_a_slot_and_accelerator(own_pool) -> None:
+    for place in ({"host_uuid": "z"}, {"device": "z"}, {"slot": 9}):
+        assert code_of(ask(own_pool, **place)) == codes.SLOT_NOT_FOUND
+    # What a tenant has brought is not for everybody.
+    for name in ("z", "copy"):
+        assert code_of(ask(own_pool, name)) == codes.UNKNOWN_ACCELERATOR
+    odd = dataclasses.replace(world.PROFILE, name="odd", shapes=("odd",))
+    load(own_pool, odd)
+    assert code_of(ask(own_pool, "odd")) == codes.NO_COMPATIBLE_SLOT
+    assert not orders(own_pool)
+
+
+def test_an_operator_has_an_accelerator_tested() -> None:
+    pool = make_two_hosts()
+    load(pool, *named("copy", "other"))
+    # What fails here says nothing of a slot that is well.
+    for _ in range(3):
+        assert ask(pool) is None
+        assert take(pool).accelerator == "other"
+        end(pool, states.CLOSED, codes.OK)
+        assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert ask(pool, "copy") is None
+    assert take(pool).accelerator == "copy"
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    # It is not the slot's fault.
+    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert fault(pool, ACCELERATOR).tests == 1
+    assert ask(pool, "copy") is None
+    take(pool)
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.engine.probation.faults
+    assert pool.view(pool.open()).slot_host_name == "a"
+
+
+def test_accelerators_take_turns_in_what_is_asked_for() -> None:
+    pool = make_world()
+    load(pool, *named("a", "b"))
+    tested = []
+    for _ in range(3):
+        assert ask(pool) is None
+        tested.append(take(pool).accelerator)
+        end(pool, states.CLOSED, codes.OK)
+    assert tested == ["a", "b", "a"]
+
+
+def test_the_next_leader_knows_what_was_asked_for_and_failed() -> None:
+    pool = make_world()
+    assert ask(pool) is None
+    take(pool)
+    end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    before = fault(pool)
+    pool.boot_conductor()
+    pool.feed(pool.agents["a"].report())
+    assert fault(pool) == before

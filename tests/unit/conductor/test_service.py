@@ -12,6 +12,7 @@
 """What a conductor does when it takes over."""
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -51,6 +52,9 @@ class Database(test_threads.FakeDatabase):
 
     def load(self) -> db_api.Snapshot:
         return self._snapshot
+
+    def now(self) -> float:
+        return time.time()
 
 
 @pytest.fixture

@@ -273,6 +273,15 @@ def test_a_clock_that_is_behind_does_not_begin_a_day_anew():
     assert ledger.take() == []
 
 
+def test_what_agents_say_never_is_more_than_a_row_takes() -> None:
+    now = datetime.datetime(2030, 5, 1, tzinfo=datetime.UTC).timestamp()
+    ledger = usage.Ledger([], 0)
+    for _ in range(2):
+        ledger.add("a", "copy", now, input_bytes=2**63 - 1, output_bytes=2**62)
+    (row,) = ledger.take()
+    assert (row.input_bytes, row.output_bytes) == (2**63 - 1, 2**63 - 1)
+
+
 def report_energy(pool: world.World, energy_j: float | None) -> None:
     """Let the agent's board say what the holder of its slot has drawn."""
     pool.agents["a"].slots[0].energy_j = energy_j

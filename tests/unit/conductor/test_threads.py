@@ -457,6 +457,23 @@ def test_the_pump_carries_a_request_to_the_agents(pumping):
     assert len(wanted.changes.rows(db_api.SessionRecord)) == 1
 
 
+def test_the_pump_reckons_by_the_clock_that_it_shows(pumping):
+    made, _, outbox, _, _ = pumping
+    request = objects.OpenRequest(
+        request_id="r",
+        project_id="p",
+        user_id="u",
+        host_uuid=None,
+        accelerator="copy",
+        claimed_bytes=1,
+        expires_at=0.0,
+    )
+    made.put(inputs.Open(request, made.now()))
+    made.put(inputs.Open(request, made.now() + WAIT_S))
+    (order,) = outbox.next()
+    assert isinstance(order, effects.AssignSlot)
+
+
 def test_the_pump_answers_questions(pumping):
     made, *_ = pumping
     assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0

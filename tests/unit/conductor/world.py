@@ -19,6 +19,7 @@ deliver, drop, double and reorder its messages as they like.
 
 import collections
 import dataclasses
+from collections.abc import Callable
 
 from fpgapool import objects
 from fpgapool import strategies
@@ -34,6 +35,7 @@ from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import records
 from fpgapool.objects import states
+from fpgapool.strategies import base
 from fpgapool.strategies import shared
 
 PROFILE = objects.AcceleratorProfile(
@@ -87,6 +89,8 @@ class FakeAgent:
         self.slots = [Slot() for _ in range(slots)] if board else []
         self.views: dict[str, objects.SessionView] = {}
         self.link_message: str | None = None
+        #: By its own clock; None: it does not tell.
+        self.sent_at: float | None = None
 
     def report(self) -> inputs.Report:
         """The whole state, as a heartbeat carries it."""
@@ -119,6 +123,7 @@ class FakeAgent:
                 devices=(device,) if self.slots else (),
                 driver="test",
                 link_message=self.link_message,
+                sent_at=self.sent_at,
             )
         )
 
@@ -215,8 +220,12 @@ class World:
         fault_limit: int = 3,
         fair: bool = False,
         max_wait_s: float | None = None,
+        make_strategy: Callable[[], base.Strategy] = lambda: strategies.fifo(
+            {"slot_choice": "index"}, 0
+        ),
         **settings: object,
     ) -> None:
+        self.make_strategy = make_strategy
         self.fair = fair
         self.max_wait_s = max_wait_s
         self.agents = {agent.uuid: agent for agent in agents}
@@ -254,6 +263,8 @@ class World:
             int, tuple[effects.Admission, db_api.SessionRecord | None]
         ] = {}
         self._never_recorded: set[int] = set()
+        # Of those, the ones that the engine has not yet withdrawn.
+        self._left_out: set[int] = set()
         self.requests = 0
         self.boot_conductor()
         self.feed(*(agent.report() for agent in agents))
@@ -264,8 +275,9 @@ class World:
         self.unrecorded.clear()
         self.database_away = False
         self._never_recorded.clear()
+        self._left_out.clear()
         strategy = shared.SharedStrategy(
-            strategies.fifo({"slot_choice": "index"}, 0),
+            self.make_strategy(),
             sharing.Options(self.fair),
             self.max_wait_s,
         )
@@ -324,7 +336,9 @@ class World:
     def _take(self, wanted: effects.Effects) -> None:
         for new in wanted.admissions:
             self._admit(new)
-        changes = wanted.changes.without_sessions(self._never_recorded)
+        changes = wanted.changes.without_sessions(
+            self._left_out.union(wanted.withdrawn)
+        )
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
                 table[records.record_key(row)] = row
@@ -344,6 +358,7 @@ class World:
         ]
         for row_id in wanted.withdrawn:
             self.unrecorded.pop(row_id, None)
+            self._left_out.discard(row_id)
 
     def _admit(self, new: effects.Admission) -> None:
         """Note a new session that the database does not take."""
@@ -356,6 +371,7 @@ class World:
         if row or self.database_away:
             self.unrecorded[new.row_id] = new, row
             self._never_recorded.add(new.row_id)
+            self._left_out.add(new.row_id)
         if not self.database_away:
             self.engine.recorded_id = new.row_id
 

@@ -11,6 +11,7 @@
 #    under the License.
 
 import dataclasses
+import types
 
 import pytest
 from hypothesis import given
@@ -113,3 +114,24 @@ def test_live_states_are_those_of_the_sessions():
 def test_columns_hold_all_states():
     length = models.sessions.c.state.type.length
     assert max(len(state) for state in states.ALL) <= length
+
+
+@pytest.mark.parametrize(
+    ("queued_at", "assigned_at", "latest_at"),
+    [([], [], 0.0), ([5.0, 7.0], [6.0], 7.0), ([5.0], [8.0], 8.0)],
+)
+def test_the_newest_time_of_what_is_under_way(
+    queued_at, assigned_at, latest_at
+):
+    snapshot = api.Snapshot(
+        hosts=[],
+        devices=[],
+        slots=[],
+        accelerators=[],
+        live_sessions=[types.SimpleNamespace(queued_at=t) for t in queued_at],
+        assignments=[
+            types.SimpleNamespace(assigned_at=t) for t in assigned_at
+        ],
+        max_ids=api.MaxIds(0, 0, 0, 0),
+    )
+    assert snapshot.latest_at == latest_at

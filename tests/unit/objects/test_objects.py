@@ -36,7 +36,7 @@ PAYLOADS = [
 # then its new fingerprint here.
 FINGERPRINTS = {
     "AcceleratorProfile": "1.1-dfb16010d6f8b529",
-    "AgentReport": "1.1-146fe8c290f82caf",
+    "AgentReport": "1.2-254d230120e9c2a3",
     "AssignRequest": "1.3-9fc2dbe70638195d",
     "BitstreamRef": "1.0-a5a098a90040dafa",
     "CreateBitstream": "1.0-7c167a5867451ef6",
