@@ -53,7 +53,7 @@ class RestAPI:
         on_failure: Callable[[str], None],
     ) -> None:
         conf.set_override("auth_strategy", "noauth", group="api")
-        self._backends = app.connect(conf, database)
+        self._backends = app.connect(conf, database, _THREADS)
         self._on_failure = on_failure
         self._metrics = api_metrics.endpoint(conf, self._backends.metrics)
         self._server = wsgi.Server(

@@ -39,6 +39,7 @@ from fpgapool.api import microversion
 from fpgapool.api import middleware
 from fpgapool.api import policy
 from fpgapool.api import routes
+from fpgapool.api import threads
 from fpgapool.api import tokens
 from fpgapool.api import validation
 from fpgapool.api import vendordata
@@ -91,13 +92,20 @@ def load() -> middleware.Application:
     return metrics.WithEndpoint(app, conf, backends.metrics)
 
 
-def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
+def connect(
+    conf: cfg.ConfigOpts,
+    database: db_api.Database,
+    server_threads: int | None = None,
+) -> calls.Backends:
     """Return what handlers need; RPC must have been set up.
 
     :param conf: the configuration.
     :param database: the conductor's, of which the API only reads.
+    :param server_threads: how many requests are answered at the same time,
+        if that is known better than from the configuration.
     """
     options = conf.api
+    server_threads = server_threads or threads.count(conf)
     counts = metrics.Metrics()
     conductor = conductor_rpcapi.ConductorAPI(
         call_timeout_s=options.conductor_timeout_s, watch=counts.rpc.note
@@ -113,7 +121,9 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
 
     waiting = waiters.Waiters(
         lambda revisions: backends.leader.changed_sessions(revisions),
-        max_waiters=options.max_waiters,
+        max_waiters=threads.most_that_wait(
+            options.max_waiters, server_threads
+        ),
         interval_s=options.wait_interval_s,
     )
     counts.watch(waiting)
@@ -135,7 +145,9 @@ def connect(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Backends:
             max_wait_s=options.max_wait_s,
             conductor_timeout_s=options.conductor_timeout_s,
             retry_after_s=options.retry_after_s,
-            max_project_requests=options.max_project_requests,
+            max_project_requests=threads.most_of_a_project(
+                options.max_project_requests, server_threads
+            ),
             inventory_cache_s=options.inventory_cache_s,
         ),
     )

@@ -323,6 +323,16 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="POST",
+        path="/v1/slots/{slot_id}/test",
+        handler=slots.test,
+        policy=slot_policies.TEST,
+        body=slot_schemas.TEST,
+        response=slot_schemas.SHOW,
+        status=202,
+        summary="Have a slot tested now",
+    ),
+    Route(
+        method="POST",
         path="/v1/sessions",
         handler=sessions.create,
         policy=session_policies.CREATE,

@@ -23,10 +23,13 @@ from keystoneauth1 import exceptions as auth_exceptions
 from keystonemiddleware import auth_token
 from keystonemiddleware import opts
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from fpgapool.api import errors
 from fpgapool.api import middleware
 from fpgapool.core import codes
+
+LOG = logging.getLogger(__name__)
 
 _AWAY = (
     auth_exceptions.ConnectionError,
@@ -79,12 +82,17 @@ class Authenticated:
             return self._app(environ, start_response)
         # The second: where it is asked for addresses.
         except (_KeystoneAway, *_AWAY):
-            error = errors.ApiError(
-                codes.KEYSTONE_UNAVAILABLE,
-                "the token cannot be checked: Keystone is not available",
-                headers={"Retry-After": str(self._retry_after_s)},
-            )
-            return middleware.refuse(environ, start_response, error)
+            reason = "Keystone is not available"
+        except auth_exceptions.MissingAuthPlugin:
+            # It is only noticed with the first token, of a user or a service.
+            LOG.error("[keystone_authtoken] has no auth_type: see its options")
+            reason = "this service has no account to ask Keystone with"
+        error = errors.ApiError(
+            codes.KEYSTONE_UNAVAILABLE,
+            f"the token cannot be checked: {reason}",
+            headers={"Retry-After": str(self._retry_after_s)},
+        )
+        return middleware.refuse(environ, start_response, error)
 
 
 def _set_defaults(conf: cfg.ConfigOpts) -> None:

@@ -64,9 +64,9 @@ Most requests that wait for a session to change at the same time, in each
 process. Further ones are answered at once, with ``Retry-After``. Where there
 is no room, one of the project that has most of them makes it.
 
-Each takes one of the server's threads, so a good value leaves a third of them
-for requests that do not wait. 0 means that none waits. They all together ask
-the conductor one question every ``wait_interval_s``.
+Each takes one of the server's threads, so it is at most two thirds of them
+where their number is known; see ``server_threads``. 0 means that none waits.
+They all together ask the conductor one question every ``wait_interval_s``.
 """,
     ),
     cfg.IntOpt(
@@ -79,13 +79,29 @@ Most requests of one project that are under way at the same time, in each
 process. Further ones are refused with ``RATE_LIMITED`` and ``Retry-After``.
 
 Each takes one of the server's threads, also while the conductor does not
-answer, so it must be less than the process has threads, or one project can
-keep all others waiting. Those that wait for a session are among them.
+answer. So that one project cannot keep all others waiting, it is at most three
+quarters of them where their number is known. Those that wait for a session are
+among them.
 
 Related options:
 
+* ``server_threads``, where the web server does not say how many it has.
 * ``max_waiters`` should be much less, so that a project whose programs wait
   for many sessions can do something else meanwhile.
+""",
+    ),
+    cfg.IntOpt(
+        "server_threads",
+        min=1,
+        max=10000,
+        help="""
+How many threads each process of the web server has, which is how many requests
+it answers at the same time.
+
+uWSGI says it itself; for others, such as gunicorn, set what they are started
+with. Where it is not known, ``max_project_requests`` and ``max_waiters`` are
+used as they are, and protect nobody if there are fewer threads. With a single
+thread there is no protection.
 """,
     ),
     cfg.FloatOpt(

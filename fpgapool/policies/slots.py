@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Who may see the slots."""
+"""Who may see the slots, and have them tested."""
 
 from oslo_policy import policy
 
@@ -18,6 +18,7 @@ from fpgapool.policies import base
 
 LIST = "fpgapool:slots:list"
 GET = "fpgapool:slots:get"
+TEST = "fpgapool:slots:test"
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -28,5 +29,12 @@ def list_rules() -> list[policy.RuleDefault]:
         ),
         base.rule(
             GET, base.ANY_READER, "Show a slot.", "GET", "/v1/slots/{slot_id}"
+        ),
+        base.rule(
+            TEST,
+            base.ADMIN,
+            "Have a slot tested now.",
+            "POST",
+            "/v1/slots/{slot_id}/test",
         ),
     ]

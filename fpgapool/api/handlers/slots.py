@@ -41,13 +41,40 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a slot."""
+    return calls.Answer(document={"slot": _found(call)})
+
+
+def test(call: calls.Call) -> calls.Answer:
+    """Have a slot tested now."""
+    known = call.backends.inventory
+    # It may have come just now.
+    known.forget()
+    slot = _found(call)
+    try:
+        call.backends.conductor.test_slot(
+            slot["host_uuid"],
+            slot["device_name"],
+            slot["number"],
+            call.body["test"].get("accelerator", ""),
+        )
+    finally:
+        known.forget()
+    return calls.Answer(document={"slot": _found(call)}, status=202)
+
+
+def _found(call: calls.Call) -> dict[str, Any]:
+    """Return the slot of the path.
+
+    :raises ApiError: if there is none.
+    """
     wanted = call.path["slot_id"]
     slot = inventory.find(_documents(call), "id", wanted.lower())
     if slot is None:
         raise errors.ApiError(
             codes.SLOT_NOT_FOUND, f"there is no slot {wanted!r:.80}"
         )
-    return calls.Answer(document={"slot": slot})
+    found: dict[str, Any] = slot
+    return found
 
 
 def _documents(call: calls.Call) -> list[dict[str, Any]]:

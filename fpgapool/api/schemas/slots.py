@@ -72,3 +72,14 @@ LIST_QUERY = common.list_query(
 )
 LIST = common.page_of("slots", SLOT)
 SHOW = common.record(slot=SLOT)
+TEST = common.record(
+    test=common.record(
+        optional=["accelerator"],
+        accelerator=common.described(
+            common.NAME,
+            "What it is tested with, one that is for everybody; if that is"
+            " kept off the host, passing brings it back. By default the"
+            " slot's accelerators take turns.",
+        ),
+    )
+)

@@ -269,6 +269,19 @@ class Proxy(proxy.Proxy):
         """Return a slot."""
         return self._get(_slot.Slot, slot_id)
 
+    def test_slot(
+        self, slot: str | _slot.Slot, accelerator: str | None = None
+    ) -> _slot.Slot:
+        """Have a slot tested now, be it in use or out of use.
+
+        One that a session has is not tested, but refused.
+
+        :param slot: its identifier, or itself.
+        :param accelerator: that it is tested with; None: any.
+        :returns: the slot as it is then; the test goes on.
+        """
+        return self._get_resource(_slot.Slot, slot).test(self, accelerator)
+
     def services(
         self, **query: Any
     ) -> Generator[_service.Service, None, None]:

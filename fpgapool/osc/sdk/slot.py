@@ -14,7 +14,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from keystoneauth1 import adapter
 from openstack import resource
+from openstack import utils
 
 from fpgapool.osc.sdk import base
 
@@ -54,3 +58,21 @@ class Slot(base.Resource):
     session_id = resource.Body("session_id")
     #: The instance that alone may have it, if it is of one's own project.
     reserved_for = resource.Body("reserved_for")
+
+    def test(
+        self, session: adapter.Adapter, accelerator: str | None = None
+    ) -> Self:
+        """Have it tested now.
+
+        :param session: the proxy.
+        :param accelerator: that it is tested with; None: any.
+        :returns: it as it is then.
+        """
+        wish = {} if accelerator is None else {"accelerator": accelerator}
+        response = session.post(
+            utils.urljoin(self.base_path, self.id, "test"),
+            json={"test": wish},
+            microversion=self._get_microversion(session),
+        )
+        self._translate_response(response)
+        return self

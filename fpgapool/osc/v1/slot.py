@@ -96,3 +96,52 @@ class ListSlots(base.ListCommand):
             ),
             **query,
         )
+
+
+class ShowSlot(base.ShowCommand):
+    """Show a slot, and if it is out of use why, and what was tried."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "slot",
+            metavar="<slot>",
+            type=base.identifier,
+            help="ID of the slot",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        """Show it."""
+        return base.shown(self.client.get_slot(parsed_args.slot), {}, ["name"])
+
+
+class TestSlot(base.Command):
+    """Have slots tested now; 'slot show' says if one has not passed."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return what understands the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "slots",
+            metavar="<slot>",
+            type=base.identifier,
+            nargs="+",
+            help="ID of the slot; one that a session has is not tested",
+        )
+        parser.add_argument(
+            "--accelerator",
+            metavar="<accelerator>",
+            help="test with this one, which passing brings back if it is kept"
+            " off the host; by default they take turns",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Ask for all of them; go on if one cannot be tested."""
+
+        def test(slot: str, ignore_missing: bool) -> None:
+            self.client.test_slot(slot, parsed_args.accelerator)
+
+        base.do_each(parsed_args.slots, test, "slot", "tested")

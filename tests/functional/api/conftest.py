@@ -69,7 +69,7 @@ def make_server(
 def api(make_server: Callable[..., harness.Server]) -> harness.Server:
     """Give the API of the pool."""
     return make_server(
-        conductor_timeout_s=2, max_waiters=8, wait_interval_s=0.05
+        conductor_timeout_s=6, max_waiters=8, wait_interval_s=0.05
     )
 
 

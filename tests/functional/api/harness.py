@@ -229,16 +229,26 @@ class Server(processes.Daemon):
     def wait(
         self, session: Mapping[str, typing.Any], *states: str
     ) -> dict[str, typing.Any]:
-        """Wait for a session, by long polls, and return it."""
+        """Wait for a session, by long polls, and return it.
+
+        A server at which nobody may wait any more answers at once.
+        """
         path = f"/v1/sessions/{session['id']}?wait_s=10"
-        limit = 20
-        while session["state"] not in states:
-            revision = session["revision"]
-            answer = self.ask("GET", f"{path}&revision={revision}")
-            session = answer.session
-            limit -= 1
-            assert limit, f"the session is {session['state']}"
-        return dict(session)
+        newest = dict(session)
+
+        def arrived() -> bool:
+            nonlocal newest
+            if newest["state"] not in states:
+                revision = newest["revision"]
+                newest = self.ask("GET", f"{path}&revision={revision}").session
+            return newest["state"] in states
+
+        waiting.wait_until(
+            arrived,
+            lambda: f"{states}; the session is {newest['state']}",
+            TIMEOUT_S,
+        )
+        return newest
 
     def open_until_ready(self, **members: object) -> dict[str, typing.Any]:
         """Open a session and wait until it is READY."""

@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import signal
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
+from fpgapool.client import apidoor
 from fpgapool.client import frontdoor
 from fpgapool.client import instance
 from tests.functional.api import harness
@@ -215,6 +218,34 @@ def test_the_limit_of_the_flavor_holds_in_a_race(
     stub.change(server_id, flavor=flavor)
     harness.wait_for(lambda: api.open(token).status == 202, "the new limit")
     assert api.open(token).code == "INSTANCE_SESSION_LIMIT"
+
+
+def test_a_place_that_was_just_given_back_is_free(
+    api: harness.Server,
+    cloud: clouds.Cloud,
+    stub: nova_stub.NovaStub,
+    inside: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pool hears of the end from a host that has much to do."""
+    monkeypatch.setattr(apidoor, "_END_LAG_S", harness.TIMEOUT_S)
+    inside(boot(stub, {**SPECS, "fpgapool:max_sessions": "1"}))
+    agent = cloud.hosts["board"].agent.pid
+    session = client.acc_open("copy", 1)
+    with concurrent.futures.ThreadPoolExecutor(1) as program:
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            session.close()
+            opened = program.submit(
+                client.acc_open, "copy", 1, request_id="next"
+            )
+            cloud.conductor.wait_for_log(
+                "Request next of project"
+                f" {clouds.PROJECT} refused: INSTANCE_SESSION_LIMIT"
+            )
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        opened.result(harness.TIMEOUT_S).close()
 
 
 def test_instances_do_not_see_each_other(

@@ -18,6 +18,8 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 
+import pytest
+
 from tests.functional.api import harness
 from tests.harness import waiting
 
@@ -25,13 +27,20 @@ SHARE = 8
 FLOOD = 100
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"max_project_requests": SHARE},
+        # By default a project may have more than there are threads.
+        {"server_threads": harness.THREADS},
+    ],
+    ids=["configured", "of threads"],
+)
 def test_a_flood_while_the_database_does_not_answer(
-    make_server, cloud, mariadb
+    make_server, cloud, mariadb, bound
 ) -> None:
     """All are told to come later, others soon, and then all is well."""
-    api = make_server(
-        conductor_timeout_s=2, max_waiters=4, max_project_requests=SHARE
-    )
+    api = make_server(conductor_timeout_s=2, max_waiters=4, **bound)
     assert harness.THREADS > SHARE
     mariadb.pause()
     try:

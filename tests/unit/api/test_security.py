@@ -74,6 +74,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("PATCH", "/v1/hosts/{host_uuid}"): {"state": "disabled"},
     ("PATCH", "/v1/devices/{device_id}"): {"state": "disabled"},
+    ("POST", "/v1/slots/{slot_id}/test"): {"test": {}},
     ("POST", "/v1/sessions"): {
         "session": {"accelerator": "copy", "claimed_bytes": 1}
     },

@@ -31,7 +31,7 @@ from fpgapool.core import codes
 ROOT = pathlib.Path(__file__).parents[3]
 
 #: Grows only with a new microversion, from the second release on.
-OPERATIONS = 42
+OPERATIONS = 43
 
 ROUTES = [
     pytest.param(route, id=f"{route.method} {route.path}")

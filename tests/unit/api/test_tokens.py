@@ -25,6 +25,7 @@ from keystonemiddleware.auth_token import _identity
 from fpgapool.core import codes
 
 TOKEN = {"X-Auth-Token": "gAAAAB"}
+SERVICE_TOKEN = {"X-Service-Token": "gAAAAC"}
 
 
 class Asked:
@@ -81,9 +82,27 @@ def test_nobody_can_check_a_token(world, keystone: Asked, error) -> None:
     assert "www-authenticate" not in answer.headers
 
 
-def test_a_token_is_invalid(world, keystone: Asked) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [TOKEN, SERVICE_TOKEN, TOKEN | SERVICE_TOKEN],
+    ids=["of a user", "of a service", "both"],
+)
+def test_a_service_that_cannot_ask_keystone(make_world, headers) -> None:
+    """It has no plug-in to log in with."""
+    world = make_world(auth_strategy="keystone")
+    assert world.conf.keystone_authtoken.auth_type is None
+    answer = world.client.simulate_get("/v1/slots", headers=headers)
+    assert answer.status_code == 503
+    (told,) = answer.json["errors"]
+    assert told["code"] == codes.KEYSTONE_UNAVAILABLE
+    assert int(answer.headers["retry-after"]) > 0
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("headers", [TOKEN, SERVICE_TOKEN])
+def test_a_token_is_invalid(world, keystone: Asked, headers) -> None:
     keystone.error = auth_token.InvalidToken()
-    answer = world.client.simulate_get("/v1/slots", headers=TOKEN)
+    answer = world.client.simulate_get("/v1/slots", headers=headers)
     assert answer.status_code == 401
     assert answer.json["errors"][0]["code"] == codes.UNAUTHORIZED
     assert answer.headers["www-authenticate"].startswith("Keystone uri=")

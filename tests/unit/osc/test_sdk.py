@@ -245,6 +245,10 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "usage": (lambda pool: list(pool.usage()), "GET /v1/usage"),
     "slots": (lambda pool: list(pool.slots()), "GET /v1/slots"),
     "get_slot": (lambda pool: pool.get_slot(ID), "GET /v1/slots/{slot_id}"),
+    "test_slot": (
+        lambda pool: pool.test_slot(ID, "aes"),
+        "POST /v1/slots/{slot_id}/test",
+    ),
     "services": (lambda pool: list(pool.services()), "GET /v1/services"),
     "sessions": (lambda pool: list(pool.sessions()), "GET /v1/sessions"),
     "create_session": (
@@ -277,6 +281,7 @@ _BODIES = {
     "set_quota": {"quota": {"sessions": 3}},
     "create_session": {"session": {"accelerator": "aes", "claimed_bytes": 1}},
     "reopen_session": {"reopen": {"generation": 4}},
+    "test_slot": {"test": {"accelerator": "aes"}},
     "administer_host": {"state": "enabled"},
     "administer_device": {"state": "draining", "drain_deadline_s": 3},
 }
@@ -318,6 +323,12 @@ def test_call(pool: Any, service: Service, name: str) -> None:
     assert (query or {}) == _QUERIES.get(name, {})
     (options,) = service.options
     assert options["microversion"] == base.MICROVERSION
+
+
+def test_a_test_with_any_accelerator(pool: Any, service: Service) -> None:
+    service.answers = [(202, {"slot": {"id": ID, "failures": 3}})]
+    assert pool.test_slot(ID).failures == 3
+    assert service.requests[0][3] == {"test": {}}
 
 
 def test_pages(pool: Any, service: Service) -> None:

@@ -22,15 +22,18 @@ from openstack.test import fakes as sdk_fakes
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import devices as device_schemas
 from fpgapool.api.schemas import hosts as host_schemas
+from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
 from fpgapool.osc.sdk import host as host_sdk
 from fpgapool.osc.sdk import pool as pool_sdk
+from fpgapool.osc.sdk import slot as slot_sdk
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import host
 from fpgapool.osc.v1 import pool
 from fpgapool.osc.v1 import session
+from fpgapool.osc.v1 import slot
 from tests.unit.osc import fakes
 
 
@@ -50,6 +53,7 @@ from tests.unit.osc import fakes
             device_schemas.DEVICE,
         ),
         (host.ShowHost, "get_host", host_sdk.Host, host_schemas.HOST),
+        (slot.ShowSlot, "get_slot", slot_sdk.Slot, slot_schemas.SLOT),
     ],
 )
 def test_everything_is_shown(
@@ -73,6 +77,8 @@ def test_everything_is_shown(
         device.ShowDevice,
         session.ShowSession,
         session.CloseSession,
+        slot.ShowSlot,
+        slot.TestSlot,
     ],
 )
 def test_what_is_no_identifier(

@@ -67,6 +67,7 @@ EXPECTED = {
     "fpgapool:hosts:get": _OPERATORS,
     "fpgapool:slots:list": _ANY,
     "fpgapool:slots:get": _ANY,
+    "fpgapool:slots:test": ("admin", "admin"),
     "fpgapool:pool:get": _ANY,
     "fpgapool:quotas:get": _READERS,
     "fpgapool:quotas:defaults": _READERS,

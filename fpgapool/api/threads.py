@@ -1,0 +1,80 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""How many of the web server's threads requests of one kind may take."""
+
+from __future__ import annotations
+
+import fractions
+import importlib
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+# What is left is for everybody else.
+_PROJECT_SHARE = fractions.Fraction(3, 4)
+_WAITING_SHARE = fractions.Fraction(2, 3)
+
+
+def count(conf: cfg.ConfigOpts) -> int | None:
+    """Return how many requests this process answers at the same time.
+
+    :param conf: the configuration.
+    :returns: None if neither an operator nor the web server has said it.
+    """
+    threads: int | None = conf.api.server_threads or _of_uwsgi()
+    if threads is None:
+        LOG.info(
+            "The web server does not say how many threads it has; "
+            "[api] server_threads can."
+        )
+    return threads
+
+
+def most_of_a_project(limit: int, threads: int | None) -> int:
+    """Return how many requests of a project may be under way.
+
+    :param limit: the configured one.
+    :param threads: see :func:`count`.
+    """
+    if threads is None:
+        return limit
+    return min(limit, max(1, int(threads * _PROJECT_SHARE)))
+
+
+def most_that_wait(limit: int, threads: int | None) -> int:
+    """Return how many requests may wait for their sessions.
+
+    :param limit: the configured one.
+    :param threads: see :func:`count`.
+    """
+    if threads is None:
+        return limit
+    return min(limit, int(threads * _WAITING_SHARE))
+
+
+def _of_uwsgi() -> int | None:
+    """Return what uWSGI was told, None if this is not uWSGI."""
+    try:
+        # It exists only there.
+        options = importlib.import_module("uwsgi").opt
+    except (ImportError, AttributeError):
+        return None
+    told = options.get("threads", b"1")
+    if isinstance(told, list):
+        told = told[-1]
+    try:
+        return max(1, int(told))
+    except ValueError:
+        return None

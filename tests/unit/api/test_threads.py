@@ -1,0 +1,80 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Shares of the web server's threads."""
+
+import sys
+import types
+
+import pytest
+from oslo_config import cfg
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.api import threads
+
+
+@pytest.fixture
+def conf():
+    made = cfg.ConfigOpts()
+    fpgapool_conf.api.register_opts(made)
+    made([], project="fpgapool", default_config_files=[])
+    return made
+
+
+def _in_uwsgi(monkeypatch, options):
+    # The module has nothing else of what is asked.
+    module = types.SimpleNamespace(opt=options)
+    monkeypatch.setitem(sys.modules, "uwsgi", module)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"threads": b"24"}, 24),
+        ({"threads": [b"8", b"24"]}, 24),
+        # It has one if nobody says anything.
+        ({}, 1),
+        ({"threads": b"many"}, None),
+    ],
+)
+def test_uwsgi_says_how_many_there_are(monkeypatch, conf, options, expected):
+    _in_uwsgi(monkeypatch, options)
+    assert threads.count(conf) == expected
+
+
+def test_of_other_servers_nothing_is_known_that_is_not_configured(conf):
+    assert threads.count(conf) is None
+    conf.set_override("server_threads", 8, group="api")
+    assert threads.count(conf) == 8
+
+
+def test_what_is_configured_is_said_of_uwsgi_too(monkeypatch, conf):
+    _in_uwsgi(monkeypatch, {"threads": b"24"})
+    conf.set_override("server_threads", 8, group="api")
+    assert threads.count(conf) == 8
+
+
+@pytest.mark.parametrize("number", range(1, 100))
+def test_no_project_and_no_waiting_takes_all_threads(conf, number):
+    project = threads.most_of_a_project(conf.api.max_project_requests, number)
+    waiting = threads.most_that_wait(conf.api.max_waiters, number)
+    assert 1 <= project <= conf.api.max_project_requests
+    assert 0 <= waiting <= conf.api.max_waiters
+    assert waiting < number
+    # With one thread nobody can be protected.
+    assert project < number or number == 1
+
+
+def test_without_knowledge_and_with_plenty_options_are_as_they_are():
+    for number in (None, 1000):
+        assert threads.most_of_a_project(36, number) == 36
+        assert threads.most_that_wait(16, number) == 16

@@ -1,0 +1,52 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The command that has slots tested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openstack import exceptions as sdk_exceptions
+from osc_lib import exceptions
+
+from fpgapool.osc.v1 import slot
+from tests.unit.osc import fakes
+
+IDS = [f"{fakes.SESSION_ID[:-1]}{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "accelerator"),
+    [([], None), (["--accelerator", "aes"], "aes")],
+)
+def test_each_is_tested(options: list[str], accelerator: str | None) -> None:
+    app = fakes.App()
+    assert app.run(slot.TestSlot, *IDS, *options) == 0
+    assert [call.args for call in app.client.test_slot.call_args_list] == [
+        (one, accelerator) for one in IDS
+    ]
+
+
+def test_others_are_tested_if_one_cannot_be() -> None:
+    app = fakes.App()
+
+    def test(one: str, accelerator: Any) -> None:
+        if one == IDS[1]:
+            raise sdk_exceptions.SDKException("a session has it")
+
+    app.client.test_slot.side_effect = test
+    with pytest.raises(exceptions.CommandError) as caught:
+        app.run(slot.TestSlot, *IDS)
+    assert str(caught.value) == f"1 of 3 slots were not tested: {IDS[1]}"
+    assert app.client.test_slot.call_count == len(IDS)
