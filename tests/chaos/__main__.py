@@ -146,6 +146,8 @@ def staged(
                 options.clients,
                 doors_of(pool),
                 api_harness.TOKEN,
+                pool.transport_url,
+                [host.uuid for host in pool.hosts.values()],
             )
         )
         yield runs.Run(options, pool, crowd, say)
@@ -177,6 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             rows = runs.save(run, out)
     console.print(report.text(rows, f"seed {options.seed}"), markup=False)
+    told = ", ".join(
+        f"{count} × {target}" for target, count in run.nonsense().items()
+    )
+    say(f"nonsense: {told}")
     say(f"tables and logs are in {out}")
     if run.problems:
         say(f"{len(run.problems)} problems; repeat with --seed {options.seed}")

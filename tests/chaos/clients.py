@@ -14,30 +14,27 @@
 """Clients of the pool, each in a thread, all in one process.
 
 Run as ``python -m tests.chaos.clients SETTINGS``, with the JSON of
-:class:`Settings`. It reads ``pause`` and ``go`` from its standard input,
-and writes JSON lines: ``ready`` for each slot that a client got, ``done`` for
-each job, ``paused`` when nothing is under way any more after ``pause``. When
-its input ends, so does it. SIGTERM is an orderly end.
+:class:`Settings`. It does as :mod:`tests.chaos.obeying` says, and tells
+``ready`` of each slot that a client got, and ``done`` of each job.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-import os
 import random
-import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-import types
 import typing
 
 from fpgapool import client
 from tests.chaos import jobs
+from tests.chaos import obeying
 
 #: How long any call of a client may take; longer than all that faults cost.
 PATIENCE_S = 150.0
@@ -96,61 +93,31 @@ class Outcome:
     restarts: int = 0
 
 
-class Crowd:
+class Crowd(obeying.Obeying):
     """All clients of this process.
 
     :param settings: what to do.
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
-        self._changed = threading.Condition()
-        self._going = True
-        self._busy = 0
-        self._output = threading.Lock()
 
-    def run(self) -> None:
-        """Follow the standard input to its end."""
-        for number in range(self._settings.clients):
-            threading.Thread(
-                target=self._client, args=(number,), daemon=True
-            ).start()
-        for line in sys.stdin:
-            self._follow(line.strip())
-        # Clients may be in calls that take long.
-        os._exit(0)
-
-    def _follow(self, command: str) -> None:
-        with self._changed:
-            self._going = command == "go"
-            self._changed.notify_all()
-            if not self._going:
-                self._changed.wait_for(lambda: not self._busy)
-                self._say("paused")
-
-    def _say(self, event: str, **members: typing.Any) -> None:
-        line = json.dumps({"event": event, **members})
-        with self._output:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+    def follow(self) -> None:
+        """Do as told, to the end."""
+        self.run(
+            functools.partial(self._client, number)
+            for number in range(self._settings.clients)
+        )
 
     def _client(self, number: int) -> None:
         rng = random.Random(f"{self._settings.seed} {number}")
         doors = self._settings.doors
         while True:
             job = jobs.draw(rng, len(doors))
-            with self._changed:
-                self._changed.wait_for(lambda: self._going)
-                self._changed.wait_for(lambda: not self._going, job.pause_s)
-                if not self._going:
-                    continue
-                self._busy += 1
-            try:
-                self._do(job, doors[job.door])
-            finally:
-                with self._changed:
-                    self._busy -= 1
-                    self._changed.notify_all()
+            with self.turn(job.pause_s) as mine:
+                if mine:
+                    self._do(job, doors[job.door])
 
     def _do(self, job: jobs.Job, door: str) -> None:
         outcome = Outcome(
@@ -161,14 +128,14 @@ class Crowd:
             time.monotonic(),
         )
         try:
-            Visit(job, door, self._settings.token, outcome, self._say).run()
+            Visit(job, door, self._settings.token, outcome, self.say).run()
         except client.FpgapoolError as error:
             outcome.code = error.code
             outcome.message = error.message
         except Exception:
             outcome.bug = traceback.format_exc()
         outcome.ended_s = time.monotonic()
-        self._say("done", **dataclasses.asdict(outcome))
+        self.say("done", **dataclasses.asdict(outcome))
 
 
 def _is_api(door: str) -> bool:
@@ -346,11 +313,6 @@ def _connection(door: str) -> socket.socket:
     return sock
 
 
-def leave(_number: int, _frame: types.FrameType | None) -> None:
-    """End in order, wherever the program is."""
-    raise SystemExit(0)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, leave)
-    Crowd(Settings(**json.loads(sys.argv[1]))).run()
+    obeying.obey_signals()
+    Crowd(Settings(**json.loads(sys.argv[1]))).follow()

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -23,11 +24,13 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 
 from tests.chaos import clients
+from tests.chaos import fuzzers
 from tests.harness import processes
 
 _END_LIMIT_S = 20.0
@@ -35,17 +38,20 @@ _VICTIM_LIVES_S = (4.0, 8.0)
 
 
 class Program:
-    """A process with several clients.
+    """A process with several clients, or with fuzzers.
 
-    :param settings: what they do.
+    :param module: what it runs.
+    :param settings: what that does.
     :param tell: called with everything that it says.
     """
 
     def __init__(
         self,
-        settings: clients.Settings,
+        module: types.ModuleType,
+        settings: clients.Settings | fuzzers.Settings,
         tell: Callable[[dict[str, typing.Any]], None],
     ) -> None:
+        self._module = module
         self._settings = settings
         self._tell = tell
         self._rounds = 0
@@ -72,7 +78,7 @@ class Program:
             [
                 sys.executable,
                 "-m",
-                clients.__name__,
+                self._module.__name__,
                 json.dumps(dataclasses.asdict(settings)),
             ],
             cwd=processes.ROOT,
@@ -96,7 +102,7 @@ class Program:
     def say(self, command: str) -> None:
         """Tell it what to do.
 
-        :param command: see :mod:`tests.chaos.clients`.
+        :param command: see :mod:`tests.chaos.obeying`.
         """
         assert self._process is not None
         assert self._process.stdin is not None
@@ -148,6 +154,8 @@ class Crowd:
     :param count: how many clients.
     :param doors: see :class:`tests.chaos.clients.Settings`.
     :param token: see there.
+    :param broker_url: see :class:`tests.chaos.fuzzers.Settings`.
+    :param hosts: see there.
     """
 
     PROGRAMS = 4
@@ -155,10 +163,17 @@ class Crowd:
     VICTIMS = 4
 
     def __init__(
-        self, seed: int, count: int, doors: list[str], token: str
+        self,
+        seed: int,
+        count: int,
+        doors: list[str],
+        token: str,
+        broker_url: str,
+        hosts: list[str],
     ) -> None:
         self._rng = random.Random(seed)
         self._victims = Program(
+            clients,
             clients.Settings(f"{seed} victims", self.VICTIMS, doors, token),
             self._take,
         )
@@ -169,21 +184,32 @@ class Crowd:
         self._ready_s: list[float] = []
         self._outcomes: list[clients.Outcome] = []
         self._paused = 0
+        self._bugs: list[str] = []
+        self._nonsense: collections.Counter[str] = collections.Counter()
         shares = [
             len(range(number, count, self.PROGRAMS))
             for number in range(self.PROGRAMS)
         ]
         self.programs = [
             Program(
+                clients,
                 clients.Settings(f"{seed} {number}", share, doors, token),
                 self._take,
             )
             for number, share in enumerate(shares)
             if share
         ]
+        sockets = [door for door in doors if door.startswith("/")]
+        self._fuzzers = Program(
+            fuzzers,
+            fuzzers.Settings(f"{seed} nonsense", sockets, broker_url, hosts),
+            self._take,
+        )
+        # Those that come to an end when they are told to.
+        self._obeying = [*self.programs, self._fuzzers]
 
     def __enter__(self) -> Crowd:
-        for program in (*self.programs, self._victims):
+        for program in (*self._obeying, self._victims):
             program.start()
         self._killer.start()
         return self
@@ -191,7 +217,7 @@ class Crowd:
     def __exit__(self, *exc_info: object) -> None:
         self._over.set()
         self._killer.join()
-        for program in (*self.programs, self._victims):
+        for program in (*self._obeying, self._victims):
             program.kill()
 
     def _kill_victims(self) -> None:
@@ -208,6 +234,10 @@ class Crowd:
                 self._ready_s.append(told["at_s"])
             elif event == "done":
                 self._outcomes.append(clients.Outcome(**told))
+            elif event == "sent":
+                self._nonsense[told["target"]] += told["count"]
+            elif event == "bug":
+                self._bugs.append(told["text"])
             else:
                 self._paused += 1
             self._changed.notify_all()
@@ -221,6 +251,17 @@ class Crowd:
         """Return what has become of jobs."""
         with self._changed:
             return list(self._outcomes)
+
+    def take_bugs(self) -> list[str]:
+        """Return what came of nonsense since the last call that must not."""
+        with self._changed:
+            bugs, self._bugs = self._bugs, []
+            return bugs
+
+    def nonsense(self) -> dict[str, int]:
+        """Return how often whom nonsense was told."""
+        with self._changed:
+            return dict(self._nonsense)
 
     def wait_ready(self, count: int, limit_s: float) -> bool:
         """Wait until so many more slots have been given out.
@@ -245,16 +286,16 @@ class Crowd:
             self._victims.kill()
         with self._changed:
             self._paused = 0
-        for program in self.programs:
+        for program in self._obeying:
             program.say("pause")
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._paused == len(self.programs), limit_s
+                lambda: self._paused == len(self._obeying), limit_s
             )
 
     def go(self) -> None:
         """Have them go on."""
-        for program in self.programs:
+        for program in self._obeying:
             program.say("go")
         with self._killing:
             self._victims.start()

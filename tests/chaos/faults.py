@@ -208,8 +208,9 @@ def _fill_disk(stage: Stage, rng: random.Random) -> Undo:
     return sandbox.make_room
 
 
-def _bad_network(stage: Stage, _rng: random.Random) -> Undo:
-    return _put_in_force(stage.pool, list(stage.pool.daemons()), _BAD_NETWORK)
+def _bad_network(stage: Stage, rng: random.Random) -> Undo:
+    bad = dataclasses.replace(_BAD_NETWORK, seed=rng.getrandbits(32))
+    return _put_in_force(stage.pool, list(stage.pool.daemons()), bad)
 
 
 def _wrong_clock(choose: Choose) -> Strike:
@@ -273,7 +274,7 @@ KINDS = (
     Kind(CLIENT, "restart", _restart_client, _MATRIX.format("client")),
     *_three("RabbitMQ", _rabbitmq, "services"),
     *_three("MariaDB", _mariadb, "services"),
-    Kind("host", "cut off", _cut_host, "system/test_hosts.py"),
+    Kind("host", "cut off", _cut_host, "system/test_networks.py"),
     Kind(
         *("leader", "without broker", _cut_leader(lambda line: line.broker)),
         "system/test_conductors.py",
@@ -287,10 +288,19 @@ KINDS = (
         "system/test_conductors.py",
     ),
     Kind("network", "connections dropped", _drop_all, ""),
-    Kind("network", "messages lost", _bad_network, ""),
+    Kind(
+        *("network", "messages lost", _bad_network),
+        "system/test_networks.py",
+    ),
     Kind("host", "disk full", _fill_disk, "agent/test_cache.py", True),
-    Kind("leader", "clock wrong", _wrong_clock(_leader), ""),
-    Kind("agent", "clock wrong", _wrong_clock(_agent), ""),
+    Kind(
+        *("leader", "clock wrong", _wrong_clock(_leader)),
+        "system/test_clocks.py",
+    ),
+    Kind(
+        *("agent", "clock wrong", _wrong_clock(_agent)),
+        "system/test_clocks.py",
+    ),
 )
 
 

@@ -15,23 +15,28 @@
 
 ``python -m tests.chaos.faulty MODULE ARGUMENTS`` runs the module's ``main``.
 The file that the variable ``FPGAPOOL_TESTS_FAULTS`` names says what is wrong
-at the moment, see :class:`Faults`; without it nothing is.
+at the moment, see :class:`Faults`; without it nothing is. At SIGUSR1 the
+daemon collects its garbage: broken connections of py-amqp are cycles, whose
+sockets Python may keep for minutes, and are no leak.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib
 import json
 import os
 import pathlib
 import random
+import signal
 import sys
 import threading
 import time
 import typing
 
 VARIABLE = "FPGAPOOL_TESTS_FAULTS"
+COLLECT = signal.SIGUSR1
 _READ_INTERVAL_S = 0.2
 
 
@@ -44,6 +49,7 @@ class Faults:
     :ivar lost: … that one that nobody awaits an answer to is not sent.
     :ivar delay_s: the longest delay.
     :ivar clock_s: how much the wall clock is wrong.
+    :ivar seed: of chance; every daemon has its own by its directory's name.
     """
 
     doubled: float = 0.0
@@ -51,6 +57,7 @@ class Faults:
     lost: float = 0.0
     delay_s: float = 0.0
     clock_s: float = 0.0
+    seed: int = 0
 
     def write(self, path: pathlib.Path) -> None:
         """Put them in force.
@@ -66,12 +73,13 @@ class World:
     """Knows what is wrong now.
 
     :param path: of the file.
+    :ivar rng: chance, from the beginning whenever something else is wrong.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
-        self._faults = Faults()
         self._read_s = float("-inf")
+        self._put_in_force(Faults())
 
     @property
     def faults(self) -> Faults:
@@ -79,11 +87,20 @@ class World:
         now_s = time.monotonic()
         if now_s - self._read_s > _READ_INTERVAL_S:
             self._read_s = now_s
-            try:
-                self._faults = Faults(**json.loads(self._path.read_text()))
-            except FileNotFoundError:
-                self._faults = Faults()
+            faults = self._read()
+            if faults != self._faults:
+                self._put_in_force(faults)
         return self._faults
+
+    def _read(self) -> Faults:
+        try:
+            return Faults(**json.loads(self._path.read_text()))
+        except FileNotFoundError:
+            return Faults()
+
+    def _put_in_force(self, faults: Faults) -> None:
+        self._faults = faults
+        self.rng = random.Random(f"{faults.seed} {self._path.parent.name}")
 
 
 class Client:
@@ -91,27 +108,23 @@ class Client:
 
     :param client: the client of oslo.messaging.
     :param world: says how bad.
-    :param rng: chance.
     """
 
-    def __init__(
-        self, client: typing.Any, world: World, rng: random.Random
-    ) -> None:
+    def __init__(self, client: typing.Any, world: World) -> None:
         self._client = client
         self._world = world
-        self._rng = rng
 
     def prepare(self, **options: typing.Any) -> Client:
         """Return one for another target."""
-        return Client(self._client.prepare(**options), self._world, self._rng)
+        return Client(self._client.prepare(**options), self._world)
 
     def cast(self, ctxt: object, method: str, **kwargs: object) -> None:
         """Send a message as often as chance says, now or later."""
         faults = self._world.faults
-        if self._rng.random() < faults.lost:
+        if self._world.rng.random() < faults.lost:
             return
-        for _ in range(1 + (self._rng.random() < faults.doubled)):
-            if self._rng.random() < faults.delayed:
+        for _ in range(1 + (self._world.rng.random() < faults.doubled)):
+            if self._world.rng.random() < faults.delayed:
                 self._cast_late(faults.delay_s, ctxt, method, kwargs)
             else:
                 self._client.cast(ctxt, method, **kwargs)
@@ -119,10 +132,10 @@ class Client:
     def call(self, ctxt: object, method: str, **kwargs: object) -> object:
         """Send a question once or twice, now or later."""
         faults = self._world.faults
-        if self._rng.random() < faults.doubled:
+        if self._world.rng.random() < faults.doubled:
             self._cast_late(faults.delay_s, ctxt, method, kwargs)
-        if self._rng.random() < faults.delayed:
-            threading.Event().wait(self._rng.uniform(0, faults.delay_s))
+        if self._world.rng.random() < faults.delayed:
+            threading.Event().wait(self._world.rng.uniform(0, faults.delay_s))
         return self._client.call(ctxt, method, **kwargs)
 
     def _cast_late(
@@ -133,7 +146,7 @@ class Client:
         kwargs: dict[str, object],
     ) -> None:
         timer = threading.Timer(
-            self._rng.uniform(0, delay_s),
+            self._world.rng.uniform(0, delay_s),
             self._try_to_cast,
             (ctxt, method, kwargs),
         )
@@ -157,6 +170,7 @@ def main() -> int:
 
     :returns: its exit status.
     """
+    signal.signal(COLLECT, lambda *_: gc.collect())
     world = World(pathlib.Path(os.environ[VARIABLE]))
     right_time = time.time
     # Before anything else is imported: defaults of arguments remember it.
@@ -164,11 +178,10 @@ def main() -> int:
 
     import oslo_messaging
 
-    rng = random.Random(os.environ[VARIABLE])
     right_client = oslo_messaging.get_rpc_client
 
     def get_rpc_client(*args: object, **options: object) -> Client:
-        return Client(right_client(*args, **options), world, rng)
+        return Client(right_client(*args, **options), world)
 
     oslo_messaging.get_rpc_client = get_rpc_client
     module = sys.argv.pop(1)

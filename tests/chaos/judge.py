@@ -40,6 +40,30 @@ SLACK_THREADS = 80
 SLACK_MEMORY_SHARE = 0.5
 SLACK_MEMORY_BYTES = 64 << 20
 
+#: Whatever comes from outside, none of these may: they are bugs.
+_BUGS = {
+    one.__name__
+    for one in (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        BufferError,
+        IndexError,
+        KeyError,
+        NameError,
+        NotImplementedError,
+        OverflowError,
+        RecursionError,
+        RuntimeError,
+        TypeError,
+        UnboundLocalError,
+        UnicodeDecodeError,
+        UnicodeEncodeError,
+        ValueError,
+        ZeroDivisionError,
+    )
+}
+
 #: How long after a fault whoever asks by the API may hear of its slot.
 LATE_NEWS_S = 10.0
 
@@ -185,3 +209,15 @@ def raised(log: str) -> dict[str, int]:
             found[match[1]] += 1
             inside = False
     return dict(found)
+
+
+def bugs(log: str) -> list[str]:
+    """Find errors in a log that no fault and no nonsense may lead to.
+
+    :param log: all of it.
+    """
+    return [
+        f"{count} times {name} in its log"
+        for name, count in raised(log).items()
+        if name in _BUGS
+    ]

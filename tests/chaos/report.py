@@ -11,14 +11,20 @@
 #    under the License.
 
 
-"""Tables of a run: for people, for programs and for the documentation."""
+"""Tables of runs: for people, for programs and for the documentation.
+
+``python -m tests.chaos.report DIRECTORY...`` prints one table of several runs,
+in the form of the documentation.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import io
 import json
 import pathlib
+import sys
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -31,6 +37,7 @@ from tests.chaos import measure
 
 _WIDTH = 160
 _DOCUMENT = "faults.rst"
+_RESULTS = "results.json"
 
 COLUMNS = (
     "Fault",
@@ -74,6 +81,30 @@ def cells(row: measure.Row) -> list[str]:
         str(row.lost_stateless),
         str(row.lost_stateful),
     ]
+
+
+def together(
+    runs: Iterable[Iterable[dict[str, typing.Any]]],
+) -> list[measure.Row]:
+    """Add up the rows of several runs.
+
+    :param runs: the rows of each, as in their ``results.json``.
+    :returns: a row for each kind of fault, in the order of their names.
+    """
+    found: dict[str, measure.Row] = {}
+    for rows in runs:
+        for row in rows:
+            total = found.setdefault(row["title"], measure.Row(row["title"]))
+            for name, value in row.items():
+                before = getattr(total, name)
+                if isinstance(value, dict):
+                    total.codes = dict(
+                        collections.Counter(before)
+                        + collections.Counter(value)
+                    )
+                elif name != "title":
+                    setattr(total, name, before + value)
+    return [found[title] for title in sorted(found)]
 
 
 def text(rows: Iterable[measure.Row], title: str) -> str:
@@ -128,6 +159,22 @@ def write(
     :param about: what else is to be known of the run.
     """
     document = {**about, "faults": [dataclasses.asdict(row) for row in rows]}
-    (directory / "results.json").write_text(json.dumps(document, indent=2))
+    (directory / _RESULTS).write_text(json.dumps(document, indent=2))
     (directory / "table.txt").write_text(text(rows, f"seed {about['seed']}"))
     (directory / _DOCUMENT).write_text(rst(rows))
+
+
+def main(directories: Sequence[str]) -> None:
+    """Print one table of several runs.
+
+    :param directories: of the runs.
+    """
+    documents = [
+        json.loads((pathlib.Path(one) / _RESULTS).read_text())
+        for one in directories
+    ]
+    sys.stdout.write(rst(together(one["faults"] for one in documents)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

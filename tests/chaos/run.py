@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import random
 import threading
@@ -30,6 +31,7 @@ from collections.abc import Sequence
 from tests.chaos import clients
 from tests.chaos import crowd as crowds
 from tests.chaos import faults
+from tests.chaos import faulty
 from tests.chaos import judge
 from tests.chaos import measure
 from tests.chaos import plan
@@ -37,11 +39,10 @@ from tests.chaos import pool as pools
 from tests.chaos import report
 from tests.harness import waiting
 
-#: How long the pool may take until it is as before.
-RECOVERY_LIMIT_S = 60.0
 #: How long clients and pool may take to bring all to its end.
 QUIET_LIMIT_S = 90.0
 _POLL_S = 0.5
+_COLLECTED_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Options:
         end and compared.
     :ivar second_share: how often two faults happen at a time.
     :ivar lasts_s: how long a fault lasts, at least and at most.
+    :ivar recovery_limit_s: how long is waited until the pool is as before.
     """
 
     seed: int
@@ -66,6 +68,7 @@ class Options:
     quiet_every: int = 4
     second_share: float = plan.SECOND_SHARE
     lasts_s: tuple[float, float] = plan.LASTS_S
+    recovery_limit_s: float = 60.0
 
 
 class Run:
@@ -124,13 +127,20 @@ class Run:
                 self._quiet()
                 self._go_on()
         self._quiet()
-        self._compare_uses()
+        self._check_growth()
+        for daemon in self.pool.all_daemons():
+            for bug in judge.bugs(daemon.log()):
+                self._problem(f"{daemon.name}: {bug}")
 
     def rows(self) -> list[measure.Row]:
         """Return what was measured."""
         return measure.rows(
             self._crowd.ready_s(), self._crowd.outcomes(), self.windows
         )
+
+    def nonsense(self) -> dict[str, int]:
+        """Return how often whom nonsense was told."""
+        return self._crowd.nonsense()
 
     def outcomes(self) -> list[clients.Outcome]:
         """Return what has become of jobs."""
@@ -192,7 +202,7 @@ class Run:
 
     def _recover(self, window: measure.Window) -> None:
         """Wait until the pool gives out slots as before, and for calm."""
-        deadline_s = window.end_s + RECOVERY_LIMIT_S
+        deadline_s = window.end_s + self.options.recovery_limit_s
         while True:
             self._wait(_POLL_S)
             now_s = time.monotonic()
@@ -206,7 +216,8 @@ class Run:
         )
         ready_s = self._crowd.ready_s()
         gap_s = measure.longest_gap_s(ready_s, closed.begin_s, closed.calm_s)
-        self._say(f"    down {gap_s:.1f} s, recovery {recovery_s} s")
+        recovery = "not seen" if recovery_s is None else f"{recovery_s:.1f} s"
+        self._say(f"    down {gap_s:.1f} s, recovery {recovery}")
         if recovery_s is None and not self._crowd.wait_ready(
             1, waiting.LIMIT_S
         ):
@@ -224,6 +235,8 @@ class Run:
     def _judge(self) -> None:
         outcomes = self._crowd.outcomes()[self._judged :]
         self._judged += len(outcomes)
+        for bug in self._crowd.take_bugs():
+            self._problem(bug)
         for problem in judge.wrong(outcomes):
             self._problem(problem)
         if not self._may_lose:
@@ -245,10 +258,20 @@ class Run:
 
     def _go_on(self) -> None:
         self._crowd.go()
-        self._wait(self.options.calm_s)
+        # At first all come at once, and get more than ever after: that is
+        # not what the next fault is to be compared with.
+        self._wait(2 * self.options.calm_s)
 
-    def _compare_uses(self) -> None:
-        for problem in judge.growth(self.uses[0], self.uses[-1]):
+    def _check_growth(self) -> None:
+        """Compare what processes have, once they have no garbage."""
+        for daemon in self.pool.daemons():
+            os.kill(daemon.pid, faulty.COLLECT)
+        deadline_s = time.monotonic() + _COLLECTED_S
+        while found := judge.growth(self.uses[0], judge.uses(self.pool)):
+            if time.monotonic() > deadline_s:
+                break
+            self._wait(_POLL_S)
+        for problem in found:
             self._problem(problem)
 
 
@@ -273,6 +296,7 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         "duration_s": options.duration_s,
         "clients": options.clients,
         "faults": [window.title for window in run.windows],
+        "nonsense": run.nonsense(),
         "problems": run.problems,
         "raised": raised,
         "uses": [

@@ -38,40 +38,7 @@ from fpgapool.protocol import messages
 from tests.functional.agent import harness
 from tests.harness import waiting
 from tests.property import fuzzing
-
-OPEN = {
-    "op": "open",
-    "id": 1,
-    "request_id": "r",
-    "accelerator": "copy",
-    "size_bytes": 1000,
-    "priority": 0,
-    "wait_timeout_s": 5.0,
-    "connect_timeout_s": 5,
-    "resume_grace_s": None,
-}
-NAMED = {"id": 3, "session_id": "0-1", "request_id": "r", "generation": 1}
-REQUESTS = [
-    OPEN,
-    {"op": "hello", "id": 2, "version": 1},
-    {"op": "accelerator", "id": 4, "name": "aes"},
-    {"op": "accelerators", "id": 5},
-    {"op": "pool", "id": "six"},
-    *({"op": name, **NAMED} for name in ("get", "cancel", "connect")),
-    {"op": "reopen", **NAMED},
-]
-#: What an answer repeats, and can be too long for one.
-NUMBERS = ("x" * 65_500, 1e999, [1], {}, 10**300, True)
-ODD = [{"op": "hello", "id": number} for number in NUMBERS[1:]]
-
-DOCUMENTS = (
-    st.sampled_from(REQUESTS).flatmap(fuzzing.documents)
-    | st.sampled_from(ODD)
-    | st.sampled_from(REQUESTS)
-)
-STREAMS = st.lists(DOCUMENTS, min_size=1, max_size=4).flatmap(
-    lambda documents: fuzzing.streams([fuzzing.message(d) for d in documents])
-)
+from tests.property import nonsense
 
 
 class Door:
@@ -132,7 +99,7 @@ def _talk(path: str, data: bytes) -> list[messages.Message]:
 
 
 @fuzzing.examples(200)
-@given(st.binary(max_size=200) | STREAMS)
+@given(st.binary(max_size=200) | nonsense.DOOR_STREAMS)
 def test_nonsense(door: Door, data: bytes) -> None:
     """One connection's nonsense is answered, or ends that connection."""
     with fuzzing.no_errors_logged():
@@ -147,7 +114,9 @@ def test_nonsense(door: Door, data: bytes) -> None:
     door.host.conductor.calls.clear()
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda one: repr(one)[:9])
+@pytest.mark.parametrize(
+    "number", nonsense.NUMBERS, ids=lambda one: repr(one)[:9]
+)
 def test_every_request_is_answered(door: Door, number: object) -> None:
     """An id that no answer can repeat does not swallow what follows."""
     data = fuzzing.message({"op": "hello", "id": number})

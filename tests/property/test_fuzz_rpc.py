@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import inspect
+import itertools
 import json
+import math
 import pathlib
 import tempfile
-import typing
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -36,6 +36,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,12 +47,16 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
+from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
-from fpgapool.objects import base
+from fpgapool.db import models
 from fpgapool.objects import finding
+from fpgapool.objects import states
+from fpgapool.rpcapi import agent as agent_rpcapi
 from tests.functional.agent import harness
 from tests.property import fuzzing
+from tests.property import nonsense
 from tests.unit.conductor import world
 
 HOST = "a"
@@ -61,50 +66,16 @@ NOBODY = "nobody"
 
 # -- payloads ----------------------------------------------------------------
 
-PAYLOADS = {
-    name: getattr(objects, name)
-    for name in objects.__all__
-    if name != "Payload"
-}
 
-
-def _sound(cls: type[base.Payload]) -> dict[str, Any]:
-    """Return the form of some payload of a class."""
-    primitive: dict[str, Any] = {
-        base.NAME_KEY: cls.__name__,
-        base.VERSION_KEY: cls.VERSION,
-        base.DATA_KEY: {
-            name: _sound_value(type_)
-            for name, type_ in base.members(cls).items()
-        },
-    }
-    assert cls.from_primitive(primitive).to_primitive() == primitive
-    return primitive
-
-
-def _sound_value(type_: Any) -> Any:
-    options = [one for one in getattr(type_, "__args__", ()) if one]
-    if isinstance(type_, type) and issubclass(type_, base.Payload):
-        return _sound(type_)
-    origin = getattr(type_, "__origin__", None)
-    if origin is tuple:
-        return [_sound_value(options[0])]
-    if origin is dict or type_ is dict:
-        return {"a": 1}
-    if options:
-        return _sound_value(options[0])
-    return {str: "x", int: 1, float: 1.5, bool: True}[type_]
-
-
-@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize("name", nonsense.PAYLOADS)
 @fuzzing.examples(20)
 @given(data=st.data())
 def test_payloads(name: str, data: st.DataObject) -> None:
     """Any JSON is a payload that can be told again, or a ValueError."""
-    cls = PAYLOADS[name]
+    cls = nonsense.PAYLOADS[name]
     try:
         made = cls.from_primitive(
-            data.draw(fuzzing.JUNK | fuzzing.documents(_sound(cls)))
+            data.draw(fuzzing.JUNK | fuzzing.documents(nonsense.sound(cls)))
         )
         limits.check(made)
     except ValueError:
@@ -125,6 +96,9 @@ class Pump:
         self.pool = pool
         self.on_question: Callable[[str], None] = lambda host_uuid: None
         self.database_failing = False
+
+    def now(self) -> float:
+        return self.pool.now
 
     def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
         self.put(item)
@@ -177,14 +151,41 @@ class Conductor:
             report = self.pool.agents[host_uuid].report().report
             self.endpoint.report(None, report.to_primitive())
 
+    def _last_report(self) -> objects.AgentReport:
+        """Return a report that tells of an end."""
+        session = self.pool.view("r1")
+        report = self.pool.agents[HOST].report().report
+        (device,) = report.devices
+        (slot,) = device.slots
+        result = objects.SessionResult(
+            session_id=session.session_id,
+            generation=session.generation,
+            state=states.CLOSED,
+            code=codes.OK,
+            input_bytes=1,
+            output_bytes=1,
+            finished_at=self.pool.now,
+        )
+        slot = dataclasses.replace(
+            slot,
+            state=states.SLOT_IDLE,
+            session_id=None,
+            generation=None,
+            last_result=result,
+            energy_j=1.0,
+        )
+        device = dataclasses.replace(device, slots=(slot,))
+        return dataclasses.replace(report, devices=(device,))
+
     def arguments(self) -> dict[str, Any]:
         """Return what is sound for arguments of these names."""
         session = self.pool.view("r1")
-        agent = self.pool.agents[HOST]
         return {
-            "report": agent.report().report.to_primitive(),
+            "report": self._last_report().to_primitive(),
             "prepared": dataclasses.replace(
-                objects.Prepared.from_primitive(_sound(objects.Prepared)),
+                objects.Prepared.from_primitive(
+                    nonsense.sound(objects.Prepared)
+                ),
                 host_uuid=HOST,
                 device="board0",
                 slot=0,
@@ -193,7 +194,7 @@ class Conductor:
             ).to_primitive(),
             "request": dataclasses.replace(
                 objects.OpenRequest.from_primitive(
-                    _sound(objects.OpenRequest)
+                    nonsense.sound(objects.OpenRequest)
                 ),
                 host_uuid=HOST,
                 project_id="p",
@@ -210,7 +211,7 @@ class Conductor:
             "revisions": {session.session_id: 0, NOBODY: 1},
             "entry": dataclasses.replace(
                 objects.InstanceEntry.from_primitive(
-                    _sound(objects.InstanceEntry)
+                    nonsense.sound(objects.InstanceEntry)
                 ),
                 instance_id=VM,
                 token_nonce="0" * 32,
@@ -237,32 +238,7 @@ class Conductor:
         }
 
 
-#: Changes of bitstreams have forms of their own.
-CHANGES = [
-    _sound(cls) for name, cls in PAYLOADS.items() if name.endswith("Bitstream")
-]
-
-
-def _methods(endpoint: type) -> dict[str, list[str]]:
-    """Return the methods that RPC calls, and their arguments."""
-    return {
-        name: [
-            argument
-            for argument in inspect.signature(_undecorated(method)).parameters
-            if argument not in ("self", "ctxt")
-        ]
-        for name, method in inspect.getmembers(endpoint, inspect.isfunction)
-        if not name.startswith("_")
-    }
-
-
-def _undecorated(method: Callable[..., Any]) -> Callable[..., Any]:
-    # The decorator of oslo.messaging does not say what it decorates.
-    within = inspect.getclosurevars(method).nonlocals.get("func", method)
-    return typing.cast(Callable[..., Any], within)
-
-
-METHODS = _methods(manager.ConductorManager)
+METHODS = nonsense.methods(manager.ConductorManager)
 
 
 @pytest.fixture(scope="module")
@@ -293,28 +269,26 @@ def _call(endpoint: object, method: str, kwargs: dict[str, Any]) -> None:
             raise error from None
 
 
-@st.composite
-def _arguments(
-    draw: st.DrawFn, names: list[str], sound: dict[str, Any]
-) -> dict[str, Any]:
-    """Give arguments of a method, of which some make no sense."""
-    right = {name: sound.get(name) for name in names}
-    if "change" in right:
-        right["change"] = draw(st.sampled_from(CHANGES))
-    if not right:
-        return {}
-    return dict.fromkeys(names) | draw(fuzzing.documents(right))
-
-
 def _check_rows(pool: world.World) -> None:
     """Every row can be written: one that cannot holds up all others."""
-    for table in pool.rows.values():
+    for name, table in pool.rows.items():
+        columns = getattr(models, name).c
         for row in table.values():
-            for text in dataclasses.asdict(row).values():
-                if isinstance(text, str):
-                    assert limits.writable(text) == text, row
-                if isinstance(text, int):
-                    assert abs(text) < 2**63, row
+            for member, value in dataclasses.asdict(row).items():
+                if isinstance(value, str | int | float):
+                    assert _fits(value, columns[member].type), (member, row)
+
+
+def _fits(value: str | int | float, type_: Any) -> bool:
+    if isinstance(value, str):
+        most = getattr(type_, "length", None)
+        return limits.writable(value) == value and (
+            most is None or len(value) <= most
+        )
+    if isinstance(value, float):
+        return math.isfinite(value)
+    bits = 64 if isinstance(type_, sa.BigInteger | sa.Float) else 32
+    return abs(value) < 2 ** (bits - 1)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -330,7 +304,7 @@ def test_conductor(
     with fuzzing.no_errors_logged(*allowed):
         for _ in range(data.draw(st.integers(1, 2))):
             kwargs = data.draw(
-                _arguments(METHODS[method], conductor.arguments())
+                nonsense.arguments(METHODS[method], conductor.arguments())
             )
             _call(conductor.endpoint, method, kwargs)
             _check_rows(pool)
@@ -367,7 +341,21 @@ def _with_leaf(document: Any, path: tuple[Any, ...], leaf: Any) -> Any:
 
 
 #: Each of them has the right type somewhere.
-ODD_LEAVES = ["\0", "\ud800", "x" * 300, 10**300, -1, 1e999, [[]]]
+ODD_LEAVES = [
+    "",
+    "\0",
+    "\ud800",
+    "x" * 20,
+    "x" * 200,
+    "x" * 300,
+    10**300,
+    2**40,
+    2**63 - 1,
+    -1,
+    1e308,
+    1e999,
+    [[]],
+]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -375,32 +363,35 @@ def test_conductor_leaf_by_leaf(
     database: db_api.Database, method: str
 ) -> None:
     """No single member makes a row that no database takes."""
-    sound = Conductor(database).arguments()
-    for change in CHANGES if "change" in METHODS[method] else [None]:
-        right = {name: sound.get(name) for name in METHODS[method]}
-        if change is not None:
-            right["change"] = change
-        for path in _leaves(right):
+    for change in nonsense.CHANGES if "change" in METHODS[method] else [None]:
+
+        def right(conductor: Conductor, change: Any = change) -> Any:
+            known = {**conductor.arguments(), "change": change}
+            return {name: known.get(name) for name in METHODS[method]}
+
+        leaves = len(list(_leaves(right(Conductor(database)))))
+        for number, leaf in itertools.product(range(leaves), ODD_LEAVES):
+            conductor = Conductor(database)
+            sound = right(conductor)
+            path = list(_leaves(sound))[number]
             if not path:
                 continue
-            for leaf in ODD_LEAVES:
-                conductor = Conductor(database)
-                with fuzzing.no_errors_logged("One of several messages"):
-                    _call(
-                        conductor.endpoint,
-                        method,
-                        _with_leaf(right, path, leaf),
-                    )
-                _check_rows(conductor.pool)
+            with fuzzing.no_errors_logged("One of several messages"):
+                _call(
+                    conductor.endpoint, method, _with_leaf(sound, path, leaf)
+                )
+            _check_rows(conductor.pool)
 
 
 # -- the agents --------------------------------------------------------------
 
-AGENT_METHODS = _methods(agent_manager.AgentManager)
+AGENT_METHODS = nonsense.methods(agent_manager.AgentManager)
 AGENT_ARGUMENTS: dict[str, Any] = {
     "leader_epoch": 1,
     "request": dataclasses.replace(
-        objects.AssignRequest.from_primitive(_sound(objects.AssignRequest)),
+        objects.AssignRequest.from_primitive(
+            nonsense.sound(objects.AssignRequest)
+        ),
         host_uuid=harness.HOST,
         device="board0",
         slot=0,
@@ -433,10 +424,10 @@ def agent() -> Iterator[Any]:
 
 
 def _is_later(leader_epoch: Any) -> bool:
-    try:
-        return int(leader_epoch) > 1
-    except (TypeError, ValueError, OverflowError):
+    """What no leader can have is not one, and must not be taken for one."""
+    if type(leader_epoch) is not int:
         return False
+    return 1 < leader_epoch <= agent_rpcapi.MAX_EPOCH
 
 
 @pytest.mark.parametrize("method", AGENT_METHODS)
@@ -444,7 +435,9 @@ def _is_later(leader_epoch: Any) -> bool:
 @given(data=st.data())
 def test_agent(agent: Any, method: str, data: st.DataObject) -> None:
     """Each method takes anything, and the agent reports as ever."""
-    kwargs = data.draw(_arguments(AGENT_METHODS[method], AGENT_ARGUMENTS))
+    kwargs = data.draw(
+        nonsense.arguments(AGENT_METHODS[method], AGENT_ARGUMENTS)
+    )
     if _is_later(kwargs.get("leader_epoch")):
         # It would be right to ignore all that comes after it.
         kwargs["leader_epoch"] = 1

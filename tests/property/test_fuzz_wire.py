@@ -43,6 +43,7 @@ from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from tests.property import fuzzing
+from tests.property import nonsense
 from tests.property import slots
 
 SMALL_BYTES = 256
@@ -104,16 +105,6 @@ def test_messages(data: bytes, sizes: list[int]) -> None:
     _decoded_alike(messages.MessageDecoder, data, sizes, most)
 
 
-HELLO = {
-    "features": ["checksum"],
-    "session_id": "s",
-    "generation": 1,
-    "transport": "stream",
-    "secret": "00" * 32,
-    "params": {"key": "00"},
-    "input_offset": 0,
-    "start_input_offset": 0,
-}
 OPENED = {
     "features": [],
     "resume_secret": "00" * 32,
@@ -137,7 +128,7 @@ VIEW = {
     "pending_reasons": ["NO_IDLE_SLOT"],
 }
 READERS = {
-    "hello": (hello.parse, HELLO),
+    "hello": (hello.parse, nonsense.HELLO),
     "opened": (connection.Opened.from_document, OPENED),
     "view": (view.SessionView.from_message, VIEW),
 }
@@ -167,7 +158,7 @@ def test_documents(name: str, data: st.DataObject) -> None:
 NO_SECRET = "5" * 64
 #: A HELLO that will be right.
 RIGHT = {
-    **HELLO,
+    **nonsense.HELLO,
     "session_id": f"session-{slots.FIRST_GENERATION}",
     "generation": slots.FIRST_GENERATION,
     "secret": NO_SECRET,
@@ -191,23 +182,11 @@ def worker() -> Iterator[slots.InProcess]:
 
 def _session(inputs: list[bytes], **members) -> list[bytes]:
     """Return the frames of a session without fault; see :func:`_named`."""
-    sent = [
-        frames.encode_frame(
-            frames.FrameHeader(frames.HELLO), {**RIGHT, **members}
-        )
-    ]
-    offset = members.get("start_input_offset", 0)
-    for number, data in enumerate(inputs):
-        sent.append(
-            frames.pack_header(
-                frames.INPUT, 0, 0, number + 1, offset, len(data)
-            )
-            + data
-        )
-        offset = (offset + len(data)) % 2**64
-    sent.append(frames.pack_header(frames.PING, task_id=7))
-    sent.append(frames.pack_header(frames.CLOSE))
-    return sent
+    return nonsense.session({**RIGHT, **members}, inputs)
+
+
+def _output(answer: bytes) -> bytes:
+    return nonsense.output(answer, slots.CHUNK_BYTES)
 
 
 def _named(data: bytes, prepared: dict) -> bytes:
@@ -222,40 +201,15 @@ def _named(data: bytes, prepared: dict) -> bytes:
     ).replace(NO_SECRET.encode(), prepared["secret"].encode())
 
 
-def _frames(data: bytes) -> Iterator[frames.Frame]:
-    """Give the frames up to what is none."""
-    decoder = frames.FrameDecoder(slots.CHUNK_BYTES)
-    for index in range(len(data)):
-        try:
-            yield from decoder.feed(data[index : index + 1])
-        except frames.ProtocolError:
-            return
-
-
-def _output(answer: bytes) -> bytes:
-    """Return the output; what a worker says is always well formed."""
-    said = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)
-    return b"".join(
-        frame.payload for frame in said if frame.header.type == frames.OUTPUT
-    )
-
-
-INPUTS = st.lists(st.binary(min_size=1, max_size=60), max_size=4)
-
-
 @fuzzing.examples(150)
-@given(INPUTS.flatmap(lambda inputs: fuzzing.streams(_session(inputs))))
+@given(nonsense.session_streams(RIGHT))
 def test_worker_and_streams(worker: slots.InProcess, stream: bytes) -> None:
     """A damaged stream ends its connection; no byte is made up or doubled."""
     with fuzzing.no_errors_logged():
         with worker.session() as prepared:
             sent = _named(stream, prepared)
             answer = worker.talk(sent)
-        given_in = b"".join(
-            frame.payload
-            for frame in _frames(sent)
-            if frame.header.type == frames.INPUT
-        )
+        given_in = nonsense.sent_input(sent, slots.CHUNK_BYTES)
         assert given_in.startswith(_output(answer))
         assert worker.result["output_bytes"] <= len(given_in)
 
@@ -468,10 +422,12 @@ class Liar:
                 if not self.scripts:
                     return
                 sock.recv(65536)
-                sock.sendall(self.scripts[0])
-                sock.shutdown(socket.SHUT_WR)
-                # Whoever connects again is told that there is no session.
+                # Whoever connects again is told that there is no session. It
+                # is settled before the answer, after which others may come.
+                script = self.scripts[0]
                 self.scripts = [frames.error_frame("UNAUTHORIZED", "no")]
+                sock.sendall(script)
+                sock.shutdown(socket.SHUT_WR)
                 while sock.recv(65536):
                     pass
 

@@ -22,6 +22,7 @@ import pytest
 
 from tests.chaos import __main__ as command
 from tests.chaos import faults
+from tests.chaos import fuzzers
 from tests.chaos import measure
 from tests.chaos import run as runs
 from tests.services import process
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
 
 OPTIONS = runs.Options(
     seed=31,
-    # Room for two faults, however long the pool takes to recover from them.
+    # Room for two faults, whether or not the pool is soon as before.
     duration_s=50.0,
     clients=24,
     kinds=faults.named(
@@ -47,6 +48,7 @@ OPTIONS = runs.Options(
     quiet_every=8,
     second_share=0.0,
     lasts_s=(2.0, 4.0),
+    recovery_limit_s=10.0,
 )
 
 
@@ -80,6 +82,11 @@ def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
     done = [one for one in played.outcomes() if not one.code]
     assert {one.door for one in done} == {"socket", "api"}
     assert {one.stateless for one in done} == {True, False}
+
+
+def test_nonsense_was_told_to_all(played: runs.Run) -> None:
+    assert set(played.nonsense()) == set(fuzzers.TARGETS)
+    assert all(played.nonsense().values())
 
 
 def test_files_are_written(played: runs.Run, tmp_path) -> None:

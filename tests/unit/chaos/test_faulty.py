@@ -55,8 +55,8 @@ class Sent:
 
 def client_in(faults: faulty.Faults) -> tuple[faulty.Client, Sent]:
     sent = Sent()
-    world = types.SimpleNamespace(faults=faults)
-    return faulty.Client(sent, world, random.Random(1)), sent
+    world = types.SimpleNamespace(faults=faults, rng=random.Random(1))
+    return faulty.Client(sent, world), sent
 
 
 def cast_all(client: faulty.Client, count: int = 200) -> None:
@@ -105,6 +105,19 @@ def test_faults_are_read_from_the_file(tmp_path) -> None:
     wrong = faulty.Faults(lost=0.1, clock_s=-5.0)
     wrong.write(path)
     assert faulty.World(path).faults == wrong
+
+
+def test_chance_is_the_same_for_the_same_seed_and_daemon(tmp_path) -> None:
+    def drawn(name: str, seed: int) -> float:
+        path = tmp_path / name / "faults.json"
+        path.parent.mkdir(exist_ok=True)
+        faulty.Faults(seed=seed).write(path)
+        world = faulty.World(path)
+        assert world.faults.seed == seed
+        return world.rng.random()
+
+    assert drawn("one", 1) == drawn("one", 1)
+    assert len({drawn("one", 1), drawn("one", 2), drawn("other", 1)}) == 3
 
 
 def test_an_unknown_fault_is_an_error(tmp_path) -> None:

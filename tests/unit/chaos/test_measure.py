@@ -204,3 +204,4 @@ some.where.LostError: gone
 LostError: told again, without a traceback
 """
     assert judge.raised(log) == {"ValueError": 1, "some.where.LostError": 1}
+    assert judge.bugs(log) == ["1 times ValueError in its log"]
