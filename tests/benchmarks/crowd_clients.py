@@ -190,14 +190,15 @@ class _Run:
                     [self._sample(late / early)],
                 )
 
+    @staticmethod
     def _median(
-        self,
         course: Sequence[tuple[float, float]],
         window: tuple[float, float],
     ) -> float:
-        first_s, last_s = (share * self._size.duration_s for share in window)
+        # Of the looks, not of the time: a slow machine takes some late.
+        first, last = (round(share * (len(course) - 1)) for share in window)
         return statistics.median(
-            value for at_s, value in course if first_s <= at_s <= last_s
+            value for _, value in course[first : last + 1]
         )
 
     def _sample(self, value: float) -> measure.Sample:

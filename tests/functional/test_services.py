@@ -218,12 +218,16 @@ ORPHANING_RUN = """
 import os, signal, sys
 from tests.services import process
 
+# Memory is given back before ports are, and it takes a while.
+LISTEN = "memory = b'x' * 2**28; import socket, time;" \\
+    " listener = socket.create_server(('127.0.0.1', {port}));" \\
+    " time.sleep(3600)"
+
 class Listener(process.Service):
     port = process.free_port()
 
     def command(self):
-        return [sys.executable, "-m", "http.server", "--bind",
-                process.LOOPBACK, str(self.port)]
+        return [sys.executable, "-c", LISTEN.format(port=self.port)]
 
     def ports(self):
         return (self.port,)

@@ -77,7 +77,8 @@ _AGENT_OPTIONS: Options = {
         "session_poll_interval_s": 1,
         "chunk_bytes": CHUNK_BYTES,
         "window_chunks": WINDOW_CHUNKS,
-        "hello_timeout_s": 2,
+        # The clients of the tests do not come again, as the library does.
+        "hello_timeout_s": 8,
         # What is left of a run that was killed ends by itself.
         "worker_orphan_s": 120,
     },

@@ -59,9 +59,8 @@ class Door:
     """
 
     def __init__(self, path: str) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock = channel.connect_unix(path)
         self._sock.settimeout(waiting.LIMIT_S)
-        self._sock.connect(path)
         self._decoder = messages.MessageDecoder()
         self._incoming: list[dict[str, typing.Any]] = []
         self._fds: list[int] = []

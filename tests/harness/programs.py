@@ -78,9 +78,12 @@ class Background:
         except Exception as error:
             self._outcome.set_exception(error)
 
-    def result(self) -> typing.Any:
-        """Wait for the end; return or raise what the call did."""
-        return self._outcome.result(waiting.LIMIT_S)
+    def result(self, limit_s: float = waiting.LIMIT_S) -> typing.Any:
+        """Wait for the end; return or raise what the call did.
+
+        :param limit_s: how long.
+        """
+        return self._outcome.result(limit_s)
 
 
 class Cutter(client.CancelToken):
@@ -217,17 +220,25 @@ class Transfer:
         self._source.allow(upto_bytes)
         self._wait_for(lambda: self._done_bytes >= upto_bytes, "progress")
 
-    def finish(self) -> client.RunReport:
+    def finish(self, limit_s: float = waiting.LIMIT_S) -> client.RunReport:
         """Let it stream to the end.
 
+        :param limit_s: how long that may take.
         :returns: or raises what the client got.
         """
         self._source.allow(self._size_bytes)
-        return self.result()
+        return self.result(limit_s)
 
-    def result(self) -> client.RunReport:
-        """Return or raise what the client got."""
-        report = self._run.result()
+    def result(self, limit_s: float = waiting.LIMIT_S) -> client.RunReport:
+        """Return or raise what the client got.
+
+        :param limit_s: how long to wait for it.
+        """
+        try:
+            report = self._run.result(limit_s)
+        finally:
+            # Else a thread that reads keeps itself and the session's buffers.
+            self._source.allow(self._size_bytes)
         assert isinstance(report, client.RunReport)
         return report
 

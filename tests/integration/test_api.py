@@ -77,6 +77,7 @@ MATRIX = {
     "PATCH /v1/devices/{device_id}": "admin",
     "GET /v1/slots": "reader member manager stranger service admin",
     "GET /v1/slots/{slot_id}": "reader member manager stranger service admin",
+    "POST /v1/slots/{slot_id}/test": "admin",
     "POST /v1/sessions": "member manager stranger admin instance",
     "GET /v1/sessions": "reader member manager stranger admin instance",
     "GET /v1/sessions/{session_id}": "reader member manager admin",
@@ -240,6 +241,8 @@ def test_who_may_do_what(
             body = {"instance-id": INSTANCE}
         elif operation.endswith("/reopen"):
             body = {"reopen": {"generation": 1}}
+        elif operation == "POST /v1/slots/{slot_id}/test":
+            body = {"test": {}}
         elif operation == "PUT /v1/quotas/{project_id}":
             body = {"quota": {"sessions": 60}}
         answer = api.ask(

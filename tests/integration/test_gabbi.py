@@ -15,8 +15,10 @@
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import unittest
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import pytest
@@ -28,6 +30,13 @@ from tests.services import process
 DIRECTORY = pathlib.Path(__file__).parent / "gabbits"
 HOST = process.LOOPBACK
 NAMES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Close what gabbi leaves open: pytest would blame another test."""
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -177,6 +177,16 @@ def test_inventory(fpga: Command) -> None:
     assert nowhere.document == []
 
 
+def test_a_slot_is_shown_and_tested(fpga: Command) -> None:
+    slot = fpga("reader", "slot", "list", "-f", "json").document[0]
+    shown = fpga("reader", "slot", "show", slot["ID"], "-f", "json").document
+    assert (shown["number"], shown["failures"]) == (slot["Number"], 0)
+    assert fpga("admin", "slot", "test", slot["ID"]).status == 0
+    refused = fpga("reader", "slot", "test", slot["ID"])
+    assert refused.status == 1
+    assert "does not allow it (FORBIDDEN)" in refused.errors
+
+
 def test_table(fpga: Command) -> None:
     """For people, rates have units."""
     result = fpga("reader", "accelerator", "show", "copy")

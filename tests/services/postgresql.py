@@ -13,23 +13,30 @@
 """A private PostgreSQL server."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import pathlib
 import pwd
 import shutil
 import signal
+import socket
+import ssl
+import struct
 import subprocess
 from collections.abc import Iterator
 
 import psycopg
 
+from tests.services import certificates
 from tests.services import process
 
 _PACKAGE = "postgresql"
 # Debian keeps each version's programs in a directory of its own.
 _VERSIONS = pathlib.Path("/usr/lib/postgresql")
 _CONNECT_LIMIT_S = 10
+# What a client says before it begins TLS: eight bytes, code 80877103.
+_SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 _INSTALL_LIMIT_S = 120
 
 
@@ -49,18 +56,26 @@ class PostgreSQL(process.Service):
     machine.
 
     :param workspace: where it lives.
+    :param tls: its certificate; nobody is served without TLS then. None
+        means that nobody is asked for it.
     """
 
     user = "fpgapool"
     # Clients are let go at once; SIGTERM would wait for them.
     stop_signal = signal.SIGINT
 
-    def __init__(self, workspace: process.Keeper) -> None:
+    def __init__(
+        self,
+        workspace: process.Keeper,
+        *,
+        tls: certificates.Pair | None = None,
+    ) -> None:
         super().__init__("postgresql", workspace)
         self._server = _find_program("postgres")
         self._installer = _find_program("initdb")
         self.port = workspace.port("postgresql")
         self._data = self.directory / "data"
+        self._tls = tls
         self._database_numbers = itertools.count(1)
 
     def _as_user(self) -> list[str]:
@@ -101,7 +116,31 @@ class PostgreSQL(process.Service):
             )
         if result.returncode != 0:
             self._fail("could not make its data directory")
+        if self._tls is not None:
+            # Instead of what lets in whoever comes without.
+            (unfinished / "pg_hba.conf").write_text(
+                "hostssl all all 127.0.0.1/32 trust\n"
+            )
         unfinished.rename(self._data)
+
+    def show(self, pair: certificates.Pair) -> None:
+        """Have the server show a certificate to who connects from now on.
+
+        :param pair: the files are copied: the server wants a key that only
+            itself or root can read.
+        """
+        for path, name in (
+            (pair.certificate_path, "server.crt"),
+            (pair.key_path, "server.key"),
+        ):
+            fresh = self._data / f"{name}.new"
+            shutil.copyfile(path, fresh)
+            fresh.chmod(0o600)
+            if os.geteuid() == 0:
+                shutil.chown(fresh, "postgres", "postgres")
+            fresh.replace(self._data / name)
+        if self.running:
+            self.execute("SELECT pg_reload_conf()")
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -113,6 +152,7 @@ class PostgreSQL(process.Service):
             "shared_buffers": "32MB",
             "fsync": "off",
             "full_page_writes": "off",
+            "ssl": "off" if self._tls is None else "on",
         }
         return [
             *self._as_user(),
@@ -133,6 +173,8 @@ class PostgreSQL(process.Service):
         """
         if not self._data.exists():
             self._install()
+            if self._tls is not None:
+                self.show(self._tls)
         super().start()
 
     def is_ready(self) -> bool:
@@ -152,9 +194,25 @@ class PostgreSQL(process.Service):
             dbname="postgres",
             autocommit=True,
             connect_timeout=_CONNECT_LIMIT_S,
+            sslmode="disable" if self._tls is None else "require",
         )
         with contextlib.closing(connection):
             yield connection
+
+    def certificate_sha256(self) -> bytes:
+        """Return the SHA-256 of the certificate that the server shows."""
+        with socket.create_connection(
+            (process.LOOPBACK, self.port), _CONNECT_LIMIT_S
+        ) as sock:
+            sock.sendall(_SSL_REQUEST)
+            if sock.recv(1) != b"S":
+                raise process.ServiceError("postgresql knows no TLS")
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            with context.wrap_socket(sock) as wrapped:
+                certificate = wrapped.getpeercert(binary_form=True)
+        return hashlib.sha256(certificate or b"").digest()
 
     def execute(self, statement: str) -> None:
         """Run a statement as the owner of everything.

@@ -55,7 +55,11 @@ NO_COMMANDS = {
     "fpgapool-sweep": "a format",
 }
 #: Options of other services' configuration, in sections that we have, too.
-FOREIGN_OPTIONS = {("scheduler", "max_placement_results")}
+FOREIGN_OPTIONS = {
+    ("placement", "allocation_conflict_retry_count"),
+    ("compute", "resource_provider_association_refresh"),
+    ("scheduler", "max_placement_results"),
+}
 FOREIGN_SECTIONS = {
     "filter_scheduler",
     "fpgapool",

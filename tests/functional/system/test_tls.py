@@ -14,12 +14,9 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import pathlib
 import socket
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Iterator
 
@@ -27,10 +24,8 @@ import pymysql
 import pytest
 
 from fpgapool import client
-from fpgapool.common import exception
-from fpgapool.db import api as db_api
 from tests.harness import cloud as clouds
-from tests.harness import processes
+from tests.harness import secured
 from tests.harness import waiting
 from tests.services import certificates
 from tests.services import mariadb as mariadb_service
@@ -41,19 +36,14 @@ _VHOST = "secured"
 _REFUSED = "CERTIFICATE_VERIFY_FAILED"
 
 
-class Site:
+class Site(secured.Site):
     """A broker and a database that nobody reaches without TLS.
 
     :param workspace: where they live.
     """
 
     def __init__(self, workspace: process.Workspace) -> None:
-        self.workspace = workspace
-        # Of its own: the database server may be another user.
-        self.directory = workspace.path / "certificates"
-        self.directory.mkdir(mode=0o755)
-        self.authority = certificates.Authority(self.directory, "ca")
-        self.stranger = certificates.Authority(self.directory, "other-ca")
+        super().__init__(workspace)
         self.issue_client("first")
         self.rabbitmq = rabbitmq_service.RabbitMQ(
             workspace, tls=self.authority.issue("rabbitmq")
@@ -112,32 +102,6 @@ def _runs(cloud: clouds.Cloud, host: str) -> None:
     assert output == text
 
 
-def _misled(
-    site: Site, cloud: clouds.Cloud, daemon: processes.Daemon, what: str
-) -> processes.Daemon:
-    """Start a service that trusts the wrong authority for one server.
-
-    :param daemon: whose configuration it has, but for that.
-    :param what: ``rabbitmq`` or ``database``.
-    """
-    found = processes.Daemon(
-        f"misled-{what}-{daemon.name}", site.workspace, daemon.module
-    )
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read(daemon.config_path)
-    if what == "rabbitmq":
-        parser["oslo_messaging_rabbit"]["ssl_ca_file"] = str(
-            site.stranger.path
-        )
-    else:
-        parser["database"]["connection"] = site.database_url(
-            site.stranger.path
-        )
-    with found.config_path.open("w") as file:
-        parser.write(file)
-    return found
-
-
 def test_sessions_run_by_tls(cloud) -> None:
     """Agent, conductor, broker, database and data: all of it encrypted."""
     for host in cloud.hosts:
@@ -167,7 +131,11 @@ def test_a_broker_of_another_authority_is_refused(site, cloud, kind) -> None:
     """The service says why, and goes on trying."""
     host = cloud.hosts["other"]
     daemon = cloud.conductor if kind == "conductor" else host.agent
-    misled = _misled(site, cloud, daemon, "rabbitmq")
+    misled = site.misled(
+        daemon,
+        f"misled-{kind}",
+        {("oslo_messaging_rabbit", "ssl_ca_file"): site.stranger.path},
+    )
     if kind == "conductor":
         # It has no reason to look for the broker before it leads.
         cloud.conductor.stop()
@@ -186,26 +154,11 @@ def test_a_broker_of_another_authority_is_refused(site, cloud, kind) -> None:
 
 def test_a_database_of_another_authority_is_refused(site, cloud) -> None:
     """The command says why, and so does a conductor, which goes on trying."""
-    misled = _misled(site, cloud, cloud.conductor, "database")
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "fpgapool.cmd.manage",
-            "--config-file",
-            str(misled.config_path),
-            "db",
-            "sync",
-        ],
-        env=misled.environment(),
-        capture_output=True,
-        text=True,
-        timeout=waiting.LIMIT_S,
-        check=False,
+    url = site.database_url(site.stranger.path)
+    misled = site.misled(
+        cloud.conductor, "misled-database", {("database", "connection"): url}
     )
-    assert result.returncode != 0
-    assert _REFUSED in result.stderr + result.stdout
-    assert "Traceback" not in result.stderr + result.stdout
+    secured.check_sync_is_refused(misled, _REFUSED)
     try:
         misled.start()
         misled.wait_for_log(_REFUSED)
@@ -215,21 +168,7 @@ def test_a_database_of_another_authority_is_refused(site, cloud) -> None:
 
 def test_a_database_is_checked_by_the_files_as_they_are_now(site) -> None:
     """A pool of connections that is running takes a changed file."""
-    ca_path = site.directory / "changing-ca.pem"
-    ca_path.write_bytes(site.authority.path.read_bytes())
-    database = db_api.Database(site.database_url(ca_path))
-    try:
-        database.engine.connect().close()
-        ca_path.write_bytes(site.stranger.path.read_bytes())
-        database.engine.connect().close()
-        # Only new connections look at it.
-        database.engine.dispose()
-        with pytest.raises(exception.DatabaseUnavailable, match=_REFUSED):
-            database.list_usage()
-        ca_path.write_bytes(site.authority.path.read_bytes())
-        assert database.list_usage() is not None
-    finally:
-        database.close()
+    site.check_files_are_read_anew(site.database_url, _REFUSED)
 
 
 def test_a_database_server_takes_a_new_certificate(site, cloud) -> None:

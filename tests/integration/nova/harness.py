@@ -200,11 +200,20 @@ class Compute:
         return made
 
     def wait_settled(self, server_id: str) -> servers.Server:
-        """Wait until a server is ACTIVE, or in ERROR.
+        """Wait until a server is ACTIVE, or in ERROR and Nova says why.
 
         :param server_id: the server.
         """
-        return self.wait_status(server_id, "ACTIVE", "ERROR")
+
+        def is_settled(server: servers.Server) -> bool:
+            # The fault is stored after the state.
+            return server.status == "ACTIVE" or (
+                server.status == "ERROR" and bool(server.fault)
+            )
+
+        return self._wait(
+            server_id, is_settled, f"{server_id} is ACTIVE or in ERROR"
+        )
 
     def wait_status(self, server_id: str, *statuses: str) -> servers.Server:
         """Wait until a server is in one of these states, and stays so.

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import typing
@@ -22,12 +23,14 @@ from collections.abc import Mapping
 
 import pytest
 import sqlalchemy as sa
+import yaml
 
 from fpgapool.conductor import placement
 from fpgapool.db import engine as db_engine
 from fpgapool.db import models
 from fpgapool.objects import identity
 from tests.harness import cloud as clouds
+from tests.harness import door as doors
 from tests.harness import placement as fake
 from tests.harness import waiting
 from tests.integration import server as api_server
@@ -51,6 +54,8 @@ HOSTS = (
     clouds.HostPlan(nova_service.compute_name(4), slots=0),
     clouds.HostPlan("later", slots=1),
 )
+#: Slots of other hosts than the first one.
+ELSEWHERE = sum(host.slots for host in HOSTS[1:])
 AES = "CUSTOM_FPGAPOOL_AES"
 OWN = {"CUSTOM_FPGAPOOL_OWNED", "CUSTOM_FPGAPOOL_POOL_DEFAULT"}
 #: With a token, to open sessions.
@@ -183,6 +188,10 @@ def pool(
         yield made
         made.conductor.kill()
         clean(made)
+    # They remember providers for minutes, and build nothing without them.
+    for compute in nova.computes:
+        compute.stop()
+    nova.start()
 
 
 def clean(pool: clouds.Cloud) -> subprocess.CompletedProcess[str]:
@@ -285,12 +294,6 @@ def offered(api: Api, providers: Providers) -> Iterator[None]:
         providers.wait_slots(number, None)
 
 
-def assert_no_valid_host(server: harness.Server) -> None:
-    """Check that there was no host for a server."""
-    assert server.status == "ERROR"
-    assert "No valid host" in server.fault["message"]
-
-
 def assert_as_it_should_be(providers: Providers, number: int) -> None:
     """Check that a device is there once, with its traits."""
     (child,) = providers.children(number)
@@ -331,7 +334,7 @@ def test_a_flavor_finds_boards_by_a_trait(
     servers = compute.boot_many(flavor, image_id, 4)
     assert {harness.host_number(one) for one in servers} <= {1, 2}
     unknown = compute.create_flavor({"trait:HW_GPU_API_DXVA": "required"})
-    assert_no_valid_host(compute.boot(unknown, image_id))
+    harness.assert_no_valid_host(compute.boot(unknown, image_id))
 
 
 def test_restarts_leave_one_provider_and_what_others_have_put_there(
@@ -382,7 +385,7 @@ def test_an_instance_reserves_a_slot_for_its_life(
     assert harness.host_number(server) == 1
     allocated = dict(harness.allocations(compute.connection, server.id))
     assert allocated[device(1)] == {placement.SLOT: 1}
-    assert_no_valid_host(compute.boot(flavor, image_id))
+    harness.assert_no_valid_host(compute.boot(flavor, image_id))
     api.wait_reserved(1, 1)
     # Two slots of the first host, one of the host that Nova does not have.
     mine = [api.open(stranger).session["id"] for _ in range(3)]
@@ -415,7 +418,7 @@ def test_a_device_that_is_taken_out_is_offered_to_nobody(
     assert providers.traits(device(1)) == OWN
     # Not only for want of a trait.
     flavor = compute.create_flavor(fake.RESERVED)
-    assert_no_valid_host(compute.boot(flavor, image_id))
+    harness.assert_no_valid_host(compute.boot(flavor, image_id))
     api.change_device(1, state="enabled")
     providers.wait_slots(1, (1, 0))
     providers.wait_traits(1)
@@ -472,6 +475,47 @@ def test_a_host_that_is_lost_is_found_by_nobody(
     providers.wait_slots(1, (1, 0))
     providers.wait_traits(1)
     assert_as_it_should_be(providers, 1)
+
+
+@contextlib.contextmanager
+def broken_board(pool: clouds.Cloud, number: int) -> Iterator[None]:
+    """Let a compute node's board take no accelerator."""
+    host = pool.hosts[nova_service.compute_name(number)]
+    path = host.agent.directory / "boards.faults.yaml"
+    fresh = path.with_suffix(".new")
+    fresh.write_text(yaml.safe_dump({BOARD: {"programming": [0, 1]}}))
+    fresh.rename(path)
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def test_an_accelerator_that_fails_is_not_found_by_its_trait(
+    pool: clouds.Cloud, providers: Providers
+) -> None:
+    """Others are, and it is again when it has passed its test."""
+    for number in (1, 2):
+        providers.wait_traits(number)
+    before = providers.traits(device(1))
+    host = pool.hosts[nova_service.compute_name(1)]
+    with host.door() as door:
+        with broken_board(pool, 1):
+            # Two more than there are slots elsewhere: these try both slots.
+            asked = [door.open("aes") for _ in range(ELSEWHERE + 2)]
+            providers.wait_traits(1, there=False)
+            waiting.wait_until(
+                lambda: providers.traits(device(1)) == before - {AES},
+                lambda: f"all but {AES}: {providers.traits(device(1))}",
+                harness.LIMIT_S,
+            )
+            assert AES in providers.traits(device(2))
+        providers.wait_traits(1)
+        assert_as_it_should_be(providers, 1)
+        for request_id in asked:
+            # Nobody has connected to those that were served.
+            with contextlib.suppress(doors.Refused):
+                door.request("cancel", request_id=request_id)
 
 
 def test_a_compute_node_may_come_later_and_its_host_may_go(

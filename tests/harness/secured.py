@@ -1,0 +1,116 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What tests of services behind TLS share."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from collections.abc import Mapping
+
+import pytest
+
+from fpgapool.common import exception
+from fpgapool.db import api as db_api
+from tests.harness import processes
+from tests.harness import waiting
+from tests.services import certificates
+from tests.services import process
+
+
+class Site:
+    """A place with an authority that is trusted, and one that is not.
+
+    :param workspace: where everything lives.
+    """
+
+    def __init__(self, workspace: process.Workspace) -> None:
+        self.workspace = workspace
+        # Of its own: the database server may be another user.
+        self.directory = workspace.path / "certificates"
+        self.directory.mkdir(mode=0o755)
+        self.authority = certificates.Authority(self.directory, "ca")
+        self.stranger = certificates.Authority(self.directory, "other-ca")
+
+    def misled(
+        self,
+        daemon: processes.Daemon,
+        name: str,
+        changes: Mapping[tuple[str, str], object],
+    ) -> processes.Daemon:
+        """Return a service like another one, with other options.
+
+        :param daemon: the other one.
+        :param name: of the service.
+        :param changes: values by group and option.
+        """
+        found = processes.Daemon(name, self.workspace, daemon.module)
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(daemon.config_path)
+        for (group, option), value in changes.items():
+            parser[group][option] = str(value)
+        with found.config_path.open("w") as file:
+            parser.write(file)
+        return found
+
+    def check_files_are_read_anew(
+        self, url_of: Callable[[pathlib.Path], str], refused: str
+    ) -> None:
+        """A pool of connections that is running takes a changed file.
+
+        :param url_of: gives ``[database] connection`` with an authority's
+            file.
+        :param refused: what is said of a server of another authority.
+        """
+        ca_path = self.directory / "changing-ca.pem"
+        ca_path.write_bytes(self.authority.path.read_bytes())
+        database = db_api.Database(url_of(ca_path))
+        try:
+            database.engine.connect().close()
+            ca_path.write_bytes(self.stranger.path.read_bytes())
+            database.engine.connect().close()
+            # Only new connections look at it.
+            database.engine.dispose()
+            with pytest.raises(exception.DatabaseUnavailable, match=refused):
+                database.list_usage()
+            ca_path.write_bytes(self.authority.path.read_bytes())
+            assert database.list_usage() is not None
+        finally:
+            database.close()
+
+
+def check_sync_is_refused(conductor: processes.Daemon, refused: str) -> None:
+    """The command says why the database is not reached, without a trace.
+
+    :param conductor: whose configuration the command has.
+    :param refused: why.
+    """
+    result = subprocess.run(
+        [
+            sys.executable,
+            *("-m", "fpgapool.cmd.manage"),
+            *("--config-file", str(conductor.config_path)),
+            *("db", "sync"),
+        ],
+        env=conductor.environment(),
+        capture_output=True,
+        text=True,
+        timeout=waiting.LIMIT_S,
+        check=False,
+    )
+    assert result.returncode != 0
+    assert refused in result.stderr + result.stdout
+    assert "Traceback" not in result.stderr + result.stdout
