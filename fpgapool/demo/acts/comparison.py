@@ -23,7 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 import rich.console
 
+from fpgapool import client
 from fpgapool.demo import display
+from fpgapool.demo import errors
 from fpgapool.demo import execution
 from fpgapool.demo import mixture
 from fpgapool.demo import pool
@@ -32,6 +34,7 @@ from fpgapool.demo import workload
 from fpgapool.sim import metrics
 from fpgapool.sim import plots
 from fpgapool.sim import screen
+from fpgapool.sim import warming
 
 PICTURE_NAME = "fifo-wra.png"
 STRATEGIES = ("fifo", "wra")
@@ -55,6 +58,8 @@ BOARD_HOST_WEIGHT = 2
 DLR_FACTOR = 2.0
 
 _LINE_AFTER_JOBS = 10
+#: For each session before jobs run; only reached where something is wrong.
+_WARM_UP_TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,6 +153,7 @@ class _Comparison:
                 dataclasses.replace(job, output=own / job.output.name)
                 for job in self._jobs
             ]
+            self._warm_up(strategy, testbed)
             self._say(f"{strategy}: running them as they arrive")
             with display.make_display(
                 self._console, jobs, _LINE_AFTER_JOBS
@@ -177,6 +183,23 @@ class _Comparison:
             tenants, JOBS, self._total_bytes, arriving_s, rng
         )
         return mixture.make_jobs(directory, requests, rng)
+
+    def _warm_up(self, strategy: str, testbed: pool.Pool) -> None:
+        self._say(f"{strategy}: trying every accelerator in every slot")
+        rng = np.random.default_rng(self._settings.seed)
+        works = [
+            warming.Work(
+                kind.accelerator, kind.make_params(rng), kind.unit_bytes
+            )
+            for kind in mixture.KINDS
+        ]
+        front_door = next(iter(testbed.front_doors.values()))
+        try:
+            warming.warm_up(
+                works, len(testbed.slots()), front_door, _WARM_UP_TIMEOUT_S
+            )
+        except client.FpgapoolError as error:
+            raise errors.DemoError(errors.JOB_FAILED, str(error)) from error
 
     def _verify(self, strategy: str, jobs: Sequence[workload.Job]) -> None:
         with display.counting(

@@ -56,9 +56,6 @@ class Kind:
     has_numbers: bool = False
 
 
-#: No job asks for it: slots that have it are programmed for whatever comes.
-NEUTRAL = "copy"
-
 #: DTW compares within a narrow band, as is usual: a whole matrix for each
 #: pair would cost the processors more than ten times as much.
 KINDS = {
@@ -178,37 +175,20 @@ def _contents(order: Order) -> dict[str, memoryview]:
 def warm(order: Order) -> None:
     """Use what jobs will use, so that its software is loaded.
 
-    A board has no such thing: there, only programming takes time. In the end
-    no slot is programmed with anything that a job asks for.
-
     :raises fpgapool.client.FpgapoolError: if that does not work.
     """
-    from fpgapool import client
+    from fpgapool.sim import warming
 
-    kinds = {NEUTRAL: Kind()}
-    if order.warm_slots:
-        # The neutral one comes last.
-        kinds = {**KINDS, **kinds}
-    count = max(1, order.warm_slots)
-    with concurrent.futures.ThreadPoolExecutor(count) as executor:
-        for name, kind in kinds.items():
-            opening = [
-                executor.submit(
-                    client.acc_open,
-                    name,
-                    kind.unit_bytes,
-                    params=kind.params,
-                    front_door=order.front_door,
-                    timeout_s=order.timeout_s,
-                    verify=False,
-                )
-                for _ in range(count)
-            ]
-            # Each has a slot of its own before the first one is given back.
-            sessions = [future.result() for future in opening]
-            for session in sessions:
-                with session:
-                    session.run(kind.unit_bytes, timeout_s=order.timeout_s)
+    works = [
+        warming.Work(name, kind.params, kind.unit_bytes)
+        for name, kind in KINDS.items()
+    ]
+    warming.warm_up(
+        works if order.warm_slots else [],
+        max(1, order.warm_slots),
+        order.front_door,
+        order.timeout_s,
+    )
 
 
 def run_tasks(

@@ -93,6 +93,7 @@ def row_of(output: str, metric: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d+\.\d+", line)[:3]]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(2 * COMPARISON_LIMIT_S)
 def test_same_load_under_fifo_and_wra(
     temporary: pathlib.Path, tmp_path: pathlib.Path
@@ -148,11 +149,18 @@ SLOW_FILES = ("--jobs=30", "--total-mb=60", "--rate-scale=0.001")
     [
         (("--act=1", *SLOW_FILES), " 1/30 done"),
         # Jobs run, jobs wait, and others are still to come.
+        (("--act=2",), "fifo: trying"),
         (("--act=2",), "fifo: running"),
         (("--act=2",), f"10/{comparison.JOBS} done"),
         (("--act=2",), "wra: running"),
     ],
-    ids=["act one", "act two, start", "act two, fifo", "act two, wra"],
+    ids=[
+        "act one",
+        "act two, slots",
+        "act two, start",
+        "act two, fifo",
+        "act two, wra",
+    ],
 )
 def test_interrupted_run_leaves_nothing(
     temporary: pathlib.Path,
