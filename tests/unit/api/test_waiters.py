@@ -18,6 +18,7 @@ import threading
 import pytest
 
 from fpgapool.api import waiters
+from tests.harness import threads
 from tests.unit.api import fakes
 
 LIMIT_S = 30
@@ -70,7 +71,7 @@ def made(conductor):
 
 
 def test_all_are_asked_for_at_once_by_one_thread(conductor, made):
-    before = threading.active_count()
+    begun = threads.NewThreads()
     views = [fakes.queued(number) for number in range(50)]
     for view in views:
         conductor.put(view)
@@ -80,7 +81,7 @@ def test_all_are_asked_for_at_once_by_one_thread(conductor, made):
             for view in views
         ]
         conductor.wait_asked_for(50)
-        assert threading.active_count() == before + 50 + 1
+        assert begun.count() == 50 + 1
         with pytest.raises(waiters.TooManyWaiters):
             made.wait("one more", 1, LIMIT_S)
         for number in range(50):

@@ -32,6 +32,7 @@ from fpgapool.common import metrics
 from fpgapool.common import scraping
 from fpgapool.common import tallies
 from fpgapool.core import codes
+from tests.harness import threads
 from tests.harness import waiting
 from tests.services import certificates
 
@@ -173,14 +174,15 @@ def test_without_a_port_nothing_listens(conf) -> None:
 
 def test_an_endpoint_serves_until_it_is_stopped(conf) -> None:
     endpoint = _endpoint(conf, 0)
-    before = threading.active_count()
+    begun = threads.NewThreads()
     endpoint.start()
     port = endpoint.port
     url = f"http://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(url, timeout=30) as response:
         assert "t_here 1.0" in response.read().decode()
     endpoint.stop()
-    assert threading.active_count() == before
+    # That of the connection may be about to.
+    waiting.wait_until(lambda: begun.count() == 0, "its threads end")
     with socket.socket() as again:
         assert again.connect_ex(("127.0.0.1", port)) != 0
 
@@ -294,7 +296,7 @@ def test_connections_that_say_nothing_keep_nobody_out(
         context = pair.client_context()
     endpoint = _endpoint(conf, 0)
     endpoint.start()
-    before = threading.active_count()
+    begun = threads.NewThreads()
     silent = []
     try:
         address = ("127.0.0.1", endpoint.port)
@@ -307,9 +309,7 @@ def test_connections_that_say_nothing_keep_nobody_out(
         ) as response:
             assert "t_here 1.0" in response.read().decode()
         waiting.wait_until(
-            lambda: (
-                threading.active_count() <= before + scraping.MAX_CONNECTIONS
-            ),
+            lambda: begun.count() <= scraping.MAX_CONNECTIONS,
             "threads of those that were cut have ended",
         )
     finally:

@@ -24,6 +24,7 @@ from fpgapool import client
 from fpgapool.demo import errors
 from fpgapool.demo import execution
 from fpgapool.demo import workload
+from tests.harness import threads
 
 DOORS = {"node1": "/door1", "node2": "/door2"}
 #: Nobody waits that long.
@@ -129,14 +130,14 @@ def test_results_count_from_the_start_of_all(pool: Pool) -> None:
 
 def test_failure_keeps_back_what_is_to_come(pool: Pool) -> None:
     pool.error = client.SessionFailed("CORE_FAILED", "it broke")
-    before = threading.active_count()
+    begun = threads.NewThreads()
     with pytest.raises(errors.DemoError, match="job 1 from node1") as caught:
         execution.run_jobs(
             [make_job(1), make_job(2, NEVER_S)], DOORS, Display()
         )
     assert caught.value.code == errors.JOB_FAILED
     assert len(pool.asked) == 1
-    assert threading.active_count() == before
+    assert begun.count() == 0
 
 
 def test_interrupt_while_jobs_are_submitted_cancels_them(

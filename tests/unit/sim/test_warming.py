@@ -21,6 +21,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.sim import warming
+from tests.harness import threads
 
 SLOTS = 3
 #: Only reached where something is wrong.
@@ -117,10 +118,10 @@ def test_in_the_end_no_slot_has_what_jobs_ask_for(pool: Pool) -> None:
 def test_a_refusal_ends_it(pool: Pool) -> None:
     """Those that have their slots wait for nobody any more."""
     pool.broken = "sha"
-    before = threading.active_count()
+    begun = threads.NewThreads()
     with pytest.raises(client.RequestRejected, match="it is refused"):
         warm_up(warming.Work("aes"), warming.Work("sha"))
-    assert threading.active_count() == before
+    assert begun.count() == 0
     assert pool.names().count("left") == SLOTS + SLOTS - 1
     assert ("ran", "sha", 1) not in pool.events
     assert not any("copy" in event for event in pool.events)

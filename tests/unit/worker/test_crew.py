@@ -19,6 +19,7 @@ import weakref
 import pytest
 
 from fpgapool.agent.worker import crew as crews
+from tests.harness import threads
 from tests.harness import waiting
 
 WAIT_S = 10
@@ -62,27 +63,23 @@ def test_what_hangs_holds_up_nobody(crew):
 
 
 def test_only_spare_threads_stay(crew):
-    before = threading.active_count()
+    begun = threads.NewThreads()
     gate = threading.Event()
     tasks = [crew.start("t", gate.wait) for _ in range(5)]
-    assert threading.active_count() == before + 5
+    assert begun.count() == 5
     gate.set()
     assert all(done.wait(WAIT_S) for done in tasks)
-    waiting.wait_until(
-        lambda: threading.active_count() == before + 1, "the others end"
-    )
+    waiting.wait_until(lambda: begun.count() == 1, "the others end")
 
 
 def test_a_thread_that_nobody_needs_ends():
     crew = crews.Crew(idle_s=0.01)
-    before = threading.active_count()
+    begun = threads.NewThreads()
     for number in range(50):
         # Some of them come just when a thread has waited for long enough.
         assert crew.start("t", threading.Event().wait, number / 2500).wait(10)
         threading.Event().wait(0.01)
-    waiting.wait_until(
-        lambda: threading.active_count() == before, "the thread ends"
-    )
+    waiting.wait_until(lambda: begun.count() == 0, "the thread ends")
     assert crew.idle_count == 0
     assert crew.start("t", int).wait(WAIT_S)
 
