@@ -162,6 +162,8 @@ def inside(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(frontdoor, "candidate_paths", lambda: ["/nowhere"])
     monkeypatch.setattr(instance, "_MOUNT_POINTS", ())
+    # Other tests may use the machine, too.
+    monkeypatch.setattr(instance, "_METADATA_S", harness.LIMIT_S)
     with contextlib.ExitStack() as entered:
 
         def enter(server: harness.Server) -> harness.Guest:

@@ -459,13 +459,16 @@ class Guest:
         found: dict[str, typing.Any] = json.loads(content)["fpgapool"]
         return found
 
+    def told(self) -> dict[str, typing.Any]:
+        """Return what it is told in the end: nothing while Nova is slow."""
+        return waiting.wait_until(
+            self.vendordata, f"{self.server.id} is told something", LIMIT_S
+        )
+
     @property
     def token(self) -> str:
-        """Its token; while Nova is slow, it is told to ask again."""
-        told = waiting.wait_until(
-            self.vendordata, f"{self.server.id} has a token", LIMIT_S
-        )
-        return str(told["instance_token"])
+        """Its token."""
+        return str(self.told()["instance_token"])
 
 
 #: Puts this process into a server.

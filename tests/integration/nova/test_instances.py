@@ -17,6 +17,7 @@ from __future__ import annotations
 import pytest
 
 from fpgapool import client
+from fpgapool.client import instance
 from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.integration.nova import harness
@@ -36,14 +37,18 @@ def test_a_guest_with_no_configuration(
 ) -> None:
     server = compute.boot(compute.create_flavor(SPECS), image_id)
     assert server.status == "ACTIVE"
-    guest = inside(server)
-    found = guest.vendordata()
+    found = inside(server).told()
     token = found["instance_token"]
     assert found == {
         "api_url": f"http://{api.address}",
         "instance_token": token,
         "accelerators": ["aes"],
     }
+    waiting.wait_until(
+        lambda: instance.FINDER.find()[0],
+        "the library is told, too",
+        harness.LIMIT_S,
+    )
     output, _ = client.run_buffer("aes", DATA, params=harness.AES)
     assert bytes(output) == harness.encrypted(DATA)
     with client.acc_open("aes", 100, params=harness.AES):

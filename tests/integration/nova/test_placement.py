@@ -247,8 +247,17 @@ class Api(api_server.Server):
             "project-id": server.project_id,
             "hostname": server.name,
         }
-        answer = self.ask("POST", "/v1/vendordata", self.service_token, body)
-        return str(answer.document["instance_token"])
+        told = waiting.wait_until(
+            # Nothing while Nova is slow.
+            lambda: (
+                self.ask(
+                    "POST", "/v1/vendordata", self.service_token, body
+                ).document
+            ),
+            f"{server.id} is told something",
+            harness.LIMIT_S,
+        )
+        return str(told["instance_token"])
 
     def wait_session(self, session_id: str, token: str, state: str) -> None:
         """Wait until a session is in a state."""
