@@ -10,7 +10,6 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-
 """Fuzzing in the midst of faults: workers, front doors and the bus.
 
 Run as ``python -m tests.chaos.fuzzers SETTINGS``, with the JSON of

@@ -199,7 +199,9 @@ class _Comparison:
                 works, len(testbed.slots()), front_door, _WARM_UP_TIMEOUT_S
             )
         except client.FpgapoolError as error:
-            raise errors.DemoError(errors.JOB_FAILED, str(error)) from error
+            raise errors.DemoError(
+                errors.POOL_FAILED, f"not every slot works: {error}"
+            ) from error
 
     def _verify(self, strategy: str, jobs: Sequence[workload.Job]) -> None:
         with display.counting(

@@ -32,7 +32,7 @@ PATH = f"/v1/slots/{SLOT}/test"
 BODY: dict[str, Any] = {"test": {}}
 
 
-class Tested(fakes.World):
+class World(fakes.World):
     """Notes what is to be tested, and that the slot is out then."""
 
     def __init__(self) -> None:
@@ -53,9 +53,9 @@ class Tested(fakes.World):
 
 
 @pytest.fixture
-def world() -> Iterator[Tested]:
+def world() -> Iterator[World]:
     """A world that remembers for a minute, of which nothing passes."""
-    made = Tested()
+    made = World()
     yield made
     made.close()
 
@@ -64,7 +64,7 @@ def world() -> Iterator[Tested]:
     ("wish", "accelerator"), [({}, ""), ({"accelerator": "aes"}, "aes")]
 )
 def test_the_conductor_is_told(
-    world: Tested, wish: dict[str, str], accelerator: str
+    world: World, wish: dict[str, str], accelerator: str
 ) -> None:
     shown = world.ask("GET", f"/v1/slots/{SLOT}").json["slot"]
     assert shown["state"] == "idle"
@@ -92,14 +92,14 @@ def test_the_conductor_is_told(
         {"test": {}, "extra": 1},
     ],
 )
-def test_bad_bodies(world: Tested, body: Any) -> None:
+def test_bad_bodies(world: World, body: Any) -> None:
     error = world.error("POST", PATH, fakes.ADMIN, body=body)
     assert error == (400, codes.INVALID_REQUEST)
     assert world.tested == []
 
 
 def test_it_is_for_administrators(
-    world: Tested, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "fpgapool.audit")
     for token in (fakes.READER, fakes.MEMBER, fakes.SERVICE, fakes.NOBODY):
@@ -116,7 +116,7 @@ def test_it_is_for_administrators(
     assert SLOT in line
 
 
-def test_a_slot_that_is_not_there(world: Tested) -> None:
+def test_a_slot_that_is_not_there(world: World) -> None:
     path = f"/v1/slots/{uuid.UUID(int=5)}/test"
     error = world.error("POST", path, fakes.ADMIN, body=BODY)
     assert error == (404, codes.SLOT_NOT_FOUND)
@@ -145,7 +145,7 @@ def test_a_slot_that_is_not_there(world: Tested) -> None:
     ],
 )
 def test_the_conductor_may_refuse(
-    world: Tested, failure: Exception, expected: tuple[int, str]
+    world: World, failure: Exception, expected: tuple[int, str]
 ) -> None:
     world.conductor.failure = failure
     assert world.error("POST", PATH, fakes.ADMIN, body=BODY) == expected

@@ -1,0 +1,57 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A pool whose slots do not all work is not compared with anything."""
+
+import contextlib
+import io
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import rich.console
+
+from fpgapool import client
+from fpgapool.demo import errors
+from fpgapool.demo import execution
+from fpgapool.demo import pool as pools
+from fpgapool.demo.acts import comparison
+
+POOL = pools.Pool({"node1": "/door"}, {"node1": 1}, slots_per_board=2)
+
+
+@contextlib.contextmanager
+def running(
+    directory: pathlib.Path, _tuning: pools.Tuning
+) -> Iterator[pools.Pool]:
+    directory.mkdir()
+    yield POOL
+
+
+def refuse(*_arguments: object, **_options: object) -> None:
+    raise client.RequestRejected("CORE_FAILED", "it broke")
+
+
+def test_a_slot_that_does_not_work_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr(pools, "running", running)
+    monkeypatch.setattr(client, "acc_open", refuse)
+    monkeypatch.setattr(execution, "run_jobs", lambda *told: ran.append(told))
+    monkeypatch.setattr(comparison, "WORK_S", 0.01)
+    console = rich.console.Console(file=io.StringIO())
+    with pytest.raises(errors.DemoError, match="not every slot") as caught:
+        comparison.perform(comparison.Settings(out=tmp_path, seed=1), console)
+    assert caught.value.code == errors.POOL_FAILED
+    assert "CORE_FAILED" in caught.value.message
+    assert not ran
