@@ -55,7 +55,7 @@ def alike(names: Iterable[str]) -> list[list[str]]:
 
 def options(directory: pathlib.Path, *names: str) -> list[str]:
     """Return the command line of a tiny run."""
-    return [*names, "--tiny", "--repetitions=1", f"--out={directory}"]
+    return [*names, "--tiny", "--repetitions=2", f"--out={directory}"]
 
 
 def run(directory: pathlib.Path, *names: str) -> str:

@@ -152,8 +152,15 @@ SLOW_FILES = ("--jobs=30", "--total-mb=60", "--rate-scale=0.001")
         (("--act=2",), "fifo: running"),
         # Jobs run, jobs wait, and others are still to come.
         (("--act=2",), f"10/{comparison.JOBS} done"),
+        (("--act=2",), "wra: running"),
     ],
-    ids=["act one", "act two, slots", "act two, start", "act two, jobs"],
+    ids=[
+        "act one",
+        "act two, slots",
+        "act two, start",
+        "act two, fifo",
+        "act two, wra",
+    ],
 )
 def test_interrupted_run_leaves_nothing(
     temporary: pathlib.Path,
