@@ -12,11 +12,14 @@
 
 """Settings for every kind of test, and real servers for those that ask.
 
-They are started when the first test asks. A test may stop, kill or pause a
-server: the next one that asks for a URL finds it running.
+All processes of the gate share one server of each kind, which the gate has
+started. Elsewhere a process starts its own when the first test asks. A test
+may stop, kill or pause its process's own servers, ``own_...``: the next one
+that asks for a URL finds them running.
 """
 
 import os
+import pathlib
 import secrets
 import signal
 from collections.abc import Iterator
@@ -30,6 +33,7 @@ from tests.services import mariadb as mariadb_service
 from tests.services import postgresql as postgresql_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
+from tests.services import shared
 
 # No deadlines: how long an example takes says something about the machine,
 # not about the code.
@@ -101,13 +105,31 @@ def service_workspace() -> Iterator[process.Workspace]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(
+def shared_servers() -> shared.Borrower | None:
+    """Give what finds the servers that processes share; None without."""
+    file = os.environ.get(shared.VARIABLE)
+    return None if file is None else shared.Borrower(pathlib.Path(file))
+
+
+@pytest.fixture(scope="session")
+def own_rabbitmq(
     service_workspace: process.Workspace,
 ) -> rabbitmq_service.RabbitMQ:
-    """Give the run's own RabbitMQ broker, running."""
+    """Give this process's own RabbitMQ broker, running; it may be harmed."""
     service = rabbitmq_service.RabbitMQ(service_workspace)
     service.start()
     return service
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(
+    request: pytest.FixtureRequest, shared_servers: shared.Borrower | None
+) -> rabbitmq_service.RabbitMQ:
+    """Give a RabbitMQ broker, running; modules that harm it replace this."""
+    if shared_servers is not None:
+        return rabbitmq_service.RabbitMQ(shared_servers)
+    own: rabbitmq_service.RabbitMQ = request.getfixturevalue("own_rabbitmq")
+    return own
 
 
 @pytest.fixture
@@ -122,11 +144,24 @@ def transport_url(rabbitmq: rabbitmq_service.RabbitMQ) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def mariadb(service_workspace: process.Workspace) -> mariadb_service.MariaDB:
-    """Give the run's own MariaDB server, running."""
+def own_mariadb(
+    service_workspace: process.Workspace,
+) -> mariadb_service.MariaDB:
+    """Give this process's own MariaDB server, running; it may be harmed."""
     service = mariadb_service.MariaDB(service_workspace)
     service.start()
     return service
+
+
+@pytest.fixture(scope="session")
+def mariadb(
+    request: pytest.FixtureRequest, shared_servers: shared.Borrower | None
+) -> mariadb_service.MariaDB:
+    """Give a MariaDB server, running; modules that harm it replace this."""
+    if shared_servers is not None:
+        return mariadb_service.MariaDB(shared_servers)
+    own: mariadb_service.MariaDB = request.getfixturevalue("own_mariadb")
+    return own
 
 
 @pytest.fixture
@@ -141,13 +176,26 @@ def database_url(mariadb: mariadb_service.MariaDB) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgresql(
+def own_postgresql(
     service_workspace: process.Workspace,
 ) -> postgresql_service.PostgreSQL:
-    """Give the run's own PostgreSQL server, running."""
+    """Give this process's own PostgreSQL server, running; it may be harmed."""
     service = postgresql_service.PostgreSQL(service_workspace)
     service.start()
     return service
+
+
+@pytest.fixture(scope="session")
+def postgresql(
+    request: pytest.FixtureRequest, shared_servers: shared.Borrower | None
+) -> postgresql_service.PostgreSQL:
+    """Give a PostgreSQL server, running; modules that harm it replace this."""
+    if shared_servers is not None:
+        return postgresql_service.PostgreSQL(shared_servers)
+    own: postgresql_service.PostgreSQL = request.getfixturevalue(
+        "own_postgresql"
+    )
+    return own
 
 
 @pytest.fixture

@@ -35,6 +35,22 @@ TOPIC = "test-services"
 REPLY_LIMIT_S = 30
 
 
+@pytest.fixture(scope="session")
+def rabbitmq(
+    own_rabbitmq: rabbitmq_service.RabbitMQ,
+) -> rabbitmq_service.RabbitMQ:
+    """Give the broker that tests here harm."""
+    return own_rabbitmq
+
+
+@pytest.fixture(scope="session")
+def mariadb(
+    own_mariadb: mariadb_service.MariaDB,
+) -> mariadb_service.MariaDB:
+    """Give the database server that tests here harm."""
+    return own_mariadb
+
+
 class Echo:
     """An RPC endpoint that remembers casts and answers calls."""
 

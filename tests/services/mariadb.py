@@ -17,6 +17,7 @@ import itertools
 import os
 import pathlib
 import pwd
+import secrets
 import shutil
 import stat
 import subprocess
@@ -62,6 +63,8 @@ class MariaDB(process.Service):
         self._temporary = self.directory / "tmp"
         self._flush = 1 if durable else 2
         self._tls = tls
+        # Other processes may make some on the same server.
+        self._database_prefix = f"test_{secrets.token_hex(4)}"
         self._database_numbers = itertools.count(1)
 
     def _user_options(self) -> list[str]:
@@ -209,7 +212,8 @@ class MariaDB(process.Service):
         :returns: its name.
         """
         how = "IF NOT EXISTS" if name else ""
-        name = name or f"test_{next(self._database_numbers)}"
+        number = next(self._database_numbers)
+        name = name or f"{self._database_prefix}_{number}"
         self._execute(
             f"CREATE DATABASE {how} {name} CHARACTER SET {character_set}"
         )

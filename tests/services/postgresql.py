@@ -18,6 +18,7 @@ import itertools
 import os
 import pathlib
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -76,6 +77,8 @@ class PostgreSQL(process.Service):
         self.port = workspace.port("postgresql")
         self._data = self.directory / "data"
         self._tls = tls
+        # Other processes may make some on the same server.
+        self._database_prefix = f"test_{secrets.token_hex(4)}"
         self._database_numbers = itertools.count(1)
 
     def _as_user(self) -> list[str]:
@@ -227,7 +230,7 @@ class PostgreSQL(process.Service):
 
         :returns: its name.
         """
-        name = f"test_{next(self._database_numbers)}"
+        name = f"{self._database_prefix}_{next(self._database_numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         return name
 

@@ -235,7 +235,7 @@ class Workspace:
             service.kill()
         self._guardian.communicate()
 
-    def __enter__(self) -> "Workspace":
+    def __enter__(self) -> typing.Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

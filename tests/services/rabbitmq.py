@@ -16,6 +16,7 @@ import base64
 import http.client
 import itertools
 import json
+import secrets
 import socket
 import typing
 import urllib.parse
@@ -87,6 +88,8 @@ class RabbitMQ(process.Service):
         self._management_port = workspace.port("rabbitmq-management")
         self._distribution_port = workspace.port("rabbitmq-distribution")
         self._port_mapper = PortMapper(workspace)
+        # Other processes may make some on the same broker.
+        self._vhost_prefix = f"test-{secrets.token_hex(4)}"
         self._vhost_numbers = itertools.count(1)
         self._write_configuration()
 
@@ -234,7 +237,7 @@ class RabbitMQ(process.Service):
         :param name: one that may be there already; None means a new one.
         :returns: its name.
         """
-        name = name or f"test-{next(self._vhost_numbers)}"
+        name = name or f"{self._vhost_prefix}-{next(self._vhost_numbers)}"
         self._request("PUT", f"/api/vhosts/{name}", {})
         self._request(
             "PUT",

@@ -19,6 +19,7 @@ import contextlib
 import threading
 import typing
 
+import pytest
 from keystoneauth1 import adapter
 from keystoneauth1 import session as keystone_session
 from keystoneauth1 import token_endpoint
@@ -28,6 +29,12 @@ from tests.functional.api import harness
 from tests.harness import waiting
 
 DATA = b"kept its place" * 1000
+
+
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
 
 
 class Noticing(adapter.Adapter):

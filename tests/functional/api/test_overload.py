@@ -27,6 +27,12 @@ SHARE = 8
 FLOOD = 100
 
 
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
+
+
 @pytest.mark.parametrize(
     "bound",
     [

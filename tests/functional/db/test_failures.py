@@ -25,6 +25,12 @@ from tests.functional.db import factory
 from tests.harness import waiting
 
 
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
+
+
 @pytest.fixture
 def maria(mariadb, database_url):
     """Give a database whose server can be harmed."""

@@ -15,6 +15,8 @@
 import concurrent.futures
 import uuid
 
+import pytest
+
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.conductor import admission
@@ -29,6 +31,12 @@ from fpgapool.objects import states
 HOST = str(uuid.UUID(int=1))
 DEVICE = identity.device_id(HOST, "board0")
 VM = str(uuid.UUID(int=77))
+
+
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
 
 
 class Conductor:

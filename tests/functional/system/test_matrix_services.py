@@ -35,6 +35,18 @@ with_faults = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(scope="session")
+def rabbitmq(own_rabbitmq):
+    """Give the broker that tests here harm."""
+    return own_rabbitmq
+
+
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
+
+
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> clouds.Cloud:
     return make_cloud(*scenes.HOSTS, options=outage.OPTIONS)

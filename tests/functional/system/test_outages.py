@@ -25,6 +25,18 @@ from tests.harness import programs
 CHUNK = clouds.CHUNK_BYTES
 
 
+@pytest.fixture(scope="session")
+def rabbitmq(own_rabbitmq):
+    """Give the broker that tests here harm."""
+    return own_rabbitmq
+
+
+@pytest.fixture(scope="session")
+def mariadb(own_mariadb):
+    """Give the server that tests here harm."""
+    return own_mariadb
+
+
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> clouds.Cloud:
     return make_cloud(

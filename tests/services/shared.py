@@ -1,0 +1,161 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Servers that all processes of a test run use, for empty databases only.
+
+Who lends them starts them and ends them. The others find them by a file, and
+may have databases and virtual hosts of their own; a test that stops, kills or
+pauses a server needs one of its own process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import pathlib
+import typing
+
+from tests.services import kept
+from tests.services import mariadb
+from tests.services import postgresql
+from tests.services import process
+from tests.services import rabbitmq
+
+#: The environment variable that names the file.
+VARIABLE = "FPGAPOOL_TEST_SERVERS"
+
+
+class Lender(process.Workspace):
+    """The workspace of servers that others may use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file = self.path / "servers.json"
+        self._ports: dict[str, int] = {}
+        self._pids: dict[str, int] = {}
+
+    def port(self, purpose: str) -> int:
+        """Choose a port, which is told to the others.
+
+        :param purpose: whatever it is for.
+        """
+        self._ports[purpose] = super().port(purpose)
+        return self._ports[purpose]
+
+    def watch(self, name: str, pgid: int) -> None:
+        """Have a process group killed at the end, and tell the others of it.
+
+        :param name: of the service.
+        :param pgid: the group.
+        """
+        super().watch(name, pgid)
+        self._pids[name] = pgid
+
+    def start(self) -> None:
+        """Start the servers, all at once, and tell the others of them.
+
+        :raises ServiceError: if one does not start.
+        """
+        servers: list[process.Service] = [
+            rabbitmq.RabbitMQ(self),
+            mariadb.MariaDB(self),
+            postgresql.PostgreSQL(self),
+        ]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            started = [pool.submit(server.start) for server in servers]
+        for each in started:
+            each.result()
+        self.publish()
+
+    def publish(self) -> None:
+        """Write the file, of all servers that have been started."""
+        table = {"ports": self._ports, "pids": self._pids}
+        self.file.write_text(json.dumps(table))
+
+
+class _Lent:
+    """The process of a server that is not ours to end.
+
+    :param name: of the server.
+    :param pid: its number.
+    """
+
+    def __init__(self, name: str, pid: int) -> None:
+        self._name = name
+        self._survivor = kept.Survivor(pid)
+
+    @property
+    def pid(self) -> int:
+        raise self._refusal()
+
+    def poll(self) -> int | None:
+        if self._survivor.poll() is None:
+            return None
+        raise process.ServiceError(
+            f"{self._name}, which the processes share, has ended"
+        )
+
+    def wait(self, timeout: float | None = None) -> int:
+        raise self._refusal()
+
+    def send_signal(self, sig: int) -> None:
+        raise self._refusal()
+
+    def _refusal(self) -> process.ServiceError:
+        return process.ServiceError(
+            f"other processes use this {self._name}, too: who harms one asks"
+            f" for the fixture own_{self._name}"
+        )
+
+
+class Borrower:
+    """Lets this process use the servers of a lender.
+
+    :param file: of :class:`Lender`, which has started them.
+    """
+
+    def __init__(self, file: pathlib.Path) -> None:
+        table = json.loads(file.read_text())
+        self._path = file.parent
+        self._ports: dict[str, int] = table["ports"]
+        self._pids: dict[str, int] = table["pids"]
+
+    def adopt(self, service: process.Service) -> pathlib.Path:
+        """Tell where a service lives.
+
+        :param service: the service.
+        """
+        return self._path / service.name
+
+    def recall(self, name: str) -> process.Process:
+        """Find the process of a service.
+
+        :param name: of the service.
+        """
+        return _Lent(name, self._pids[name])
+
+    def port(self, purpose: str) -> int:
+        """Tell which port was chosen.
+
+        :param purpose: what for.
+        """
+        return self._ports[purpose]
+
+    def watch(self, name: str, pgid: int) -> typing.NoReturn:
+        """Refuse to start anything.
+
+        :param name: of the service.
+        :param pgid: the group.
+        """
+        raise AssertionError(f"{name} is not ours to start")
+
+    forget = watch
