@@ -105,18 +105,15 @@ openstack-venv: $(VENV)/.installed-test
 openstack-venv: $(OPENSTACK_VENV)/.installed services
 openstack-venv: ## install what tools/ministack starts
 
-.PHONY: test
-test: openstack-venv ## run all tests, on servers of their own
-	@echo "== running the tests"
-	@status=0; \
-	$(BIN)/python -m pytest -m 'not alone' --numprocesses $(TEST_PROCESSES) \
-	    --no-loadscope-reorder $(wildcard $(addprefix tests/,\
-	    integration functional property unit)) || status=$$?; \
-	echo "== running the tests that need the machine for themselves"; \
-	$(BIN)/python -m pytest -m alone tests/functional || status=$$?; \
-	echo "== running the tests of fpgapool_nova_filters, beside Nova"; \
-	$(NOVA_FILTERS_TESTS) || status=$$?; \
-	exit $$status
+# Installs the rest itself, beside what needs no more than this. Only sudo may
+# ask for a password, which nobody could see there.
+.PHONY: test test-all
+test: ## check everything but the long tests: style, types, tests, docs
+test-all: ## check everything; hours
+test-all: GATE_OPTIONS := --all
+test test-all: $(VENV)/.installed-test
+	@[ "$$(id -u)" -eq 0 ] || tools/install-services
+	@$(BIN)/python -m tests.gate --processes $(TEST_PROCESSES) $(GATE_OPTIONS)
 
 # What the other tests share needs what is not there.
 NOVA_FILTERS_TESTS := $(OPENSTACK_VENV)/bin/python -m pytest \
@@ -164,7 +161,10 @@ fuzz: $(VENV)/.installed-test ## send much more nonsense than test does; minutes
 	    tests/property/test_secrets.py $(wildcard tests/property/test_fuzz_*.py)
 
 .PHONY: lint
-lint: $(VENV)/.installed-test ## check style, format and types
+lint: style types ## check style, format and types
+
+.PHONY: style
+style: $(VENV)/.installed-test ## check style and format; seconds
 	@echo "== ruff check"
 	@$(BIN)/ruff check .
 	@echo "== ruff format --check"
@@ -173,6 +173,9 @@ lint: $(VENV)/.installed-test ## check style, format and types
 	@$(BIN)/bashate $(SHELL_SCRIPTS)
 	@echo "== shellcheck"
 	@$(BIN)/shellcheck --external-sources $(SHELL_SCRIPTS)
+
+.PHONY: types
+types: $(VENV)/.installed-test ## check types
 	@echo "== mypy $(STRICT)"
 	@$(BIN)/mypy $(STRICT)
 

@@ -1,0 +1,181 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The jobs of the gate, and their order. Decides only; runs nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import pathlib
+import typing
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+_OPENSTACK_VENV = ".venv-openstack"
+
+
+class State(enum.Enum):
+    """How far a job has come."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    #: Something that it needs did not pass.
+    SKIPPED = "skipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Something to run.
+
+    :ivar name: unique; the file with its output is named like that.
+    :ivar command: a command line, or what a thread calls.
+    :ivar needs: jobs that must have passed before.
+    :ivar after: jobs that must have ended before, however they did.
+    :ivar junit: the file in which its tests are told; None if it has none.
+    """
+
+    name: str
+    command: tuple[str, ...] | Callable[[], object]
+    needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    junit: pathlib.Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What differs from run to run.
+
+    :ivar python: the interpreter that runs tests.
+    :ivar directory: for files.
+    :ivar start_servers: starts the servers that tests share.
+    :ivar long: whether the tests that are marked so run, too.
+    :ivar processes: how many run tests that wait more than they compute.
+    :ivar cores: how many processors there are.
+    """
+
+    python: str
+    directory: pathlib.Path
+    start_servers: Callable[[], object]
+    long: bool = False
+    processes: int = 3
+    cores: int = os.cpu_count() or 1
+
+    def tests(
+        self,
+        name: str,
+        *arguments: str,
+        marks: Sequence[str] = (),
+        python: str = "",
+        **waits: tuple[str, ...],
+    ) -> Job:
+        """Make a job that runs tests.
+
+        :param name: of the job.
+        :param arguments: of pytest.
+        :param marks: which tests, besides what is said of long ones.
+        :param python: another interpreter.
+        :param waits: what the job waits for.
+        """
+        chosen = [*marks, *([] if self.long else ["not long"])]
+        junit = self.directory / f"{name}.xml"
+        command = (
+            *(python or self.python, "-m", "pytest", "--quiet"),
+            *("-p", "tests.gate.plugin", f"--junit-xml={junit}"),
+            *(("-m", " and ".join(chosen)) if chosen else ()),
+            *arguments,
+        )
+        return Job(name, command, junit=junit, **waits)
+
+
+def _make(
+    name: str, target: str, needs: tuple[str, ...], **waits: typing.Any
+) -> Job:
+    command = ("make", "--no-print-directory", target)
+    return Job(name, command, needs, **waits)
+
+
+def plan(settings: Settings) -> list[Job]:
+    """Return the jobs, in the order in which they begin if all may.
+
+    :param settings: of this run.
+    """
+    style = ("style",)
+    side_by_side = ("--no-loadscope-reorder", "--numprocesses")
+    # What takes seconds has to pass before what takes minutes begins.
+    quick = ("types", "unit")
+    return [
+        _make("style", "style", ()),
+        settings.tests(
+            "unit",
+            *(*side_by_side, str(settings.cores), "tests/property"),
+            "tests/unit",
+            needs=style,
+        ),
+        _make("types", "types", style),
+        _make("install-openstack", f"{_OPENSTACK_VENV}/.installed", style),
+        _make("install-services", "services", style),
+        Job("servers", settings.start_servers, ("install-services",)),
+        # A simulator that keeps all cores busy belongs here: it needs what
+        # is quick, and what is long needs it.
+        settings.tests(
+            "functional",
+            *(*side_by_side, str(settings.processes)),
+            *("tests/integration", "tests/functional"),
+            marks=["not alone"],
+            needs=(*quick, "install-openstack", "servers"),
+        ),
+        _make("docs", "docs", quick),
+        settings.tests(
+            "nova-filters",
+            *("--confcutdir=tests/nova_filters", "tests/nova_filters"),
+            python=f"{_OPENSTACK_VENV}/bin/python",
+            needs=(*quick, "install-openstack"),
+            after=("functional", "docs"),
+        ),
+        settings.tests(
+            "alone",
+            *("tests/integration", "tests/functional"),
+            marks=["alone"],
+            needs=(*quick, "servers"),
+            after=("functional", "docs", "nova-filters"),
+        ),
+    ]
+
+
+def next_jobs(
+    jobs: Collection[Job], states: Mapping[str, State]
+) -> tuple[list[Job], list[Job]]:
+    """Decide what follows.
+
+    :param jobs: all jobs.
+    :param states: of those that have begun or are skipped.
+    :returns: those that can begin now, and those that never will.
+    """
+    begin, skip = [], []
+    for job in jobs:
+        if job.name in states:
+            continue
+        needed = [states.get(name) for name in job.needs]
+        awaited = [states.get(name) for name in job.after]
+        if State.FAILED in needed or State.SKIPPED in needed:
+            skip.append(job)
+        elif all(state is State.PASSED for state in needed) and not {
+            None,
+            State.RUNNING,
+        }.intersection(awaited):
+            begin.append(job)
+    return begin, skip

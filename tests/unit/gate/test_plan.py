@@ -1,0 +1,143 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What waits for what, and what is not run any more after a failure."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.gate import plan
+
+RUNNING = plan.State.RUNNING
+PASSED = plan.State.PASSED
+FAILED = plan.State.FAILED
+SKIPPED = plan.State.SKIPPED
+
+DIRECTORY = pathlib.Path("out")
+SETTINGS = plan.Settings("python", DIRECTORY, lambda: None, cores=2)
+JOBS = plan.plan(SETTINGS)
+
+
+def names(jobs: list[plan.Job]) -> set[str]:
+    return {job.name for job in jobs}
+
+
+def play(*failing: str, endless: str = "") -> list[str]:
+    """Return the jobs in the order of their begins.
+
+    :param failing: what fails.
+    :param endless: goes on; all others end at once.
+    """
+    states: dict[str, plan.State] = {}
+    order = []
+    while True:
+        begin, skip = plan.next_jobs(JOBS, states)
+        if not begin and not skip:
+            return order
+        states |= dict.fromkeys(names(skip), SKIPPED)
+        for job in begin:
+            states[job.name] = FAILED if job.name in failing else PASSED
+            order.append(job.name)
+        if endless in states:
+            states[endless] = RUNNING
+
+
+def named(name: str, jobs: list[plan.Job] = JOBS) -> plan.Job:
+    (job,) = (job for job in jobs if job.name == name)
+    return job
+
+
+def test_everything_runs_once_if_all_passes() -> None:
+    order = play()
+    assert sorted(order) == sorted(names(JOBS))
+    assert order[0] == "style"
+
+
+def test_nothing_else_begins_before_the_style_was_checked() -> None:
+    assert names(plan.next_jobs(JOBS, {})[0]) == {"style"}
+    assert plan.next_jobs(JOBS, {"style": RUNNING}) == ([], [])
+
+
+def test_nothing_else_runs_if_the_style_is_wrong() -> None:
+    assert play("style") == ["style"]
+
+
+@pytest.mark.parametrize("name", ["unit", "types"])
+def test_nothing_long_begins_after_a_quick_failure(name: str) -> None:
+    order = play(name)
+    assert {"types", "unit"} < set(order)
+    assert {"functional", "docs", "alone", "nova-filters"}.isdisjoint(order)
+
+
+@pytest.mark.parametrize("name", ["install-openstack", "servers"])
+def test_tests_do_not_run_without_what_they_need(name: str) -> None:
+    order = play(name)
+    assert "functional" not in order
+    assert "docs" in order
+
+
+def test_what_is_left_tells_of_itself_after_a_long_failure() -> None:
+    assert set(play("functional", "docs", "nova-filters")) == names(JOBS)
+
+
+@pytest.mark.parametrize("other", sorted(names(JOBS) - {"alone"}))
+def test_those_that_measure_have_the_machine_for_themselves(
+    other: str,
+) -> None:
+    assert "alone" not in play(endless=other)
+
+
+def test_what_failed_is_waited_for_by_what_comes_after_only() -> None:
+    jobs = [
+        plan.Job("first", ("true",)),
+        plan.Job("second", ("true",), after=("first",)),
+        plan.Job("third", ("true",), needs=("first",)),
+        plan.Job("fourth", ("true",), after=("third",)),
+    ]
+    begin, skip = plan.next_jobs(jobs, {"first": FAILED})
+    assert (names(begin), names(skip)) == ({"second"}, {"third"})
+    states = {"first": FAILED, "second": RUNNING, "third": SKIPPED}
+    assert names(plan.next_jobs(jobs, states)[0]) == {"fourth"}
+
+
+def marks_of(job: plan.Job) -> str:
+    assert isinstance(job.command, tuple)
+    if "-m" not in job.command[3:]:
+        return ""
+    return job.command[job.command.index("-m", 3) + 1]
+
+
+def test_long_tests_run_only_on_request() -> None:
+    everything = plan.plan(
+        plan.Settings("python", DIRECTORY, lambda: None, long=True)
+    )
+    marks = {
+        job.name: (marks_of(job), marks_of(named(job.name, everything)))
+        for job in JOBS
+        if job.junit is not None
+    }
+    assert marks == {
+        "unit": ("not long", ""),
+        "functional": ("not alone and not long", "not alone"),
+        "nova-filters": ("not long", ""),
+        "alone": ("alone and not long", "alone"),
+    }
+
+
+def test_each_run_of_tests_is_told_in_a_file_of_its_own() -> None:
+    jobs = [job for job in JOBS if job.junit is not None]
+    assert len({job.junit for job in jobs}) == len(jobs) == 4
+    for job in jobs:
+        assert f"--junit-xml={job.junit}" in job.command
