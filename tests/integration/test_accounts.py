@@ -23,6 +23,8 @@ import requests
 from tests.services import glance as glance_service
 from tests.services import openstack
 
+pytestmark = pytest.mark.security
+
 IMAGE_BYTES = 3 * 1024 * 1024 + 17
 LIMIT_S = 60
 WEB = openstack.web_session()

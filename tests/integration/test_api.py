@@ -34,6 +34,8 @@ from tests.harness import cloud as clouds
 from tests.integration import server
 from tests.services import openstack
 
+pytestmark = pytest.mark.security
+
 DATA = bytes(range(256)) * 5000
 HEX_KEY = "00" * 32
 

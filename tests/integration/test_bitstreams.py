@@ -31,6 +31,8 @@ from tests.services import keystone as keystone_service
 from tests.services import openstack
 from tests.services import process
 
+pytestmark = pytest.mark.security
+
 DATA = random.Random(5).randbytes(3_000_000)
 CHECKSUM = hashlib.sha256(DATA).hexdigest()
 

@@ -24,6 +24,8 @@ from fpgapool.core import codes
 from tests.integration import server
 from tests.services import keystone as keystone_service
 
+pytestmark = pytest.mark.security
+
 UNSEEN = "gAAAAABunseen"
 
 

@@ -41,6 +41,8 @@ from tests.harness import cloud as clouds
 from tests.services import process
 from tests.unit.api import answers
 
+pytestmark = pytest.mark.security
+
 __all__ = ["make_cloud", "pytest_runtest_makereport"]
 
 EXAMPLES = 10

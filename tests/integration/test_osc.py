@@ -137,6 +137,7 @@ READS = {
 }
 
 
+@pytest.mark.security
 @pytest.mark.parametrize("persona", ["reader", "member", "admin"])
 def test_who_may_read_what(fpga: Command, persona: str) -> None:
     """As JSON, and where it is refused with the rule that refuses it."""
@@ -247,6 +248,7 @@ def test_life_of_a_session(
     assert closed["state"] == "CANCELLED"
 
 
+@pytest.mark.security
 def test_reader_cannot_open(fpga: Command) -> None:
     result = fpga("reader", "session", "create", "copy", "1")
     assert result.status == 1
@@ -503,6 +505,7 @@ def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
     assert _limits(general) == default
 
 
+@pytest.mark.security
 def test_tenants_do_not_set_quotas(fpga: Command, personas: Any) -> None:
     refused = fpga(
         "member",

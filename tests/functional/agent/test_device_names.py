@@ -22,6 +22,8 @@ from fpgapool.drivers import base
 from fpgapool.drivers import noop
 from tests.functional.agent import harness
 
+pytestmark = pytest.mark.security
+
 
 class OddDriver(noop.NoopDriver):
     """Finds a board of any name."""

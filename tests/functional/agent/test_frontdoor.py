@@ -37,6 +37,8 @@ from tests.functional.agent import harness
 from tests.functional.agent.harness import Client
 from tests.harness import waiting
 
+pytestmark = pytest.mark.security
+
 # Longer than the agent's clock ticks.
 POLL_INTERVAL_S = 0.3
 

@@ -101,6 +101,7 @@ def test_assign_prepares_the_slot_and_tells_where_and_how(host):
     assert slot.seen_generation == 7
 
 
+@pytest.mark.security
 def test_the_secret_is_in_no_log_and_no_report(host, caplog):
     caplog.set_level("DEBUG")
     agent = start_idle(host)
@@ -126,6 +127,7 @@ def test_a_repeated_assign_sends_prepared_again(host):
     assert dataclasses.replace(second, sequence=first.sequence) == first
 
 
+@pytest.mark.security
 def test_a_reissued_secret_is_another_one(host):
     agent = start_idle(host)
     harness.assign(agent, 7)
@@ -150,6 +152,7 @@ def test_release_frees_the_slot(host):
     assert slot.last_result.generation == 7
 
 
+@pytest.mark.security
 def test_a_slot_goes_to_another_project_in_a_fresh_process(host):
     agent = start_idle(host)
     first = pid_of(agent)
@@ -442,6 +445,7 @@ def test_the_lock_is_free_again_after_a_stop(host):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.security
 def test_the_state_directory_is_closed_to_others(host):
     host.start()
     path = pathlib.Path(host.settings.state_path)

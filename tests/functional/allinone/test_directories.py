@@ -21,6 +21,8 @@ from fpgapool.allinone import directories
 from fpgapool.common import exception
 from tests.functional.allinone import harness
 
+pytestmark = pytest.mark.security
+
 
 @pytest.fixture
 def root() -> Iterator[pathlib.Path]:

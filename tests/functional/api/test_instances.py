@@ -248,6 +248,7 @@ def test_a_place_that_was_just_given_back_is_free(
         opened.result(harness.TIMEOUT_S).close()
 
 
+@pytest.mark.security
 def test_instances_do_not_see_each_other(
     api: harness.Server, stub: nova_stub.NovaStub
 ) -> None:
@@ -265,6 +266,7 @@ def test_instances_do_not_see_each_other(
     assert api.show(session["id"], harness.OTHER_TOKEN).status == 404
 
 
+@pytest.mark.security
 def test_a_token_is_taken_away_for_good(
     api: harness.Server, cloud: clouds.Cloud, stub: nova_stub.NovaStub
 ) -> None:

@@ -23,6 +23,8 @@ import pytest
 from tests.functional.api import harness
 from tests.harness import waiting
 
+pytestmark = pytest.mark.security
+
 SHARE = 8
 FLOOD = 100
 

@@ -150,6 +150,7 @@ def test_limits_of_the_queue(api) -> None:
     assert (full.status, full.code) == (503, "QUEUE_FULL")
 
 
+@pytest.mark.security
 def test_projects_do_not_see_each_other(api) -> None:
     own = api.open_until_ready()
     path = f"/v1/sessions/{own['id']}"
@@ -267,6 +268,7 @@ def test_without_a_conductor_there_are_clear_answers(api, cloud) -> None:
     assert harness.connect(shown).run(b"data") == b"data"
 
 
+@pytest.mark.security
 def test_a_renewed_secret_replaces_the_first_one(api) -> None:
     session = api.open_until_ready()
     path = f"/v1/sessions/{session['id']}"
@@ -280,6 +282,7 @@ def test_a_renewed_secret_replaces_the_first_one(api) -> None:
     assert harness.connect(renewed.session).run(b"data") == b"data"
 
 
+@pytest.mark.security
 def test_no_request_makes_the_service_fail(api, rng: random.Random) -> None:
     for _ in range(150):
         body = b"".join(rng.choices(BODY_PIECES, k=rng.randrange(1, 8)))

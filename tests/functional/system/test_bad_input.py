@@ -33,6 +33,8 @@ from tests.harness import footprint
 from tests.harness import programs
 from tests.harness import waiting
 
+pytestmark = pytest.mark.security
+
 CHUNK = clouds.CHUNK_BYTES
 SLOTS = 2
 AES_PARAMS = {"key": "00" * 16, "iv": "00" * 16}

@@ -30,6 +30,8 @@ from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
 
+pytestmark = pytest.mark.security
+
 SLOTS = 2
 CONNECTIONS = 40
 OWN_SESSIONS = 6

@@ -39,7 +39,7 @@ from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
 # A connection counts as lost after twenty seconds of silence.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
 
 CHUNK = clouds.CHUNK_BYTES
 SLOTS = 2

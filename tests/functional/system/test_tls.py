@@ -32,6 +32,8 @@ from tests.services import mariadb as mariadb_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
+pytestmark = pytest.mark.security
+
 _VHOST = "secured"
 _REFUSED = "CERTIFICATE_VERIFY_FAILED"
 

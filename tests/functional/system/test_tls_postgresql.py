@@ -31,6 +31,8 @@ from tests.services import postgresql as postgresql_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
+pytestmark = pytest.mark.security
+
 _REFUSED = "certificate verify failed"
 _ELSEWHERE = "127.0.0.9"
 

@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.ciphers import modes
 from fpgapool.protocol import frames
 from tests.functional.worker import harness
 
+pytestmark = pytest.mark.security
+
 KEY = bytes(range(16))
 IV = bytes.fromhex("00112233445566778899aabbfffffffe")
 AES = {"accelerator": "aes", "bitstream": "builtin:aes"}

@@ -138,6 +138,7 @@ def test_old_generations_are_refused(worker, agent):
     assert (status["state"], status["generation"]) == ("ready", 5)
 
 
+@pytest.mark.security
 def test_another_project_needs_a_fresh_worker(worker, agent):
     agent.prepare(1, project_id="a")
     agent.request("release", generation=1, reason="X")
@@ -255,6 +256,7 @@ def test_second_worker_of_a_slot_refuses(worker, agent, start):
     assert agent.status()["state"] == "idle"
 
 
+@pytest.mark.security
 def test_files_belong_to_the_user_only(worker, agent):
     agent.wait_state("idle")
     for name in ("control_socket", "data_socket"):
@@ -268,6 +270,7 @@ def test_worker_leads_a_session_of_its_own(worker, agent):
     assert os.getsid(worker.process.pid) == worker.process.pid
 
 
+@pytest.mark.security
 def test_random_bytes_on_the_control_socket(worker, agent):
     source = random.Random(5)
     for _ in range(10):
@@ -285,6 +288,7 @@ def test_random_bytes_on_the_control_socket(worker, agent):
     successor.close()
 
 
+@pytest.mark.security
 @pytest.mark.parametrize(
     ("operation", "members", "code"),
     [

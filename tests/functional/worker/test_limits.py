@@ -23,6 +23,8 @@ from fpgapool.core import codes
 from tests.functional.worker import harness
 from tests.harness import waiting
 
+pytestmark = pytest.mark.security
+
 SECRET = b"the secret of the session before"
 
 

@@ -22,7 +22,10 @@ from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.integration.nova import harness
 
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+pytestmark = [
+    pytest.mark.security,
+    pytest.mark.timeout(harness.START_LIMIT_S),
+]
 
 SPECS = {"fpgapool:accelerators": "aes", "fpgapool:max_sessions": "1"}
 DATA = bytes(range(256)) * 4000
