@@ -24,7 +24,8 @@ VENV := .venv
 OPENSTACK_VENV := .venv-openstack
 BIN := $(VENV)/bin
 REQUIREMENTS := pyproject.toml setup.cfg requirements.txt
-PIP_INSTALL := -m pip --disable-pip-version-check install --quiet
+# Most of what comes is never imported.
+PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(PIP_INSTALL)
 # What runs in one environment with Nova; tests say so.
 OPENSTACK_EXTRAS := allinone,cli,limits,mysql,postgresql
@@ -40,6 +41,10 @@ SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
 ifeq ($(shell git rev-parse --verify --quiet HEAD 2>/dev/null),)
 export PBR_VERSION ?= 0.0.0
 endif
+
+# Tests start hundreds of processes, each of which would compile all that it
+# imports; and what pip installs here is compiled when it is imported first.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The same examples at every run; 'make test HYPOTHESIS_PROFILE=dev' explores.
 export HYPOTHESIS_PROFILE ?= ci
@@ -58,31 +63,27 @@ $(BIN)/python:
 	@tools/create-venv $(VENV)
 
 # Stamps: what was asked for has been installed. Installed again on a change.
+EVERYTHING := --editable '.[allinone,cli,demo,limits,mysql,postgresql,sim]'
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
-	@$(PIP) --editable '.[allinone,cli,demo,limits,mysql,postgresql,sim]'
+	@$(PIP) $(EVERYTHING)
 	@touch $@
 
-$(VENV)/.installed-test: test-requirements.txt $(VENV)/.installed
-	@echo "== installing what the tests need into $(VENV)"
-	@$(PIP) --requirement test-requirements.txt
-	@touch $@
-
-# What the documentation is made with.
-$(VENV)/.installed-docs: doc/requirements.txt $(VENV)/.installed
-	@echo "== installing what the documentation needs into $(VENV)"
-	@$(PIP) --requirement doc/requirements.txt
-	@touch $@
+# In one run of the resolver, which takes longest, with all that is above.
+CHECKS := test-requirements.txt doc/requirements.txt
+$(VENV)/.installed-test: $(CHECKS) $(REQUIREMENTS) | $(BIN)/python
+	@echo "== installing fpgapool and what checks it into $(VENV)"
+	@$(PIP) $(EVERYTHING) $(addprefix --requirement ,$(CHECKS))
+	@touch $(VENV)/.installed $@
 
 # Services of OpenStack, and fpgapool as an operator installs it beside them:
-# one run of the resolver, so that all of it does fit together. Not compiled:
-# most of what comes with them is never imported.
+# one run of the resolver, so that all of it does fit together.
 OPENSTACK_REQUIREMENTS := tests/services/openstack-requirements.txt
 $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 	@[ -x $(OPENSTACK_VENV)/bin/python ] || tools/create-venv $(OPENSTACK_VENV)
 	@echo "== installing services of OpenStack and fpgapool" \
 	    "into $(OPENSTACK_VENV)"
-	@$(OPENSTACK_VENV)/bin/python $(PIP_INSTALL) --no-compile \
+	@$(OPENSTACK_VENV)/bin/python $(PIP_INSTALL) \
 	    --requirement $(OPENSTACK_REQUIREMENTS) \
 	    --editable '.[$(OPENSTACK_EXTRAS)]'
 	@$(OPENSTACK_VENV)/bin/python -m pip --disable-pip-version-check check
@@ -180,7 +181,7 @@ types: $(VENV)/.installed-test ## check types
 	@$(BIN)/mypy $(STRICT)
 
 .PHONY: docs
-docs: $(VENV)/.installed-docs ## make the documentation, in build/docs
+docs: $(VENV)/.installed-test ## make the documentation, in build/docs
 	@echo "== reno lint"
 	@$(BIN)/reno --quiet lint
 	@echo "== sphinx-build"
