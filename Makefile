@@ -106,11 +106,11 @@ openstack-venv: $(VENV)/.installed-test
 openstack-venv: $(OPENSTACK_VENV)/.installed services
 openstack-venv: ## install what tools/ministack starts
 
-# Installs the rest itself, beside what needs no more than this. Only sudo may
-# ask for a password, which nobody could see there.
+# The gate installs the rest, beside what does not need it. There, nobody would
+# see that sudo asks for a password.
 .PHONY: test test-all
-test: ## check everything but the long tests: style, types, tests, docs
-test-all: ## check everything; hours
+test: ## check style, types, docs, and all tests but long ones
+test-all: ## check everything, long tests too
 test-all: GATE_OPTIONS := --all
 test test-all: $(VENV)/.installed-test
 	@[ "$$(id -u)" -eq 0 ] || tools/install-services
