@@ -28,6 +28,7 @@ from tests.gate import plan
 #: Failures beyond so many are no chance.
 MOST_RETRIES = 3
 _SLOWEST = 20
+_MOST_CHARACTERS = 200
 #: The exit status of pytest if tests failed, and nothing else was wrong.
 _TESTS_FAILED = 1
 #: Where the machine's other work can make a test fail.
@@ -43,7 +44,7 @@ class Test:
     :ivar outcome: "passed", "failed" or "skipped".
     :ivar seconds: with the fixtures that were made for it.
     :ivar security: whether it is marked so.
-    :ivar reason: of its failure, one line.
+    :ivar reason: of its failure, one line at most.
     """
 
     __test__ = False
@@ -88,7 +89,8 @@ def _test(case: xml.etree.ElementTree.Element) -> Test:
     for child in case:
         if child.tag in ("failure", "error"):
             outcome = "failed"
-            reason = (child.get("message") or "").partition("\n")[0]
+            line = (child.get("message") or "").partition("\n")[0]
+            reason = line[:_MOST_CHARACTERS]
         elif child.tag == "skipped":
             outcome = "skipped"
     return Test(
