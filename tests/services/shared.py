@@ -22,6 +22,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import pathlib
+import threading
 import typing
 
 from tests.services import kept
@@ -42,6 +43,7 @@ class Lender(process.Workspace):
         self.file = self.path / "servers.json"
         self._ports: dict[str, int] = {}
         self._pids: dict[str, int] = {}
+        self._starting = threading.Lock()
 
     def port(self, purpose: str) -> int:
         """Choose a port, which is told to the others.
@@ -70,11 +72,17 @@ class Lender(process.Workspace):
             mariadb.MariaDB(self),
             postgresql.PostgreSQL(self),
         ]
-        with concurrent.futures.ThreadPoolExecutor() as pool:
+        with self._starting, concurrent.futures.ThreadPoolExecutor() as pool:
             started = [pool.submit(server.start) for server in servers]
         for each in started:
             each.result()
         self.publish()
+
+    def close(self) -> None:
+        """Kill what runs and remove the directory."""
+        # Whoever makes a server's files would make them anew meanwhile.
+        with self._starting:
+            super().close()
 
     def publish(self) -> None:
         """Write the file, of all servers that have been started."""
