@@ -25,18 +25,21 @@ class WallClock:
 
     :param not_before: the latest time that an earlier run has stored; the
         clock starts there if the system's clock was set back meanwhile.
-    :param wall: gives seconds since the epoch.
-    :param monotonic: gives seconds that never run backwards.
+    :param wall: gives seconds since the epoch; None for the system's clock.
+    :param monotonic: gives seconds that never run backwards; None for the
+        system's clock.
     """
 
     def __init__(
         self,
         not_before: float = 0.0,
         *,
-        wall: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
-        self._monotonic = monotonic
+        # Looked up now, not when this module is read: tests replace them.
+        wall = wall or time.time
+        self._monotonic = monotonic = monotonic or time.monotonic
         # Whoever has to be asked may be slow: it is at least as late now.
         self._start_s = max(wall(), not_before)
         self._start_monotonic_s = monotonic()

@@ -1,0 +1,172 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The product's SQL on SQLite in memory, with faults before and after."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import typing
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+from oslo_db import exception as oslo_exception
+
+from fpgapool.db import api as db_api
+from fpgapool.db import engine as db_engine
+from fpgapool.db import migration
+from fpgapool.db import standing
+from tests.world import kernel as kernels
+
+
+def empty() -> bytes:
+    """Return a database with the newest schema and nothing in it."""
+    engine = db_engine.create("sqlite://")
+    migration.sync(engine)
+    with engine.connect() as connection:
+        raw = typing.cast(
+            sqlite3.Connection, connection.connection.dbapi_connection
+        )
+        raw.commit()
+        content = raw.serialize()
+    engine.dispose()
+    return content
+
+
+class Server:
+    """The database of a world.
+
+    :param kernel: of the world.
+    :param content: from :func:`empty`.
+    :ivar away: nothing can be asked.
+    :ivar cut: processes, by number, that do not reach it.
+    :ivar fails_before: share of transactions that fail and change nothing.
+    :ivar fails_after: share that fail though they are durable.
+    """
+
+    def __init__(self, kernel: kernels.Kernel, content: bytes) -> None:
+        self.kernel = kernel
+        self.engine = db_engine.create("sqlite://")
+        with self.engine.connect() as connection:
+            raw = typing.cast(
+                sqlite3.Connection, connection.connection.dbapi_connection
+            )
+            raw.deserialize(content)
+        self.away = False
+        self.cut: set[int] = set()
+        self.fails_before = 0.0
+        self.fails_after = 0.0
+        self.transactions = 0
+
+    def before(self) -> None:
+        """A transaction is about to begin.
+
+        :raises DBConnectionError: if it cannot.
+        """
+        kernel = self.kernel
+        kernel.point()
+        # A round trip.
+        kernel.sleep(kernel.random.uniform(0.0002, 0.003))
+        if self._is_away():
+            kernel.sleep(kernel.random.uniform(0.0, 1.0))
+            if self._is_away():
+                raise oslo_exception.DBConnectionError("away")
+        if kernel.random.random() < self.fails_before:
+            raise oslo_exception.DBConnectionError("lost before")
+        self.transactions += 1
+
+    def after(self) -> None:
+        """A transaction has been committed.
+
+        :raises DBConnectionError: if that is not known.
+        """
+        self.kernel.point()
+        if self.kernel.random.random() < self.fails_after:
+            raise oslo_exception.DBConnectionError("lost after")
+
+    def _is_away(self) -> bool:
+        task = self.kernel.current
+        return self.away or (
+            task is not None and task.process.pid in self.cut
+        )
+
+
+class _Engine:
+    """What :class:`db_api.Database` needs of an engine."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.dialect = server.engine.dialect
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        self._server.before()
+        with self._server.engine.begin() as connection:
+            yield connection
+        self._server.after()
+
+    def connect(self) -> typing.Any:
+        return _Connection(self._server)
+
+    def dispose(self) -> None:
+        """Nothing: the database belongs to all."""
+
+
+class _Connection:
+    """A connection that stays, as :class:`standing.Standing` has one."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._real: sa.Connection | None = None
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[None]:
+        self._server.before()
+        with self._server.engine.begin() as self._real:
+            yield
+        self._server.after()
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self._real, name)
+
+    def invalidate(self) -> None:
+        """Nothing: there is no connection between two transactions."""
+
+    def close(self) -> None:
+        """Nothing: as above."""
+
+
+class Database(db_api.Database):
+    """The database as one process sees it."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__("sqlite://")
+        self._server = server
+        self._engine = typing.cast(sa.Engine, _Engine(server))
+        self._turn = contextlib.nullcontext()
+        self._writer = standing.Standing(self._engine)
+
+    @property
+    def engine(self) -> sa.Engine:
+        return self._server.engine
+
+    def now(self) -> float:
+        # One for all, as that of MariaDB.
+        self._server.before()
+        return kernels.BEGINS_AT + self._server.kernel.now_s
+
+
+def look(database: db_api.Database, server: Server) -> None:
+    """Make a database that is looked at from outside: no time passes."""
+    database._engine = server.engine
+    database._turn = contextlib.nullcontext()

@@ -1,0 +1,162 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Boards that compute at once, and need virtual time for it."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import time
+import typing
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.accelerators import copy as copying
+from fpgapool.accelerators import sha
+from fpgapool.drivers import base
+
+BOARD = "board0"
+SHAPE = "medium"
+_CORES: dict[str, type[accelerators.Core]] = {
+    "copy": copying.CopyCore,
+    "sha": sha.ShaCore,
+}
+
+
+def profile(name: str) -> base.Profile:
+    """Return the profile of an accelerator of the world.
+
+    :param name: ``copy``, which is stateless, or ``sha``.
+    """
+    return base.Profile(
+        name=name,
+        description="of a world",
+        peak_bytes_per_s=1e6,
+        return_ratio=1.0 if name == "copy" else 0.0,
+        stateless=name == "copy",
+        shapes=(),
+        params_schema={"type": "object"},
+        core=name,
+        chunk_multiple_bytes=1,
+    )
+
+
+PROFILES = {name: profile(name) for name in _CORES}
+
+
+@dataclasses.dataclass
+class Board:
+    """The state of a host's board, which its processes share.
+
+    :ivar slots: how many it has; none is a host without boards.
+    :ivar broken: slots that cannot be programmed.
+    :ivar wrong: slots that compute nonsense.
+    :ivar fault: why the board is not healthy; None if it is.
+    :ivar programming_s: how long programming takes.
+    """
+
+    slots: int
+    broken: set[int] = dataclasses.field(default_factory=set)
+    wrong: set[int] = dataclasses.field(default_factory=set)
+    fault: str | None = None
+    programming_s: float = 0.05
+
+
+#: The boards of the world, by the UUIDs of their hosts.
+BOARDS: dict[str, Board] = {}
+
+
+class _Core(base.Core):
+    """Takes time for what another core does at once."""
+
+    def __init__(self, inner: base.Core, is_wrong: bool) -> None:
+        self._inner = inner
+        self._is_wrong = is_wrong
+        self._cancelled = False
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        time.sleep(len(chunk_in) / 1e6)
+        count = self._inner.process(chunk_in, chunk_out, offset_bytes)
+        if self._is_wrong and count:
+            chunk_out[0] ^= 1
+        return count
+
+    def finish(self, chunk_out: memoryview) -> int:
+        return self._inner.finish(chunk_out)
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        return self._inner.max_output_bytes(input_bytes)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+class WorldDriver(base.Driver):
+    """See :class:`fpgapool.drivers.base.Driver`."""
+
+    def __init__(
+        self, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        self._board = BOARDS[settings["host_uuid"]]
+        self._programmed: base.Profile | None = None
+
+    def discover(self) -> tuple[base.DeviceInfo, ...]:
+        if not self._board.slots:
+            return ()
+        return (
+            base.DeviceInfo(
+                name=BOARD,
+                model="world",
+                dma_bytes_per_s=1e7,
+                programming_time_s=self._board.programming_s,
+                slots=tuple(
+                    base.SlotInfo(number, SHAPE, None)
+                    for number in range(self._board.slots)
+                ),
+            ),
+        )
+
+    def program(
+        self,
+        device: str,
+        slot: int,
+        bitstream: str,
+        file: base.BitstreamFile | None = None,
+    ) -> base.Profile:
+        time.sleep(self._board.programming_s)
+        if slot in self._board.broken:
+            raise base.DriverError(base.PROGRAMMING_FAILED, "broken")
+        self._programmed = PROFILES[bitstream.rpartition(":")[2]]
+        return self._programmed
+
+    def open(
+        self,
+        device: str,
+        slot: int,
+        params: collections.abc.Mapping[str, typing.Any],
+    ) -> base.Core:
+        if self._programmed is None:
+            raise base.DriverError(base.NOT_PROGRAMMED, "nothing is there")
+        inner = _CORES[self._programmed.name](params)
+        return _Core(inner, slot in self._board.wrong)
+
+    def scrub(self, device: str, slot: int) -> None:
+        time.sleep(0.001)
+
+    def health(self, device: str) -> base.Health:
+        fault = self._board.fault
+        return base.Health(fault is None, fault or "")
+
+    def telemetry(self, device: str) -> base.Telemetry:
+        return base.Telemetry(25.0, None)

@@ -1,0 +1,387 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What can go wrong in a world, and what operators do meanwhile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from tests.world import driver
+from tests.world import kernel as kernels
+from tests.world import pool as pools
+from tests.world import schedule as schedules
+
+#: Begins a fault; returns what undoes it.
+_Begin = Callable[[pools.Pool, schedules.Fault], Callable[[], None]]
+
+FAULTS: dict[str, _Begin] = {}
+
+
+def _fault(begin: _Begin) -> _Begin:
+    FAULTS[begin.__name__.strip("_").replace("_", "-")] = begin
+    return begin
+
+
+def _nothing() -> None:
+    """Nothing to undo."""
+
+
+def _conductor(pool: pools.Pool, fault: schedules.Fault) -> pools.Daemon:
+    """Mostly the one that leads: a stand-by's faults change little."""
+    leader = pool.leader()
+    if leader is not None and fault.target % 3:
+        return leader
+    return pool.conductors[fault.target % len(pool.conductors)]
+
+
+def _agent(pool: pools.Pool, fault: schedules.Fault) -> pools.Agent:
+    return pool.agents[fault.target % len(pool.agents)]
+
+
+def _boarded(pool: pools.Pool, fault: schedules.Fault) -> pools.Agent:
+    boards = [agent for agent in pool.agents if agent.board.slots]
+    return boards[fault.target % len(boards)]
+
+
+def _either(pool: pools.Pool, fault: schedules.Fault) -> pools.Daemon:
+    if fault.extent < 0.5:
+        return _conductor(pool, fault)
+    return _agent(pool, fault)
+
+
+def _freeze(process: kernels.Process | None) -> Callable[[], None]:
+    if process is None:
+        return _nothing
+    process.freeze()
+    return process.thaw
+
+
+@_fault
+def _kill(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    daemon = _either(pool, fault)
+    daemon.kill()
+    return daemon.start
+
+
+@_fault
+def _kill_between(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """Die between two effects of a step."""
+    daemon = _either(pool, fault)
+    if daemon.process is not None:
+        daemon.process.fuse = 1 + int(fault.extent * 997) % 60
+
+    def undo() -> None:
+        if daemon.process is not None:
+            daemon.process.fuse = None
+        daemon.start()
+
+    return undo
+
+
+@_fault
+def _restart(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    daemon = _either(pool, fault)
+    daemon.stop()
+    return functools.partial(_start_again, pool, daemon)
+
+
+def _start_again(pool: pools.Pool, daemon: pools.Daemon) -> None:
+    if daemon.runs:
+        pool.kernel.at(0.5, functools.partial(_start_again, pool, daemon))
+    else:
+        daemon.start()
+
+
+@_fault
+def _stop(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    """Stand still, and go on as if nothing had been."""
+    return _freeze(_either(pool, fault).process)
+
+
+@_fault
+def _mute(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    """Reach the broker no more, and be reached."""
+    return _put(pool.broker.mute, _either(pool, fault))
+
+
+@_fault
+def _deaf(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    """Reach the broker, and not be reached."""
+    undo = _put(pool.broker.deaf, _either(pool, fault))
+
+    def hear() -> None:
+        undo()
+        pool.broker.recover()
+
+    return hear
+
+
+def _put(pids: set[int], daemon: pools.Daemon) -> Callable[[], None]:
+    if daemon.process is None:
+        return _nothing
+    pid = daemon.process.pid
+    pids.add(pid)
+    return lambda: pids.discard(pid)
+
+
+@_fault
+def _without_database(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _put(pool.database.cut, _conductor(pool, fault))
+
+
+@_fault
+def _database_away(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    pool.database.away = True
+
+    def undo() -> None:
+        pool.database.away = False
+
+    return undo
+
+
+@_fault
+def _database_unsteady(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    database = pool.database
+    before = database.fails_before, database.fails_after
+    database.fails_before = database.fails_after = 0.1 + 0.3 * fault.extent
+
+    def undo() -> None:
+        database.fails_before, database.fails_after = before
+
+    return undo
+
+
+@_fault
+def _broker_down(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    pool.broker.down = True
+    return pool.broker.recover
+
+
+@_fault
+def _storm(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    """Messages lost, doubled, late and out of order."""
+    weather = pool.broker.weather
+    before = weather.lost, weather.doubled, weather.late
+    weather.lost = 0.2 * fault.extent
+    weather.doubled, weather.late = 0.2, 0.3
+
+    def undo() -> None:
+        weather.lost, weather.doubled, weather.late = before
+
+    return undo
+
+
+@_fault
+def _clock(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    daemon = _either(pool, fault)
+    daemon.set_clock((fault.extent * 977 % 2 - 1) * 120.0)
+    return lambda: daemon.set_clock(0.0)
+
+
+@_fault
+def _worker_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    workers = _boarded(pool, fault).workers()
+    if workers:
+        workers[int(fault.extent * len(workers))].kill()
+    return _nothing
+
+
+@_fault
+def _worker_stop(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    workers = _boarded(pool, fault).workers()
+    if not workers:
+        return _nothing
+    return _freeze(workers[int(fault.extent * len(workers))])
+
+
+@_fault
+def _host_lost(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """A host loses its power; its programs, too."""
+    agent = _boarded(pool, fault)
+    for pid, host in list(pool.system.hosts.items()):
+        if host == agent.host:
+            pool.system.processes[pid].kill()
+    return agent.start
+
+
+@_fault
+def _network_cut(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """A host's data network is cut, in one direction or both."""
+    host = _boarded(pool, fault).host
+
+    def cut(origin: str | None, target: str | None) -> bool:
+        out = origin == host and target != host
+        into = target == host and origin != host
+        if fault.extent < 0.3:
+            return out
+        return into if fault.extent < 0.6 else out or into
+
+    pool.system.cuts.append(cut)
+    pool.system.break_connections(
+        lambda one, other: (one == host) != (other == host)
+    )
+    return lambda: pool.system.cuts.remove(cut)
+
+
+@_fault
+def _connections_dropped(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    pool.system.break_connections(lambda _one, _other: True)
+    return _nothing
+
+
+@_fault
+def _client_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    process = pool.clients[fault.target % len(pool.clients)]
+    process.kill()
+    return _nothing
+
+
+@_fault
+def _client_stop(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _freeze(pool.clients[fault.target % len(pool.clients)])
+
+
+# What operators do, and boards.
+
+
+@_fault
+def _drain(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    agent = _boarded(pool, fault)
+    device = driver.BOARD if fault.extent < 0.7 else None
+    within_s = None if fault.extent < 0.2 else 4.0 * fault.extent
+    pool.operate(
+        lambda conductor: conductor.administer(
+            agent.uuid,
+            device,
+            "draining",
+            reason="world",
+            drain_within_s=within_s,
+        )
+    )
+    return functools.partial(_enable, pool, agent)
+
+
+def _enable(pool: pools.Pool, agent: pools.Agent) -> None:
+    for device in (driver.BOARD, None):
+        pool.insist(
+            lambda conductor, device=device: conductor.administer(
+                agent.uuid, device, "enabled"
+            )
+        )
+
+
+@_fault
+def _quota(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    project = pools.PROJECTS[fault.target % len(pools.PROJECTS)]
+
+    def limit(sessions: int | None) -> None:
+        pool.insist(
+            lambda conductor: conductor.set_quota(
+                project, {"sessions": sessions}
+            )
+        )
+
+    limit(1 + int(fault.extent * 3))
+    return lambda: limit(None)
+
+
+@_fault
+def _reserve(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    agent = _boarded(pool, fault)
+
+    def reservable(count: int) -> None:
+        pool.insist(
+            lambda conductor: conductor.set_reservable_slots(
+                agent.uuid, driver.BOARD, count
+            )
+        )
+
+    reservable(1)
+    pool.reserve(agent, 1)
+
+    def undo() -> None:
+        pool.reserve(agent, 0)
+        reservable(0)
+
+    return undo
+
+
+@_fault
+def _test(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    agent = _boarded(pool, fault)
+    pool.operate(
+        lambda conductor: conductor.test_slot(agent.uuid, driver.BOARD, 0)
+    )
+    return _nothing
+
+
+@_fault
+def _board_fault(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    board = _boarded(pool, fault).board
+    board.fault = "too hot"
+
+    def undo() -> None:
+        board.fault = None
+
+    return undo
+
+
+@_fault
+def _slot_broken(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """A slot cannot be programmed."""
+    board = _boarded(pool, fault).board
+    slot = int(fault.extent * board.slots)
+    board.broken.add(slot)
+    return lambda: board.broken.discard(slot)
+
+
+@_fault
+def _programming_slow(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    board = _boarded(pool, fault).board
+    before, board.programming_s = board.programming_s, 12.0 * fault.extent
+
+    def undo() -> None:
+        board.programming_s = before
+
+    return undo

@@ -1,0 +1,331 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What holds after every step, whatever has happened.
+
+The product's own classes are watched from outside: what they return and what
+they keep is compared with what the world has seen.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing
+from collections.abc import Callable
+
+from fpgapool.agent import opens
+from fpgapool.agent import table
+from fpgapool.agent.worker import hello
+from fpgapool.agent.worker import state as worker_state
+from fpgapool.conductor import engine
+from fpgapool.conductor import registry
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import sharing
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+from fpgapool.objects import states
+from tests.world import kernel as kernels
+
+#: A drain whose deadline has passed has taken its slots back by then.
+_DRAIN_S = 5.0
+
+
+class Broken(Exception):
+    """Something does not hold that always must."""
+
+
+def _check(holds: object, what: str, *details: object) -> None:
+    if not holds:
+        raise Broken(f"{what}: {', '.join(map(repr, details))}")
+
+
+class Watcher:
+    """Watches a world.
+
+    :param kernel: of the world.
+    """
+
+    def __init__(self, kernel: kernels.Kernel) -> None:
+        self._kernel = kernel
+        self._taken_epoch = 0
+        #: Revision and arrival of each session as they are durable.
+        self._durable: dict[str, tuple[int, float]] = {}
+        self._states: dict[str, str] = {}
+        self._secrets: set[str] = set()
+        self._used: set[bytes] = set()
+        self._homes: dict[tuple[str, int], object] = {}
+        self._released: set[tuple[object, int, int]] = set()
+        self._given: collections.Counter[object] = collections.Counter()
+        self._sequences: dict[tuple[int, str], int] = {}
+        #: Usage that was written, by session, to be told once.
+        self.steps = 0
+
+    def install(self) -> None:
+        """Watch from now on, for good."""
+        for owner, name, watch in (
+            (engine.Engine, "process", self._engine),
+            (engine.Engine, "tick", self._engine),
+            (engine.Engine, "start", self._engine),
+            (core_state.PoolState, "step", self._core),
+            (sharing.Accounts, "give", self._give),
+            (sharing.Accounts, "take_back", self._take_back),
+            (registry.HostEntry, "note_report", self._report),
+            (table.SlotTable, "accept_epoch", self._epoch),
+            (opens.Opens, "heard", self._heard),
+            (worker_state.Machine, "handle", self._machine),
+            (hello.Keyring, "mint", self._mint),
+            (hello.Keyring, "admit", self._admit),
+            (db_api.Database, "take_lease", self._take_lease),
+            (db_api.Database, "renew_lease", self._renew_lease),
+            (db_api.Database, "commit", self._commit),
+        ):
+            self._wrap(owner, name, watch)
+
+    def _wrap(
+        self, owner: type, name: str, watch: Callable[..., None]
+    ) -> None:
+        original = getattr(owner, name)
+        kernel = self._kernel
+
+        @functools.wraps(original)
+        def wrapper(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+            result = original(*args, **kwargs)
+            try:
+                watch(result, *args, **kwargs)
+            except (Broken, AssertionError) as error:
+                kernel.fail(f"{owner.__name__}.{name}: {error}", error)
+            return result
+
+        setattr(owner, name, wrapper)
+
+    # The leader.
+
+    def _engine(
+        self, _effects: object, brain: engine.Engine, *args: object
+    ) -> None:
+        self.steps += 1
+        brain.state.check_invariants()
+        assigned = brain.state.assignments()
+        holds = brain.holds
+        _check(set(assigned) <= set(holds), "slots of the core", assigned)
+        held: collections.Counter[int] = collections.Counter()
+        for slot_id, hold in holds.items():
+            if not hold.abandoned and hold.session.live:
+                held[hold.session.row_id] += 1
+        for slot_id, assignment in assigned.items():
+            hold = holds[slot_id]
+            _check(
+                hold.generation == assignment.generation
+                and hold.phase == assignment.phase
+                and bool(hold.revoked) == assignment.revoked,
+                "a slot is not held as the core says",
+                hold,
+                assignment,
+            )
+        _check(
+            all(count == 1 for count in held.values()),
+            "a session has two slots",
+            held,
+        )
+        now = args[-1]
+        for session in brain._book.by_id.values():
+            if session.state == states.QUEUED:
+                _check(
+                    session.row_id not in held, "queued with a slot", session
+                )
+            elif session.state in states.ASSIGNED:
+                _check(held[session.row_id], "assigned without a slot", session)
+        self._drains(brain, typing.cast(float, now))
+
+    def _drains(self, brain: engine.Engine, now: float) -> None:
+        for hold in brain.holds.values():
+            device = hold.slot.device
+            for entry in (device, device.host):
+                admin = entry.admin
+                if admin.state is not model.AdminState.DRAINING:
+                    continue
+                late = (
+                    admin.deadline_at is not None
+                    and now - admin.deadline_at > _DRAIN_S
+                    and device.host.up
+                )
+                _check(
+                    not late or hold.revoked or hold.abandoned,
+                    "a slot outlives its drain",
+                    hold,
+                )
+            disabled = (
+                device.admin.state is model.AdminState.DISABLED
+                and device.admin.reason == "world"
+                and hold.wanted
+            )
+            _check(not disabled, "a drained device has a holder", hold)
+
+    def _core(
+        self,
+        wanted: typing.Any,
+        state: core_state.PoolState,
+        batch: typing.Any,
+        _now: float,
+    ) -> None:
+        counted = self._given
+        for event in batch:
+            if isinstance(event, events.SlotReleased):
+                key = id(state), event.slot_id, event.generation
+                _check(key not in self._released, "released twice", event)
+                self._released.add(key)
+            elif isinstance(event, events.AssignmentRestored):
+                counted[state, "slots"] += 1
+        for one in wanted:
+            if isinstance(one, instructions.Program):
+                counted[state, "slots"] += 1
+
+    def _give(self, _none: None, accounts: sharing.Accounts, *_a: object,
+              **_k: object) -> None:
+        self._given[accounts, "gives"] += 1
+
+    def _take_back(
+        self, _none: None, accounts: sharing.Accounts, *_args: object
+    ) -> None:
+        self._given[accounts, "gives"] -= 1
+        slots = sum(one.sessions for one in accounts.all())
+        _check(
+            self._given[accounts, "gives"] == slots,
+            "claims are not counted once",
+            slots,
+        )
+
+    def _report(
+        self,
+        _none: None,
+        host: registry.HostEntry,
+        boot_id: str,
+        sequence: int,
+        _now: float,
+    ) -> None:
+        key = id(host), boot_id
+        _check(
+            sequence > self._sequences.get(key, -1),
+            "an old report is believed",
+            boot_id,
+            sequence,
+        )
+        self._sequences[key] = sequence
+
+    # The lease and the rows.
+
+    def _take_lease(
+        self, lease: db_api.Lease, *_args: object
+    ) -> None:
+        _check(lease.epoch > self._taken_epoch, "an epoch came twice", lease)
+        self._taken_epoch = lease.epoch
+
+    def _renew_lease(
+        self, _none: None, _database: object, _holder: str, epoch: int
+    ) -> None:
+        _check(
+            epoch == self._taken_epoch,
+            "a former leader renewed the lease",
+            epoch,
+            self._taken_epoch,
+        )
+
+    def _commit(
+        self,
+        holders: list[db_api.SessionRecord],
+        _database: object,
+        epoch: int,
+        changes: db_api.Changes,
+        *,
+        admitted: object = (),
+        withdrawn: typing.Collection[int] = (),
+    ) -> None:
+        _check(
+            epoch == self._taken_epoch,
+            "a former leader wrote",
+            epoch,
+            self._taken_epoch,
+        )
+        names = {(one.project_id, one.request_id) for one in holders}
+        for row in changes.rows(db_api.SessionRecord):
+            if row.id in withdrawn:
+                continue
+            if (row.project_id, row.request_id) in names:
+                continue
+            known = self._durable.get(row.session_id)
+            if known is not None:
+                _check(
+                    row.queued_at == known[1], "lost its place in time", row
+                )
+            self._durable[row.session_id] = row.revision, row.queued_at
+            self._states[row.session_id] = row.state
+
+    def _heard(
+        self,
+        _effects: object,
+        _opens: opens.Opens,
+        view: typing.Any,
+        _now: float,
+    ) -> None:
+        if not view.session_id:
+            return
+        revision, _ = self._durable.get(view.session_id, (-1, 0.0))
+        _check(
+            view.revision <= revision,
+            "told before it was durable",
+            view.session_id,
+            view.state,
+            view.revision,
+            revision,
+        )
+
+    # Agents and workers.
+
+    def _epoch(
+        self, accepted: bool, slots: table.SlotTable, epoch: int
+    ) -> None:
+        highest = max(
+            typing.cast(int, getattr(slots, "world_epoch", 0)), epoch
+        )
+        slots.world_epoch = highest  # type: ignore[attr-defined]
+        _check(
+            not accepted or epoch == highest,
+            "an agent obeys a former leader",
+            epoch,
+            highest,
+        )
+
+    def _machine(
+        self, _effects: object, machine: worker_state.Machine, *_a: object
+    ) -> None:
+        machine.check_invariants()
+
+    def _mint(self, secret: str, _keyring: hello.Keyring) -> None:
+        _check(secret not in self._secrets, "a secret came twice")
+        self._secrets.add(secret)
+
+    def _admit(
+        self, first: bool, keyring: hello.Keyring, said: hello.Hello
+    ) -> None:
+        if not first:
+            return
+        digest = hello._digest(said.secret or "")
+        _check(digest not in self._used, "a secret let in twice", said)
+        self._used.add(digest)
+        task = self._kernel.current
+        home = task.process if task else None
+        key = said.session_id, said.generation
+        known = self._homes.setdefault(key, home)
+        _check(known is home, "a session in two slots", said, known, home)

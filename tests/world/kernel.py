@@ -1,0 +1,354 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Virtual time, and the tasks and processes that live in it.
+
+A task is a thread of the product; it runs until it waits for something. One
+task runs at a time, and a seed says which one of those that could: the same
+seed leads to the same run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+
+import greenlet
+
+#: What the wall clock shows when a world begins.
+BEGINS_AT = 1_800_000_000.0
+
+#: How long a step takes at most, as a rule, and in rare cases.
+STEP_S = 0.0005
+SLOW_STEP_S = 0.05
+_SLOW_STEP_SHARE = 0.01
+#: How often a task lets others run at a point where it need not.
+_YIELD_SHARE = 0.05
+
+
+class Deadlock(Exception):
+    """Nothing is left to happen, but something was waited for."""
+
+
+class Process:
+    """What stops, thaws and dies as one.
+
+    :ivar wall_offset_s: how far its wall clock is from the right time.
+    :ivar generation: of the program that runs in it; a restarted one is
+        another process of the same name.
+    """
+
+    def __init__(self, kernel: Kernel, name: str, pid: int) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.pid = pid
+        self.alive = True
+        self.frozen = False
+        self.wall_offset_s = 0.0
+        self.exit_status: int | None = None
+        #: Dies at the so many-th point from now; None: it does not.
+        self.fuse: int | None = None
+        self.at_exit: list[Callable[[], None]] = []
+        self._held: list[tuple[_Wait, bool]] = []
+        self.random = random.Random(f"{kernel.seed} {name} {pid}")
+
+    def hold(self, wait: _Wait, woken: bool) -> None:
+        """Keep a task that would run for when the process thaws."""
+        self._held.append((wait, woken))
+
+    def freeze(self) -> None:
+        """Stand still, as after SIGSTOP."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Go on, as after SIGCONT."""
+        self.frozen = False
+        held, self._held = self._held, []
+        for wait, woken in held:
+            self.kernel.push(0.0, wait, woken)
+
+    def kill(self, status: int = -9) -> None:
+        """Die, as after SIGKILL, or end with a status."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.exit_status = status
+        self._held.clear()
+        for callback in self.at_exit:
+            callback()
+        self.at_exit.clear()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.pid}>"
+
+
+class _Wait:
+    """One wait of a task, or something that is to be called."""
+
+    __slots__ = ("callback", "done", "task")
+
+    def __init__(
+        self,
+        task: Task | None,
+        callback: Callable[[], None] | None = None,
+    ) -> None:
+        self.task = task
+        self.callback = callback
+        self.done = False
+
+    def cancel(self) -> None:
+        """Let nothing come of it."""
+        self.done = True
+
+
+class Task:
+    """A thread of a process.
+
+    :param body: what it does.
+    """
+
+    __slots__ = (
+        "_glet",
+        "body",
+        "ended",
+        "local",
+        "name",
+        "process",
+        "wait",
+        "waiters",
+    )
+
+    def __init__(
+        self, process: Process, name: str, body: Callable[[], None]
+    ) -> None:
+        self.process = process
+        self.name = name
+        self.body = body
+        self.ended = False
+        self.wait: _Wait | None = None
+        #: Tasks that wait for its end.
+        self.waiters: list[Task] = []
+        #: Values of thread-local variables.
+        self.local: dict[int, dict[str, object]] = {}
+        self._glet: greenlet.greenlet | None = None
+
+    def resume(self, hub: greenlet.greenlet, woken: bool) -> None:
+        if self._glet is None:
+            self._glet = greenlet.greenlet(self.body, parent=hub)
+            self._glet.switch()
+        else:
+            self._glet.switch(woken)
+
+    def __repr__(self) -> str:
+        return f"<{self.process.name}: {self.name}>"
+
+
+class Kernel:
+    """Runs the tasks of all processes.
+
+    :param seed: of every choice.
+    :ivar now_s: seconds since the world began.
+    :ivar current: the task that runs, None between tasks.
+    """
+
+    def __init__(self, seed: object) -> None:
+        self.seed = seed
+        self.random = random.Random(f"{seed} kernel")
+        self.now_s = 0.0
+        self.current: Task | None = None
+        self.steps = 0
+        self.failures: list[str] = []
+        self._heap: list[tuple[float, float, int, _Wait, bool]] = []
+        self._order = itertools.count()
+        self._pids = itertools.count(100)
+        self._hub = greenlet.getcurrent()
+        # What a dead process was doing must never go on, not even its
+        # finally clauses: as long as somebody has them, they do not.
+        self._tasks: list[Task] = []
+
+    # Processes and tasks.
+
+    def process(self, name: str) -> Process:
+        """Return a new process."""
+        return Process(self, name, next(self._pids))
+
+    def spawn(
+        self, process: Process, name: str, body: Callable[[], None]
+    ) -> Task:
+        """Start a task.
+
+        :param process: whose.
+        :param name: for people.
+        :param body: what it does; what it raises is a failure of the world.
+        """
+        task = Task(process, name, lambda: self._run(task))
+        task_body = body
+
+        def run() -> None:
+            try:
+                task_body()
+            except greenlet.GreenletExit:
+                raise
+            except BaseException as error:
+                self.fail(f"{task} raised {error!r}", error)
+            finally:
+                self._end(task)
+
+        task.body = run
+        self._tasks.append(task)
+        task.wait = _Wait(task)
+        self.push(self._step_s(), task.wait, True)
+        return task
+
+    def _run(self, task: Task) -> None:
+        task.body()
+
+    def _end(self, task: Task) -> None:
+        task.ended = True
+        for waiter in task.waiters:
+            self.unpark(waiter)
+        task.waiters.clear()
+
+    def fail(self, message: str, error: BaseException | None = None) -> None:
+        """Note that something went wrong that must not."""
+        import traceback
+
+        if error is not None:
+            message += "\n" + "".join(traceback.format_exception(error))
+        self.failures.append(message)
+
+    # What tasks do.
+
+    def park(self, timeout_s: float | None = None) -> bool:
+        """Wait until another task wakes this one.
+
+        :param timeout_s: None for ever.
+        :returns: False if the time is over instead.
+        """
+        task = self.current
+        if task is None:
+            raise Deadlock("something waits that is no task")
+        wait = task.wait = _Wait(task)
+        if timeout_s is not None:
+            self.push(max(timeout_s, 0.0), wait, False)
+        woken: bool = self._hub.switch()
+        return woken
+
+    def unpark(self, task: Task) -> None:
+        """Wake a task, if it waits."""
+        wait = task.wait
+        if wait is not None and not wait.done:
+            self.push(self._step_s(), wait, True)
+            # Its time limit, if it has one, comes too late from now on.
+            task.wait = None
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for this task."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.park(until_s - self.now_s)
+
+    def point(self) -> None:
+        """A place where this task may be interrupted, or its process die."""
+        task = self.current
+        if task is None:
+            return
+        process = task.process
+        if process.fuse is not None:
+            process.fuse -= 1
+            if process.fuse <= 0:
+                process.fuse = None
+                process.kill()
+                self.park()
+        if self.random.random() < _YIELD_SHARE:
+            self.sleep(self._step_s())
+
+    def at(self, delay_s: float, callback: Callable[[], None]) -> _Wait:
+        """Call something later, outside of all processes.
+
+        :returns: what cancels it.
+        """
+        wait = _Wait(None, callback)
+        self.push(delay_s, wait, True)
+        return wait
+
+    def _step_s(self) -> float:
+        draw = self.random.random()
+        if draw < _SLOW_STEP_SHARE:
+            return SLOW_STEP_S * draw / _SLOW_STEP_SHARE
+        return STEP_S * draw
+
+    def push(self, delay_s: float, wait: _Wait, woken: bool) -> None:
+        """Have a wait end."""
+        heapq.heappush(
+            self._heap,
+            (
+                self.now_s + delay_s,
+                self.random.random(),
+                next(self._order),
+                wait,
+                woken,
+            ),
+        )
+
+    # The world's own loop.
+
+    def run(
+        self,
+        until: Callable[[], bool],
+        limit_s: float,
+        after_step: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Let things happen.
+
+        :param until: ends it, as a failure does.
+        :param limit_s: ends it, too: so many seconds from now.
+        :param after_step: called after each step of a task.
+        :returns: whether ``until`` was reached.
+        """
+        end_s = self.now_s + limit_s
+        heap = self._heap
+        while not until():
+            if self.failures:
+                return False
+            if not heap:
+                raise Deadlock("nothing is left to happen")
+            if heap[0][0] > end_s:
+                self.now_s = end_s
+                return False
+            at_s, _tie, _order, wait, woken = heapq.heappop(heap)
+            if wait.done:
+                continue
+            self.now_s = max(self.now_s, at_s)
+            task = wait.task
+            if task is None:
+                wait.done = True
+                assert wait.callback is not None
+                wait.callback()
+                continue
+            process = task.process
+            if not process.alive:
+                continue
+            if process.frozen:
+                process.hold(wait, woken)
+                continue
+            wait.done = True
+            self.steps += 1
+            self.current = task
+            try:
+                task.resume(self._hub, woken)
+            finally:
+                self.current = None
+            after_step()
+        return True

@@ -1,0 +1,425 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Conductors, agents, workers and API of a world, each a process."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing
+import uuid
+from collections.abc import Callable
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.agent import monitor
+from fpgapool.agent import service as agent_service
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent import shaping
+from fpgapool.agent.worker import __main__ as worker_main
+from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import state as worker_state
+from fpgapool.common import exception
+from fpgapool.conductor import heap
+from fpgapool.conductor import inputs
+from fpgapool.conductor import service as conductor_service
+from fpgapool.db import api as db_api
+from fpgapool.db import migration
+from fpgapool.objects import identity
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from tests.world import broker as brokers
+from tests.world import database as databases
+from tests.world import driver
+from tests.world import kernel as kernels
+from tests.world import sockets
+from tests.world import system
+
+PROJECTS = ("p1", "p2")
+
+#: Short, so that a fault and what comes of it fit into a minute.
+OPTIONS: dict[str, dict[str, object]] = {
+    "conductor": {
+        "lease_s": 3.0,
+        "report_timeout_s": 8.0,
+        "lost_session_timeout_s": 30.0,
+        "connect_timeout_s": 10.0,
+        "resume_grace_s": 8.0,
+        "prepare_timeout_s": 10.0,
+        "idle_timeout_s": 6.0,
+        "self_test_after_s": 2.0,
+        "self_test_max_s": 4.0,
+        "strategy": "wra",
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """How large a pool is.
+
+    :ivar conductors: how many; one leads.
+    :ivar slots: of each host with an agent; 0 is one without boards.
+    """
+
+    conductors: int = 3
+    slots: tuple[int, ...] = (4, 2, 2, 0)
+
+
+def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
+    """Return the configuration of a conductor.
+
+    :param name: its own.
+    :param directory: for its file: overrides would hold for all of them.
+    """
+    lines = []
+    for group, options in OPTIONS.items():
+        lines.append(f"[{group}]")
+        lines += [f"{option} = {value}" for option, value in options.items()]
+    path = directory / f"{name}.conf"
+    path.write_text("\n".join([*lines, "[conductor]", f"name = {name}"]))
+    conf = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(conf)
+    conf([], default_config_files=[str(path)], default_config_dirs=[])
+    return conf
+
+
+class Daemon:
+    """A service that is started, stopped, killed and started again.
+
+    :param pool: its pool.
+    :param name: its name.
+    :param host: where it runs.
+    :ivar process: that it runs in now.
+    """
+
+    def __init__(self, pool: Pool, name: str, host: str) -> None:
+        self.pool = pool
+        self.name = name
+        self.host = host
+        self.process: kernels.Process | None = None
+        self.wall_offset_s = 0.0
+        self._stopping: system.Event | None = None
+
+    def start(self) -> None:
+        """Start it, if it does not run."""
+        if self.runs:
+            return
+        self.process = self.pool.system.start(self.name, self.host)
+        self.process.wall_offset_s = self.wall_offset_s
+        self._stopping = system.Event()
+        stopping, process = self._stopping, self.process
+
+        def body() -> None:
+            self.serve(stopping)
+            process.kill(0)
+
+        self.pool.kernel.spawn(process, "main", body)
+
+    def serve(self, stopping: system.Event) -> None:
+        """Run until told to stop."""
+        raise NotImplementedError
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self.process is not None and self.process.alive
+
+    def stop(self) -> None:
+        """Have it end in order."""
+        if self._stopping is not None:
+            self._stopping.set()
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self.process is not None:
+            self.process.kill()
+
+    def set_clock(self, offset_s: float) -> None:
+        """Have its wall clock be wrong."""
+        self.wall_offset_s = offset_s
+        if self.process is not None:
+            self.process.wall_offset_s = offset_s
+
+
+class Conductor(Daemon):
+    """A conductor.
+
+    :ivar service: the product's.
+    """
+
+    service: conductor_service.Conductor | None = None
+
+    def serve(self, stopping: system.Event) -> None:
+        self.service = conductor_service.Conductor(
+            self.pool.configurations[self.name],
+            databases.Database(self.pool.database),
+            lambda reason: self.pool.kernel.fail(f"{self.name}: {reason}"),
+        )
+        self.service.start()
+        stopping.wait()
+        self.service.stop()
+
+    @property
+    def engine(self) -> typing.Any:
+        """Its engine; None while it does not lead."""
+        if not self.runs or self.service is None:
+            return None
+        term = self.service.term
+        return None if term is None else term._pump._engine
+
+
+class Agent(Daemon):
+    """An agent.
+
+    :param settings: of the product's agent.
+    """
+
+    agent: agent_service.Agent | None = None
+
+    def __init__(
+        self,
+        pool: Pool,
+        name: str,
+        settings: agent_settings.AgentSettings,
+    ) -> None:
+        super().__init__(pool, f"agent of {name}", name)
+        self.settings = settings
+
+    @property
+    def uuid(self) -> str:
+        """Of its host."""
+        return self.settings.host_uuid
+
+    @property
+    def board(self) -> driver.Board:
+        """Of its host."""
+        return driver.BOARDS[self.uuid]
+
+    def front_door(self, project: str) -> str:
+        """Return the path of a front door's socket."""
+        return self.settings.front_door_sockets[project]
+
+    def workers(self) -> list[kernels.Process]:
+        """Return the worker processes of its host."""
+        return [
+            process
+            for pid, process in self.pool.system.processes.items()
+            if process.alive
+            and self.pool.system.hosts.get(pid) == self.host
+            and process.name.startswith("worker")
+        ]
+
+    def serve(self, stopping: system.Event) -> None:
+        self.agent = agent_service.make(self.settings)
+        self.agent.start()
+        stopping.wait()
+        self.agent.stop()
+
+
+class _NoNetwork:
+    """Has no links."""
+
+    def find_network(self, _address: str) -> None:
+        return None
+
+    def is_capped(self, _device: str) -> bool:
+        return False
+
+    def counters(self, _device: str) -> tuple[int, int]:
+        return 0, 0
+
+    def speed_bytes_per_s(self, _device: str) -> None:
+        return None
+
+    def uncap(self) -> None:
+        """Nothing to do."""
+
+    def find_device(self, _address: str | None) -> None:
+        return None
+
+
+class Pool:
+    """A whole pool, not started.
+
+    :param kernel: of its world.
+    :param shape: how large it is.
+    :param database: an empty one, see :func:`databases.empty`.
+    :param directory: for files of agents.
+    """
+
+    def __init__(
+        self,
+        kernel: kernels.Kernel,
+        shape: Shape,
+        database: bytes,
+        directory: pathlib.Path,
+    ) -> None:
+        self.kernel = kernel
+        self.system = sockets.System(kernel, self._run_worker)
+        system.install(kernel, self.system.modules())
+        self.broker = brokers.Broker(kernel)
+        self.broker.install()
+        self.database = databases.Server(kernel, database)
+        _detach_from_this_machine()
+        names = [f"conductor{n + 1}" for n in range(shape.conductors)]
+        self.configurations = {
+            name: configuration(name, directory) for name in names
+        }
+        self.conductors = [Conductor(self, name, name) for name in names]
+        #: Processes of clients, by number.
+        self.clients: list[kernels.Process] = []
+        self.agents = [
+            self._agent(directory, number, slots)
+            for number, slots in enumerate(shape.slots)
+        ]
+
+    def _agent(
+        self, directory: pathlib.Path, number: int, slots: int
+    ) -> Agent:
+        name = f"node{number + 1}"
+        settings = agent_settings.AgentSettings(
+            host_uuid=str(uuid.UUID(int=number + 1)),
+            host_name=name,
+            state_path=str(directory / name),
+            driver_name="world",
+            driver_path="tests.world.driver:WorldDriver",
+            front_door_sockets={
+                project: f"/world/{name}/{project}.sock"
+                for project in PROJECTS
+            },
+            data_address=f"10.0.0.{number + 1}",
+            tls=False,
+            nic_device="eth0",
+            nic_bytes_per_s=1e8,
+            report_interval_s=2.0,
+            open_timeout_s=10.0,
+            session_poll_interval_s=3.0,
+            chunk_bytes=4096,
+            window_chunks=4,
+            worker_orphan_s=60.0,
+        )
+        driver.BOARDS[settings.host_uuid] = driver.Board(slots)
+        return Agent(self, name, settings)
+
+    @property
+    def daemons(self) -> list[Daemon]:
+        """All services."""
+        return [*self.conductors, *self.agents]
+
+    def leader(self) -> Conductor | None:
+        """Return the conductor that leads, as it sees it itself."""
+        leaders = [one for one in self.conductors if one.engine is not None]
+        if not leaders:
+            return None
+        return max(leaders, key=lambda one: one.service.term.epoch)
+
+    def start(self) -> None:
+        """Start everything."""
+        process = self.system.start("operator")
+
+        def prepare() -> None:
+            database = databases.Database(self.database)
+            database.upsert_accelerators(
+                [
+                    db_api.AcceleratorRecord(
+                        name=name, profile=dataclasses.asdict(profile)
+                    )
+                    for name, profile in driver.PROFILES.items()
+                ]
+            )
+            for daemon in self.daemons:
+                daemon.start()
+
+        self.kernel.spawn(process, "prepare", prepare)
+
+    def insist(
+        self, call: Callable[[conductor_rpcapi.ConductorAPI], object]
+    ) -> None:
+        """Ask until there is an answer; a refusal is one, too."""
+        process = self.system.start("operator")
+
+        def body() -> None:
+            conductor = conductor_rpcapi.ConductorAPI()
+            while True:
+                try:
+                    call(conductor)
+                    return
+                except (
+                    messaging.MessagingException,
+                    exception.DatabaseUnavailable,
+                    exception.NotLeader,
+                    exception.Overloaded,
+                ):
+                    self.kernel.sleep(0.5)
+                except exception.FpgapoolException:
+                    return
+
+        self.kernel.spawn(process, "insist", body)
+
+    def reserve(self, agent: Agent, count: int) -> None:
+        """Have instances reserve slots, as Placement would tell it."""
+        leader = self.leader()
+        if leader is None:
+            return
+        device = identity.device_id(agent.uuid, driver.BOARD)
+        held = {str(uuid.UUID(int=999)): count} if count else {}
+        leader.service.term._pump.put(
+            inputs.Reservations({device: held} if held else {})
+        )
+
+    def operate(
+        self, call: Callable[[conductor_rpcapi.ConductorAPI], object]
+    ) -> None:
+        """Ask the conductor something, in a process of its own.
+
+        :param call: what is asked; errors are nobody's concern.
+        """
+        process = self.system.start("operator")
+
+        def body() -> None:
+            try:
+                call(conductor_rpcapi.ConductorAPI())
+            except Exception:
+                return
+
+        self.kernel.spawn(process, "operate", body)
+
+    def _run_worker(
+        self, process: kernels.Process, arguments: list[str]
+    ) -> None:
+        def exit_on_signals(worker: typing.Any) -> None:
+            self.system.on_terminate[process.pid] = lambda: worker.post(
+                worker_state.Exit("signal 15")
+            )
+
+        worker_main._exit_on_signals = exit_on_signals  # type: ignore
+
+        def body() -> None:
+            # To start Python, and import what it needs.
+            self.kernel.sleep(self.kernel.random.uniform(0.1, 0.5))
+            settings = worker_settings.parse(arguments[-1])
+            process.kill(worker_main._run(settings))
+
+        self.kernel.spawn(process, "main", body)
+
+
+def _detach_from_this_machine() -> None:
+    """Have nothing ask the machine that this runs on."""
+    crew.CREW = system.PerProcess(crew.Crew)  # type: ignore
+    heap.spill = lambda *, collect: None  # type: ignore
+    migration.require_newest = lambda _engine: None
+    monitor.NetlinkKernel = _NoNetwork  # type: ignore
+    shaping.PrivilegedKernel = _NoNetwork  # type: ignore

@@ -1,0 +1,400 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Play schedules, each in a process of its own."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import gc
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import resource
+import shutil
+import tempfile
+import time
+import traceback
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from fpgapool.core import codes
+from fpgapool.db import api as db_api
+from tests.chaos import clients
+from tests.chaos import judge
+from tests.world import database as databases
+from tests.world import faults
+from tests.world import invariants
+from tests.world import kernel as kernels
+from tests.world import pool as pools
+from tests.world import schedule as schedules
+from tests.world import system
+
+#: So long all clients may take, and the pool to be at rest again then.
+CLIENTS_S = 400.0
+REST_S = 120.0
+
+#: Of the real system: a schedule that takes longer hangs.
+LIMIT_S = 60.0
+
+#: What is refused, or ends, for a reason that is nobody's fault.
+_FAIR_CODES = frozenset(
+    {
+        codes.CONDUCTOR_UNAVAILABLE,
+        codes.DATABASE_UNAVAILABLE,
+        codes.QUEUE_FULL,
+    }
+)
+
+
+@dataclasses.dataclass
+class Result:
+    """What became of a schedule.
+
+    :ivar problems: what was wrong; empty if nothing was.
+    :ivar trace: a digest of all that happened.
+    :ivar virtual_s: how long it took there …
+    :ivar real_s: … and here.
+    """
+
+    seed: int
+    problems: list[str] = dataclasses.field(default_factory=list)
+    trace: str = ""
+    virtual_s: float = 0.0
+    real_s: float = 0.0
+    steps: int = 0
+    ends: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class _Errors(logging.Handler):
+    """Collects what the product logs with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[0] is not None:
+            text = "".join(traceback.format_exception(*record.exc_info))
+            if record.exc_info[0].__name__ in judge._BUGS:
+                self.found.append(f"{record.getMessage()}\n{text}")
+
+
+class World:
+    """One run.
+
+    :param schedule: what happens.
+    :param database: an empty one.
+    :param directory: for files.
+    """
+
+    def __init__(
+        self,
+        schedule: schedules.Schedule,
+        database: bytes,
+        directory: pathlib.Path,
+    ) -> None:
+        self.schedule = schedule
+        self.kernel = kernels.Kernel(schedule.seed)
+        slots = schedules.SLOTS
+        shape = pools.Shape(schedules.CONDUCTORS, slots)
+        self.pool = pools.Pool(self.kernel, shape, database, directory)
+        self.watcher = invariants.Watcher(self.kernel)
+        self.watcher.install()
+        self.outcomes: list[clients.Outcome] = []
+        self._busy = 0
+        self._digest = hashlib.sha256()
+
+    def run(self) -> list[str]:
+        """Play it.
+
+        :returns: what was wrong.
+        """
+        kernel, pool = self.kernel, self.pool
+        pool.start()
+        if not kernel.run(self._is_up, 30.0):
+            return kernel.failures or ["the pool does not start"]
+        self._begin_weather()
+        self._begin_clients()
+        for fault in self.schedule.faults:
+            kernel.at(fault.begins_s, functools.partial(self._begin, fault))
+        if not kernel.run(lambda: not self._busy, CLIENTS_S):
+            return kernel.failures or self._stuck()
+        self._heal()
+        rest = _Rest(self)
+        if not kernel.run(rest, REST_S):
+            return kernel.failures or rest.problems
+        return kernel.failures + self._judge()
+
+    def _is_up(self) -> bool:
+        leader = self.pool.leader()
+        if leader is None:
+            return False
+        hosts = leader.engine.registry.hosts.values()
+        return sum(host.up for host in hosts) == len(self.pool.agents)
+
+    # Clients.
+
+    def _begin_clients(self) -> None:
+        by_client: dict[int, list[schedules.Visit]] = collections.defaultdict(
+            list
+        )
+        for visit in self.schedule.visits:
+            by_client[visit.client].append(visit)
+        for number, visits in sorted(by_client.items()):
+            self._begin_client(number, visits)
+
+    def _begin_client(
+        self, number: int, visits: list[schedules.Visit]
+    ) -> None:
+        pool, kernel = self.pool, self.kernel
+        agent = pool.agents[visits[0].host]
+        process = pool.system.start(f"client {number}", agent.host)
+        pool.clients.append(process)
+        self._busy += 1
+        current: list[clients.Outcome] = []
+
+        def ended() -> None:
+            self._busy -= 1
+            for outcome in current:
+                # It was killed: what it wanted is nobody's concern.
+                outcome.wanted = True
+                outcome.ended_s = 1.0
+                self.outcomes.append(outcome)
+
+        process.at_exit.append(ended)
+
+        def body() -> None:
+            for visit in visits:
+                kernel.sleep(visit.pause_s)
+                self._visit(visit, current)
+            process.kill(0)
+
+        kernel.spawn(process, "main", body)
+
+    def _visit(
+        self, visit: schedules.Visit, current: list[clients.Outcome]
+    ) -> None:
+        job = visit.job()
+        agent = self.pool.agents[visit.host]
+        door = agent.front_door(pools.PROJECTS[visit.project])
+        outcome = clients.Outcome(
+            job.conduct,
+            job.accelerator,
+            job.stateless,
+            "socket",
+            self.kernel.now_s,
+        )
+        current.append(outcome)
+        try:
+            clients.Visit(job, door, "", outcome, _say).run()
+        except clients.client.FpgapoolError as error:
+            outcome.code = error.code
+            outcome.message = error.message
+        except Exception:
+            outcome.bug = traceback.format_exc()
+        current.clear()
+        outcome.ended_s = self.kernel.now_s
+        self.outcomes.append(outcome)
+        self._digest.update(
+            f"{outcome.code} {outcome.session_id} {outcome.ended_s}".encode()
+        )
+
+    # Faults.
+
+    def _begin_weather(self) -> None:
+        weather, database = self.pool.broker.weather, self.pool.database
+        weather.lost, weather.doubled, weather.late = self.schedule.weather
+        database.fails_before, database.fails_after = self.schedule.fails
+
+    def _begin(self, fault: schedules.Fault) -> None:
+        undo = faults.FAULTS[fault.kind](self.pool, fault)
+        self.kernel.at(fault.lasts_s, undo)
+
+    def _heal(self) -> None:
+        """Nothing goes wrong any more."""
+        pool = self.pool
+        pool.broker.weather.lost = pool.broker.weather.doubled = 0.0
+        pool.broker.weather.late = 0.0
+        pool.database.fails_before = pool.database.fails_after = 0.0
+        pool.database.away = False
+        pool.database.cut.clear()
+        pool.broker.mute.clear()
+        pool.broker.deaf.clear()
+        pool.broker.recover()
+        pool.system.cuts.clear()
+        for daemon in pool.daemons:
+            daemon.set_clock(0.0)
+            daemon.start()
+
+    # The end.
+
+    def _stuck(self) -> list[str]:
+        waiting = [p.name for p in self.pool.clients if p.alive]
+        return [f"clients wait for ever: {waiting}"]
+
+    def _judge(self) -> list[str]:
+        lasted_s = max(
+            (fault.lasts_s for fault in self.schedule.faults), default=0.0
+        )
+        found = judge.wrong(self.outcomes)
+        found += judge.lost(
+            (one for one in self.outcomes if one.code not in _FAIR_CODES),
+            lasted_s,
+        )
+        if len(self.outcomes) < len(self.schedule.visits) and not any(
+            fault.kind in ("client-kill", "host-lost")
+            for fault in self.schedule.faults
+        ):
+            found.append("visits without an outcome")
+        return found
+
+    @property
+    def trace(self) -> str:
+        """A digest of all that happened."""
+        self._digest.update(f"{self.kernel.now_s} {self.kernel.steps}".encode())
+        return self._digest.hexdigest()[:16]
+
+
+def _say(*_args: object, **_members: object) -> None:
+    """Nobody listens."""
+
+
+class _Rest:
+    """Whether the pool is at rest; looked at twice a second."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._next_s = 0.0
+        self.problems: list[str] = ["the pool was not looked at"]
+
+    def __call__(self) -> bool:
+        now_s = self._world.kernel.now_s
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + 0.5
+        self.problems = list(self._differences())
+        return not self.problems
+
+    def _differences(self) -> Iterator[str]:
+        pool = self._world.pool
+        leader = pool.leader()
+        if leader is None:
+            yield "nobody leads"
+            return
+        brain = leader.engine
+        for hold in brain.holds.values():
+            yield f"held: {hold}"
+        for job in brain.state.waiting():
+            yield f"waits: {job} {brain.state.status(job.id)}"
+        for agent in pool.agents:
+            if not agent.runs or agent.agent is None:
+                yield f"{agent.name} does not run"
+                continue
+            table = agent.agent.table
+            for key in table.slot_keys():
+                holder = table.holder(key)
+                if holder is not None:
+                    yield f"{agent.name}: {key} is held by {holder}"
+        snapshot = _stored(pool.database)
+        for row in snapshot.live_sessions:
+            yield f"live in the database: {row}"
+        for assignment in snapshot.assignments:
+            yield f"assigned in the database: {assignment}"
+
+
+def _stored(server: databases.Server) -> db_api.Snapshot:
+    database = db_api.Database.__new__(db_api.Database)
+    databases.look(database, server)
+    return database.load()
+
+
+def play(
+    schedule: schedules.Schedule,
+    database: bytes,
+    change: Callable[[], None] | None = None,
+) -> Result:
+    """Play a schedule in this process, which is of no use afterwards.
+
+    :param schedule: what happens.
+    :param database: an empty one.
+    :param change: plants a bug.
+    """
+    started_s = time.perf_counter()
+    result = Result(schedule.seed)
+    errors = _Errors()
+    logging.getLogger().handlers[:] = [errors]
+    logging.getLogger().setLevel(logging.ERROR)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="world-"))
+    try:
+        if change is not None:
+            change()
+        world = World(schedule, database, directory)
+        try:
+            result.problems = world.run()
+        except Exception:
+            result.problems = [traceback.format_exc()]
+        result.problems += errors.found
+        result.trace = world.trace
+        result.virtual_s = world.kernel.now_s
+        result.steps = world.kernel.steps
+        result.ends = dict(
+            collections.Counter(one.code for one in world.outcomes)
+        )
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    result.real_s = time.perf_counter() - started_s
+    return result
+
+
+def play_apart(
+    schedule: schedules.Schedule,
+    database: bytes,
+    change: Callable[[], None] | None = None,
+) -> Result:
+    """Play a schedule in a process of its own.
+
+    :param schedule: what happens.
+    :param database: an empty one.
+    :param change: plants a bug.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(reader)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            # It ends before there is much to collect.
+            gc.disable()
+            result = play(schedule, database, change)
+            with open(writer, "w") as pipe:
+                json.dump(dataclasses.asdict(result), pipe)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    if not text:
+        return Result(schedule.seed, ["the world itself failed"])
+    return Result(**json.loads(text))

@@ -1,0 +1,246 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What clients and fate do in one run, drawn from a seed.
+
+A schedule is plain data: it can be written down, cut shorter and played
+again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import random
+import typing
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from tests.chaos import jobs
+
+CONDUCTORS = 3
+SLOTS = (4, 2, 2, 0)
+PROJECTS = 2
+#: Faults begin before that.
+FAULTS_END_S = 40.0
+_BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
+
+#: What a client does with its session, and how often.
+_CONDUCTS = {
+    "stream": 50,
+    "pieces": 25,
+    "slow": 6,
+    "cancel": 8,
+    "early": 8,
+    "silent": 1,
+    "stranger": 2,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Visit:
+    """A job of a client.
+
+    :ivar client: its number.
+    :ivar host: where the client runs, by number.
+    :ivar project: whose front door it takes, by number.
+    :ivar by_api: it takes the REST API instead.
+    """
+
+    client: int
+    host: int
+    project: int
+    by_api: bool
+    accelerator: str
+    conduct: str
+    size_bytes: int
+    data_seed: int
+    pause_s: float
+    patience_s: float
+
+    def job(self) -> jobs.Job:
+        """Return it as the clients of ``tests/chaos`` want it."""
+        return jobs.Job(
+            accelerator=self.accelerator,
+            params={},
+            conduct=self.conduct,
+            size_bytes=self.size_bytes,
+            data_seed=self.data_seed,
+            door=0,
+            pause_s=self.pause_s,
+            patience_s=self.patience_s,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong, or that an operator does.
+
+    :ivar kind: a name of :data:`tests.world.faults.FAULTS`.
+    :ivar target: number of what it happens to.
+    :ivar begins_s: when.
+    :ivar lasts_s: for how long.
+    :ivar extent: what else there is to say, from 0 to 1.
+    """
+
+    kind: str
+    target: int
+    begins_s: float
+    lasts_s: float
+    extent: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """All that happens, but for what chance decides on the way.
+
+    :ivar seed: of that chance.
+    :ivar weather: shares of messages that are lost, doubled and late.
+    :ivar fails: shares of transactions that fail before and after.
+    """
+
+    seed: int
+    visits: tuple[Visit, ...]
+    faults: tuple[Fault, ...]
+    weather: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    fails: tuple[float, float] = (0.0, 0.0)
+
+    def text(self) -> str:
+        """Return it as JSON, a line for each visit and fault."""
+        document = dataclasses.asdict(self)
+        visits, faults = (
+            ",\n".join(f"    {json.dumps(one)}" for one in document.pop(name))
+            for name in ("visits", "faults")
+        )
+        head = json.dumps(document)[:-1]
+        return (
+            f'{head},\n  "faults": [\n{faults}\n  ],\n  "visits": [\n'
+            f"{visits}\n  ]\n}}\n"
+        )
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> Schedule:
+        """Read what :meth:`text` has returned."""
+        document = json.loads(path.read_text())
+        return cls(
+            seed=document["seed"],
+            visits=tuple(Visit(**one) for one in document["visits"]),
+            faults=tuple(Fault(**one) for one in document["faults"]),
+            weather=tuple(document["weather"]),
+            fails=tuple(document["fails"]),
+        )
+
+
+def draw(
+    seed: int,
+    kinds: Sequence[str],
+    *,
+    clients: int = 20,
+    sessions: int = 200,
+) -> Schedule:
+    """Return the schedule of a seed.
+
+    :param seed: the seed.
+    :param kinds: of faults that there are.
+    :param clients: how many there are.
+    :param sessions: how many they open, all together.
+    """
+    rng = random.Random(f"schedule {seed}")
+    is_rough = rng.random() < 0.5
+    return Schedule(
+        seed=seed,
+        visits=tuple(_visits(rng, clients, sessions)),
+        faults=tuple(_faults(rng, kinds)),
+        weather=(
+            (rng.choice((0.0, 0.005, 0.03)), 0.02, 0.05)
+            if is_rough
+            else (0.0, 0.0, 0.01)
+        ),
+        fails=(0.01, 0.01) if rng.random() < 0.3 else (0.0, 0.0),
+    )
+
+
+def _visits(
+    rng: random.Random, clients: int, sessions: int
+) -> typing.Iterator[Visit]:
+    homes = [
+        (
+            rng.randrange(len(SLOTS)),
+            rng.randrange(PROJECTS),
+            rng.random() < 0.2,
+        )
+        for _ in range(clients)
+    ]
+    for number in range(sessions):
+        client = number % clients
+        host, project, by_api = homes[client]
+        yield Visit(
+            client=client,
+            host=host,
+            project=project,
+            by_api=by_api,
+            accelerator="copy" if rng.random() < 0.75 else "sha",
+            conduct=rng.choices(list(_CONDUCTS), list(_CONDUCTS.values()))[0],
+            size_bytes=int(2 ** rng.uniform(6, 15.5)),
+            data_seed=rng.getrandbits(32),
+            pause_s=rng.expovariate(1 / 1.5),
+            patience_s=rng.uniform(0.0, 3.0),
+        )
+
+
+def _faults(
+    rng: random.Random, kinds: Sequence[str]
+) -> typing.Iterator[Fault]:
+    for _ in range(rng.choice((2, 4, 6, 8, 12))):
+        yield Fault(
+            kind=rng.choice(kinds),
+            target=rng.randrange(60),
+            begins_s=round(rng.uniform(3.0, FAULTS_END_S), 3),
+            lasts_s=round(rng.choice((0.5, 2.0, 5.0, 12.0)) * rng.random(), 3),
+            extent=round(rng.random(), 3),
+        )
+
+
+def shrink(
+    schedule: Schedule, fails: Callable[[Schedule], bool], tries: int = 200
+) -> Schedule:
+    """Cut a schedule that fails as short as it goes on failing.
+
+    Halves, quarters and so on of its faults and visits are left out, as long
+    as that helps (delta debugging).
+
+    :param schedule: fails.
+    :param fails: whether a schedule fails, too.
+    :param tries: how often that is asked at most.
+    """
+    left = tries
+    for name in ("faults", "visits"):
+        parts: tuple[object, ...] = getattr(schedule, name)
+        size = max(len(parts), 1)
+        while size >= 1 and left > 0:
+            start, found = 0, False
+            while start < len(parts) and left > 0:
+                fewer = parts[:start] + parts[start + size :]
+                shorter = dataclasses.replace(schedule, **{name: fewer})
+                left -= 1
+                if fails(shorter):
+                    parts, schedule, found = fewer, shorter, True
+                else:
+                    start += size
+            if size == 1 and not found:
+                break
+            size = size if found and size > 1 else size // 2
+            size = min(size, max(len(parts), 1))
+            if not parts:
+                break
+    return schedule
