@@ -73,7 +73,8 @@ class Waiters:
         self._interval_s = interval_s
         self._pause_s = 0.0
         self._lock = threading.Lock()
-        self._waiters: set[_Waiter] = set()
+        # In the order in which they came.
+        self._waiters: dict[_Waiter, None] = {}
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -109,7 +110,7 @@ class Waiters:
             waiter.done.wait(limit_s)
         finally:
             with self._lock:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
         if waiter.failure is not None:
             raise waiter.failure
         return waiter.view
@@ -136,7 +137,7 @@ class Waiters:
                 raise TooManyWaiters
             if len(self._waiters) >= self._max_waiters:
                 self._make_room(waiter)
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             self._pause_s = min(_FIRST_INTERVAL_S, self._interval_s)
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -160,7 +161,7 @@ class Waiters:
             last = max(mine, key=lambda other: other.place, default=waiter)
             if last.place <= waiter.place:
                 raise TooManyWaiters
-        self._waiters.discard(last)
+        self._waiters.pop(last, None)
         last.done.set()
 
     def _run(self) -> None:

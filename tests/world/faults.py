@@ -249,7 +249,12 @@ def _network_cut(
     pool.system.break_connections(
         lambda one, other: (one == host) != (other == host)
     )
-    return lambda: pool.system.cuts.remove(cut)
+
+    def undo() -> None:
+        if cut in pool.system.cuts:
+            pool.system.cuts.remove(cut)
+
+    return undo
 
 
 @_fault

@@ -30,7 +30,6 @@ from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor import engine
 from fpgapool.conductor import registry
 from fpgapool.core import events
-from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
@@ -40,6 +39,10 @@ from tests.world import kernel as kernels
 
 #: A drain whose deadline has passed has taken its slots back by then.
 _DRAIN_S = 5.0
+
+
+#: A slot is given back by then, unless something keeps it from that.
+_REVOKE_S = 6.0
 
 
 class Broken(Exception):
@@ -55,10 +58,16 @@ class Watcher:
     """Watches a world.
 
     :param kernel: of the world.
+    :param calm_s: tells for how long nothing has gone wrong.
     """
 
-    def __init__(self, kernel: kernels.Kernel) -> None:
+    def __init__(
+        self, kernel: kernels.Kernel, calm_s: Callable[[], float]
+    ) -> None:
         self._kernel = kernel
+        self._calm_s = calm_s
+        #: When slots were first seen to be taken back, by generation.
+        self._revoked_s: dict[int, float] = {}
         self._taken_epoch = 0
         #: Revision and arrival of each session as they are durable.
         self._durable: dict[str, tuple[int, float]] = {}
@@ -69,7 +78,6 @@ class Watcher:
         self._released: set[tuple[object, int, int]] = set()
         self._given: collections.Counter[object] = collections.Counter()
         self._sequences: dict[tuple[int, str], int] = {}
-        #: Usage that was written, by session, to be told once.
         self.steps = 0
 
     def install(self) -> None:
@@ -79,7 +87,6 @@ class Watcher:
             (engine.Engine, "tick", self._engine),
             (engine.Engine, "start", self._engine),
             (core_state.PoolState, "step", self._core),
-            (sharing.Accounts, "give", self._give),
             (sharing.Accounts, "take_back", self._take_back),
             (registry.HostEntry, "note_report", self._report),
             (table.SlotTable, "accept_epoch", self._epoch),
@@ -92,6 +99,7 @@ class Watcher:
             (db_api.Database, "commit", self._commit),
         ):
             self._wrap(owner, name, watch)
+        self._watch_accounts()
 
     def _wrap(
         self, owner: type, name: str, watch: Callable[..., None]
@@ -148,6 +156,19 @@ class Watcher:
             elif session.state in states.ASSIGNED:
                 _check(held[session.row_id], "assigned without a slot", session)
         self._drains(brain, typing.cast(float, now))
+        self._revoked(brain)
+
+    def _revoked(self, brain: engine.Engine) -> None:
+        now_s = self._kernel.now_s
+        for hold in brain.holds.values():
+            if not hold.revoked:
+                continue
+            since_s = self._revoked_s.setdefault(hold.generation, now_s)
+            _check(
+                now_s - since_s < _REVOKE_S or self._calm_s() < _REVOKE_S,
+                "a slot is not given back",
+                hold,
+            )
 
     def _drains(self, brain: engine.Engine, now: float) -> None:
         for hold in brain.holds.values():
@@ -175,34 +196,52 @@ class Watcher:
 
     def _core(
         self,
-        wanted: typing.Any,
+        _wanted: object,
         state: core_state.PoolState,
         batch: typing.Any,
         _now: float,
     ) -> None:
-        counted = self._given
         for event in batch:
             if isinstance(event, events.SlotReleased):
                 key = id(state), event.slot_id, event.generation
                 _check(key not in self._released, "released twice", event)
                 self._released.add(key)
-            elif isinstance(event, events.AssignmentRestored):
-                counted[state, "slots"] += 1
-        for one in wanted:
-            if isinstance(one, instructions.Program):
-                counted[state, "slots"] += 1
 
-    def _give(self, _none: None, accounts: sharing.Accounts, *_a: object,
-              **_k: object) -> None:
-        self._given[accounts, "gives"] += 1
+    def _watch_accounts(self) -> None:
+        """See that each claim is charged, and once."""
+        give = sharing.Accounts.give
+
+        def watched(
+            accounts: sharing.Accounts,
+            project: str,
+            claimed_bytes: float,
+            *,
+            in_round: bool,
+        ) -> None:
+            account = accounts._accounts.get(project)
+            if account is not None and accounts._is_of_no_use(account):
+                account = None
+            before = account.left_bytes if account else None
+            give(accounts, project, claimed_bytes, in_round=in_round)
+            self._given[accounts] += 1
+            if accounts.options.fair:
+                account = accounts._accounts[project]
+                share = account.share_bytes
+                # Shares of later rounds were added to pay debts.
+                charged = (before or share) - account.left_bytes
+                rounds = (claimed_bytes - charged) / share
+                if abs(rounds - round(rounds)) > 1e-6:
+                    self._kernel.fail(f"{claimed_bytes} charged as {charged}")
+
+        sharing.Accounts.give = watched  # type: ignore[method-assign]
 
     def _take_back(
         self, _none: None, accounts: sharing.Accounts, *_args: object
     ) -> None:
-        self._given[accounts, "gives"] -= 1
+        self._given[accounts] -= 1
         slots = sum(one.sessions for one in accounts.all())
         _check(
-            self._given[accounts, "gives"] == slots,
+            self._given[accounts] == slots,
             "claims are not counted once",
             slots,
         )

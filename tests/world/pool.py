@@ -40,6 +40,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from tests.chaos import jobs
 from tests.world import broker as brokers
 from tests.world import database as databases
 from tests.world import driver
@@ -55,7 +56,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "lease_s": 3.0,
         "report_timeout_s": 8.0,
         "lost_session_timeout_s": 30.0,
-        "connect_timeout_s": 10.0,
+        "connect_timeout_s": float(jobs.CONNECT_TIMEOUT_S),
         "resume_grace_s": 8.0,
         "prepare_timeout_s": 10.0,
         "idle_timeout_s": 6.0,
@@ -63,6 +64,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "self_test_max_s": 4.0,
         "strategy": "wra",
     },
+    "api": {"auth_strategy": "noauth"},
 }
 
 
@@ -89,7 +91,9 @@ def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
         lines.append(f"[{group}]")
         lines += [f"{option} = {value}" for option, value in options.items()]
     path = directory / f"{name}.conf"
-    path.write_text("\n".join([*lines, "[conductor]", f"name = {name}"]))
+    lines += ["[conductor]", f"name = {name}"]
+    lines += ["[DEFAULT]", f"state_path = {directory}"]
+    path.write_text("\n".join(lines))
     conf = cfg.ConfigOpts()
     fpgapool_conf.register_opts(conf)
     conf([], default_config_files=[str(path)], default_config_dirs=[])
@@ -279,6 +283,8 @@ class Pool:
             name: configuration(name, directory) for name in names
         }
         self.conductors = [Conductor(self, name, name) for name in names]
+        #: What serves the REST API; filled by the world.
+        self.apis: list[Daemon] = []
         #: Processes of clients, by number.
         self.clients: list[kernels.Process] = []
         self.agents = [
@@ -317,7 +323,7 @@ class Pool:
     @property
     def daemons(self) -> list[Daemon]:
         """All services."""
-        return [*self.conductors, *self.agents]
+        return [*self.conductors, *self.agents, *self.apis]
 
     def leader(self) -> Conductor | None:
         """Return the conductor that leads, as it sees it itself."""

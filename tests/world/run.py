@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import faulthandler
 import functools
 import gc
 import hashlib
@@ -25,6 +26,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import tempfile
 import time
 import traceback
@@ -37,6 +39,7 @@ from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from tests.chaos import clients
 from tests.chaos import judge
+from tests.world import api
 from tests.world import database as databases
 from tests.world import faults
 from tests.world import invariants
@@ -50,7 +53,7 @@ CLIENTS_S = 400.0
 REST_S = 120.0
 
 #: Of the real system: a schedule that takes longer hangs.
-LIMIT_S = 60.0
+LIMIT_S = 120
 
 #: What is refused, or ends, for a reason that is nobody's fault.
 _FAIR_CODES = frozenset(
@@ -114,10 +117,16 @@ class World:
         slots = schedules.SLOTS
         shape = pools.Shape(schedules.CONDUCTORS, slots)
         self.pool = pools.Pool(self.kernel, shape, database, directory)
-        self.watcher = invariants.Watcher(self.kernel)
+        self.pool.apis += [
+            api.Api(self.pool, name, pools.configuration(name, directory))
+            for name in ("api1", "api2")
+        ]
+        self.watcher = invariants.Watcher(self.kernel, self._calm_s)
         self.watcher.install()
         self.outcomes: list[clients.Outcome] = []
         self._busy = 0
+        self._faults = 0
+        self._calm_since_s = 0.0
         self._digest = hashlib.sha256()
 
     def run(self) -> list[str]:
@@ -192,17 +201,25 @@ class World:
     ) -> None:
         job = visit.job()
         agent = self.pool.agents[visit.host]
-        door = agent.front_door(pools.PROJECTS[visit.project])
+        project = pools.PROJECTS[visit.project]
+        door: typing.Any = agent.front_door(project)
+        if visit.by_api and visit.conduct != "stranger":
+            door = api.front_door(self.pool, project)
         outcome = clients.Outcome(
             job.conduct,
             job.accelerator,
             job.stateless,
-            "socket",
+            "api" if visit.by_api else "socket",
             self.kernel.now_s,
         )
         current.append(outcome)
         try:
-            clients.Visit(job, door, "", outcome, _say).run()
+            called = clients.Visit(
+                job, "", "", outcome, functools.partial(self._think, visit)
+            )
+            called._options["front_door"] = door
+            called._door = agent.front_door(project)
+            called.run()
         except clients.client.FpgapoolError as error:
             outcome.code = error.code
             outcome.message = error.message
@@ -215,6 +232,13 @@ class World:
             f"{outcome.code} {outcome.session_id} {outcome.ended_s}".encode()
         )
 
+    def _think(
+        self, visit: schedules.Visit, event: str, **_members: object
+    ) -> None:
+        """Not every client comes to its slot at once."""
+        if event == "ready":
+            self.kernel.sleep(visit.think_s)
+
     # Faults.
 
     def _begin_weather(self) -> None:
@@ -224,7 +248,20 @@ class World:
 
     def _begin(self, fault: schedules.Fault) -> None:
         undo = faults.FAULTS[fault.kind](self.pool, fault)
-        self.kernel.at(fault.lasts_s, undo)
+        self._faults += 1
+
+        def end() -> None:
+            undo()
+            self._faults -= 1
+            self._calm_since_s = self.kernel.now_s
+
+        self.kernel.at(fault.lasts_s, end)
+
+    def _calm_s(self) -> float:
+        """For how long nothing has gone wrong."""
+        if self._faults or self.schedule.weather[0] or self.schedule.fails[0]:
+            return 0.0
+        return self.kernel.now_s - self._calm_since_s
 
     def _heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -249,13 +286,10 @@ class World:
         return [f"clients wait for ever: {waiting}"]
 
     def _judge(self) -> list[str]:
-        lasted_s = max(
-            (fault.lasts_s for fault in self.schedule.faults), default=0.0
-        )
         found = judge.wrong(self.outcomes)
         found += judge.lost(
             (one for one in self.outcomes if one.code not in _FAIR_CODES),
-            lasted_s,
+            self.schedule.longest_trouble_s,
         )
         if len(self.outcomes) < len(self.schedule.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
@@ -269,10 +303,6 @@ class World:
         """A digest of all that happened."""
         self._digest.update(f"{self.kernel.now_s} {self.kernel.steps}".encode())
         return self._digest.hexdigest()[:16]
-
-
-def _say(*_args: object, **_members: object) -> None:
-    """Nobody listens."""
 
 
 class _Rest:
@@ -362,39 +392,95 @@ def play(
     return result
 
 
-def play_apart(
-    schedule: schedules.Schedule,
-    database: bytes,
-    change: Callable[[], None] | None = None,
-) -> Result:
-    """Play a schedule in a process of its own.
+class Player:
+    """Plays a schedule in a process of its own.
 
     :param schedule: what happens.
     :param database: an empty one.
     :param change: plants a bug.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
+
+    def __init__(
+        self,
+        schedule: schedules.Schedule,
+        database: bytes,
+        change: Callable[[], None] | None = None,
+    ) -> None:
+        self._seed = schedule.seed
+        self._text = b""
+        reader, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
             os.close(reader)
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            # It ends before there is much to collect.
-            gc.disable()
-            result = play(schedule, database, change)
-            with open(writer, "w") as pipe:
-                json.dump(dataclasses.asdict(result), pipe)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with open(reader) as pipe:
-        text = pipe.read()
-    os.waitpid(pid, 0)
-    if not text:
-        return Result(schedule.seed, ["the world itself failed"])
-    return Result(**json.loads(text))
+            _play_in_child(schedule, database, change, writer)
+        os.close(writer)
+        self._reader = reader
+
+    def fileno(self) -> int:
+        """Return what becomes readable when there is something to read."""
+        return self._reader
+
+    def read(self) -> bool:
+        """Read what there is.
+
+        :returns: whether that was all.
+        """
+        piece = os.read(self._reader, 65536)
+        self._text += piece
+        return not piece
+
+    def result(self) -> Result:
+        """Return what became of it, once all has been read."""
+        os.close(self._reader)
+        os.waitpid(self._pid, 0)
+        if not self._text:
+            return Result(self._seed, ["the world hangs, or broke down"])
+        return Result(**json.loads(self._text))
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._reader)
+
+
+def _play_in_child(
+    schedule: schedules.Schedule,
+    database: bytes,
+    change: Callable[[], None] | None,
+    writer: int,
+) -> None:
+    status = 1
+    try:
+        # What waits for something real would wait for ever.
+        signal.alarm(LIMIT_S)
+        faulthandler.register(signal.SIGALRM, chain=True)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        # It ends before there is much to collect.
+        gc.disable()
+        result = play(schedule, database, change)
+        with open(writer, "w") as pipe:
+            json.dump(dataclasses.asdict(result), pipe)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def play_apart(
+    schedule: schedules.Schedule,
+    database: bytes,
+    change: Callable[[], None] | None = None,
+) -> Result:
+    """Play a schedule in a process of its own, and wait for that.
+
+    :param schedule: what happens.
+    :param database: an empty one.
+    :param change: plants a bug.
+    """
+    player = Player(schedule, database, change)
+    while not player.read():
+        continue
+    return player.result()

@@ -32,7 +32,7 @@ CONDUCTORS = 3
 SLOTS = (4, 2, 2, 0)
 PROJECTS = 2
 #: Faults begin before that.
-FAULTS_END_S = 40.0
+FAULTS_END_S = 30.0
 _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 
 #: What a client does with its session, and how often.
@@ -55,6 +55,7 @@ class Visit:
     :ivar host: where the client runs, by number.
     :ivar project: whose front door it takes, by number.
     :ivar by_api: it takes the REST API instead.
+    :ivar think_s: until it comes to the slot that it has got.
     """
 
     client: int
@@ -67,6 +68,7 @@ class Visit:
     data_seed: int
     pause_s: float
     patience_s: float
+    think_s: float = 0.0
 
     def job(self) -> jobs.Job:
         """Return it as the clients of ``tests/chaos`` want it."""
@@ -114,6 +116,17 @@ class Schedule:
     faults: tuple[Fault, ...]
     weather: tuple[float, float, float] = (0.0, 0.0, 0.0)
     fails: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def longest_trouble_s(self) -> float:
+        """For how long there is a fault all the time, at most."""
+        longest_s = begun_s = ended_s = 0.0
+        for fault in sorted(self.faults, key=lambda one: one.begins_s):
+            if fault.begins_s > ended_s:
+                begun_s = fault.begins_s
+            ended_s = max(ended_s, fault.begins_s + fault.lasts_s)
+            longest_s = max(longest_s, ended_s - begun_s)
+        return longest_s
 
     def text(self) -> str:
         """Return it as JSON, a line for each visit and fault."""
@@ -195,6 +208,7 @@ def _visits(
             data_seed=rng.getrandbits(32),
             pause_s=rng.expovariate(1 / 1.5),
             patience_s=rng.uniform(0.0, 3.0),
+            think_s=rng.uniform(0.0, 4.0) if rng.random() < 0.1 else 0.0,
         )
 
 

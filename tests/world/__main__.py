@@ -1,0 +1,257 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Play many schedules: ``python -m tests.world``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import select
+import sys
+import time
+import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+#: Objects in sets have the same order in every run.
+_HASH_SEED = "0"
+OUTPUT = pathlib.Path("world-out")
+_KEPT = pathlib.Path(__file__).with_name("kept")
+#: How long a planted bug may stay hidden.
+_BUG_LIMIT_S = 60.0
+_SHOWN_PROBLEMS = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line says.
+
+    :returns: 0 if all went well, 1 if a schedule failed, 2 if the command
+        line is wrong.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tests.world")
+    parser.add_argument(
+        "--seeds",
+        default="1:1000000",
+        metavar="FIRST:LAST",
+        help="play the schedules of these seeds",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="begin no schedule after so many seconds",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=len(os.sched_getaffinity(0))
+    )
+    parser.add_argument(
+        "--sessions", type=int, default=200, help="in a schedule"
+    )
+    parser.add_argument(
+        "--replay",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="play a schedule that was kept",
+    )
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="play all schedules that are kept as tests",
+    )
+    parser.add_argument(
+        "--bugs",
+        action="store_true",
+        help="plant bugs, one at a time, and see that each is found",
+    )
+    options = parser.parse_args(arguments)
+    from tests.world import database
+
+    content = database.empty()
+    if options.bugs:
+        return _find_bugs(content, options)
+    if options.replay:
+        return _replay([options.replay], content)
+    status = 0
+    if options.kept:
+        status = _replay(sorted(_KEPT.glob("*.json")), content)
+    return max(status, _play_seeds(content, options))
+
+
+def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
+    from tests.world import run
+    from tests.world import schedule as schedules
+
+    status = 0
+    for path in paths:
+        result = run.play_apart(schedules.Schedule.read(path), content)
+        print(f"{path.name}: {_summary(result)}")
+        _print_problems(result)
+        status = max(status, bool(result.problems))
+    return status
+
+
+def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
+    from tests.world import faults
+    from tests.world import schedule as schedules
+
+    first, _, last = options.seeds.partition(":")
+    seeds = iter(range(int(first), int(last or first) + 1))
+    kinds = list(faults.FAULTS)
+    started_s = time.monotonic()
+    count = virtual_s = 0.0
+    failed = None
+    results = _results(
+        (
+            schedules.draw(seed, kinds, sessions=options.sessions)
+            for seed in _until(seeds, started_s, options.seconds)
+        ),
+        content,
+        options.processes,
+    )
+    for schedule, result in results:
+        count += 1
+        virtual_s += result.virtual_s
+        if result.problems and failed is None:
+            failed = schedule
+            print(f"seed {schedule.seed}: {_summary(result)}")
+            _print_problems(result)
+            results.close()
+            break
+    took_s = time.monotonic() - started_s
+    print(
+        f"{count:.0f} schedules, {virtual_s / 60:.0f} virtual minutes in"
+        f" {took_s:.0f} s: {count / took_s * 60:.0f} schedules per minute"
+    )
+    if failed is None:
+        return 0
+    _keep(failed, content)
+    return 1
+
+
+def _until(
+    seeds: Iterator[int], started_s: float, limit_s: float | None
+) -> Iterator[int]:
+    for seed in seeds:
+        if limit_s is not None and time.monotonic() - started_s > limit_s:
+            return
+        yield seed
+
+
+def _keep(schedule: typing.Any, content: bytes) -> None:
+    """Cut a schedule that fails short, and write it down."""
+    from tests.world import run
+    from tests.world import schedule as schedules
+
+    print("looking for a shorter schedule that fails, too", flush=True)
+    short = schedules.shrink(
+        schedule,
+        lambda other: bool(run.play_apart(other, content).problems),
+    )
+    OUTPUT.mkdir(exist_ok=True)
+    path = OUTPUT / f"seed-{schedule.seed}.json"
+    path.write_text(short.text())
+    print(
+        f"{len(short.visits)} visits and {len(short.faults)} faults are left:"
+        f" {[one.kind for one in short.faults]}\n"
+        f"wrote {path}; again: python -m tests.world --replay {path}"
+    )
+
+
+def _results(
+    wanted: Iterator[typing.Any],
+    content: bytes,
+    processes: int,
+    change: typing.Callable[[], None] | None = None,
+) -> typing.Generator[tuple[typing.Any, typing.Any], None, None]:
+    """Play schedules side by side; yield what became of each."""
+    from tests.world import run
+
+    running: dict[int, tuple[typing.Any, run.Player]] = {}
+    poller = select.poll()
+    try:
+        while True:
+            for schedule in itertools.islice(
+                wanted, processes - len(running)
+            ):
+                player = run.Player(schedule, content, change)
+                running[player.fileno()] = schedule, player
+                poller.register(player.fileno(), select.POLLIN)
+            if not running:
+                return
+            for fd, _events in poller.poll():
+                schedule, player = running[fd]
+                if player.read():
+                    poller.unregister(fd)
+                    del running[fd]
+                    yield schedule, player.result()
+    finally:
+        for _schedule, player in running.values():
+            player.kill()
+
+
+def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
+    from tests.world import bugs
+    from tests.world import faults
+    from tests.world import schedule as schedules
+
+    kinds = list(faults.FAULTS)
+    hidden = []
+    for name, plant in bugs.BUGS.items():
+        started_s = time.monotonic()
+        results = _results(
+            (
+                schedules.draw(seed, kinds, sessions=options.sessions)
+                for seed in _until(itertools.count(1), started_s, _BUG_LIMIT_S)
+            ),
+            content,
+            options.processes,
+            plant,
+        )
+        found = next((one for _, one in results if one.problems), None)
+        results.close()
+        took_s = time.monotonic() - started_s
+        if found is None:
+            hidden.append(name)
+            print(f"{name}: NOT FOUND in {took_s:.0f} s", flush=True)
+        else:
+            line = found.problems[0].splitlines()[0]
+            print(
+                f"{name}: seed {found.seed}, {took_s:.0f} s: {line:.120}",
+                flush=True,
+            )
+    return 1 if hidden else 0
+
+
+def _summary(result: typing.Any) -> str:
+    members = dataclasses.asdict(result)
+    del members["problems"]
+    return json.dumps(members)
+
+
+def _print_problems(result: typing.Any) -> None:
+    for problem in result.problems[:_SHOWN_PROBLEMS]:
+        print(f"  {problem}".replace("\n", "\n  "))
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
+        os.execve(
+            sys.executable,
+            [sys.executable, "-W", "ignore", "-m", "tests.world"]
+            + sys.argv[1:],
+            {**os.environ, "PYTHONHASHSEED": _HASH_SEED},
+        )
+    sys.exit(main(sys.argv[1:]))

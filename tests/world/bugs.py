@@ -1,0 +1,163 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Bugs that are planted, one at a time, to prove that the world sees them."""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable
+
+from fpgapool.agent import table
+from fpgapool.agent.worker import hello
+from fpgapool.conductor import effects
+from fpgapool.conductor import engine
+from fpgapool.conductor import registry
+from fpgapool.conductor import sender
+from fpgapool.core import model
+from fpgapool.core import sharing
+from fpgapool.db import api as db_api
+
+BUGS: dict[str, Callable[[], None]] = {}
+
+
+def _bug(plant: Callable[[], None]) -> Callable[[], None]:
+    BUGS[plant.__name__.replace("_", "-")] = plant
+    return plant
+
+
+@_bug
+def drain_forgets_ready_sessions() -> None:
+    taken = engine.Engine._taken
+
+    def forgetful(brain: engine.Engine) -> typing.Iterator[typing.Any]:
+        ready = {
+            hold.slot.id
+            for hold in brain.holds.values()
+            if hold.phase is model.Phase.READY
+        }
+        return (slot for slot in taken(brain) if slot.id not in ready)
+
+    engine.Engine._taken = forgetful  # type: ignore[method-assign]
+
+
+@_bug
+def epoch_not_checked() -> None:
+    table.SlotTable.accept_epoch = (  # type: ignore[method-assign]
+        lambda _table, _epoch: True
+    )
+
+
+@_bug
+def told_before_the_commit() -> None:
+    def publish(
+        brain: engine.Engine, session: typing.Any, host_uuid: str
+    ) -> None:
+        brain._at_once.append(
+            effects.PublishSession(host_uuid, session.view())
+        )
+
+    engine.Engine._publish = publish  # type: ignore[method-assign]
+
+
+@_bug
+def release_counted_twice() -> None:
+    free = engine.Engine._free
+
+    @functools.wraps(free)
+    def twice(
+        brain: engine.Engine, hold: typing.Any, *args: typing.Any
+    ) -> None:
+        free(brain, hold, *args)
+        brain._events.append(brain._events[-1])
+
+    engine.Engine._free = twice  # type: ignore[method-assign]
+
+
+@_bug
+def revoke_lost() -> None:
+    send = sender.Sender._send
+
+    def lose(sending: sender.Sender, message: effects.Message) -> None:
+        if not isinstance(message, effects.ReleaseSlot):
+            send(sending, message)
+
+    sender.Sender._send = lose  # type: ignore[method-assign]
+
+
+@_bug
+def lease_renewed_by_a_stopped_leader() -> None:
+    update = db_api.Database._update_lease
+
+    def careless(
+        database: db_api.Database,
+        values: dict[str, typing.Any],
+        **expected: typing.Any,
+    ) -> None:
+        if "holder" not in values:
+            expected.clear()
+        update(database, values, **expected)
+
+    db_api.Database._update_lease = careless  # type: ignore[method-assign]
+
+
+@_bug
+def stale_report_believed() -> None:
+    registry.HostEntry.accepts = (  # type: ignore[method-assign]
+        lambda _host, _boot_id, _sequence: True
+    )
+
+
+@_bug
+def queue_position_lost_on_requeue() -> None:
+    resubmit = engine.Engine._resubmit
+
+    def forgetful(
+        brain: engine.Engine, session: typing.Any, now: float
+    ) -> None:
+        session.queued_at = now
+        resubmit(brain, session, now)
+
+    engine.Engine._resubmit = forgetful  # type: ignore[method-assign]
+
+
+@_bug
+def claim_charged_twice() -> None:
+    give = sharing.Accounts.give
+
+    def twice(
+        accounts: sharing.Accounts,
+        project: str,
+        claimed_bytes: float,
+        *,
+        in_round: bool,
+    ) -> None:
+        give(accounts, project, claimed_bytes, in_round=in_round)
+        give(accounts, project, claimed_bytes, in_round=False)
+        accounts._accounts[project].sessions -= 1
+
+    sharing.Accounts.give = twice  # type: ignore[method-assign]
+
+
+@_bug
+def secret_reused() -> None:
+    mint = hello.Keyring.mint
+    known: dict[str, str] = {}
+
+    def reuse(keyring: hello.Keyring) -> str:
+        secret = mint(keyring)
+        secret = known.setdefault(keyring.order.session_id, secret)
+        keyring._first.append(hello._digest(secret))
+        return secret
+
+    hello.Keyring.mint = reuse  # type: ignore[method-assign]
