@@ -61,6 +61,9 @@ def main(arguments: list[str]) -> int:
         "--sessions", type=int, default=200, help="in a schedule"
     )
     parser.add_argument(
+        "--verbose", action="store_true", help="say what became of each"
+    )
+    parser.add_argument(
         "--replay",
         type=pathlib.Path,
         metavar="FILE",
@@ -73,14 +76,15 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--bugs",
-        action="store_true",
-        help="plant bugs, one at a time, and see that each is found",
+        nargs="*",
+        metavar="BUG",
+        help="plant bugs, all or these, one at a time: each must be found",
     )
     options = parser.parse_args(arguments)
     from tests.world import database
 
     content = database.empty()
-    if options.bugs:
+    if options.bugs is not None:
         return _find_bugs(content, options)
     if options.replay:
         return _replay([options.replay], content)
@@ -97,7 +101,7 @@ def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
     status = 0
     for path in paths:
         result = run.play_apart(schedules.Schedule.read(path), content)
-        print(f"{path.name}: {_summary(result)}")
+        _say(f"{path.name}: {_summary(result)}")
         _print_problems(result)
         status = max(status, bool(result.problems))
     return status
@@ -124,14 +128,16 @@ def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
     for schedule, result in results:
         count += 1
         virtual_s += result.virtual_s
+        if options.verbose:
+            _say(_summary(result))
         if result.problems and failed is None:
             failed = schedule
-            print(f"seed {schedule.seed}: {_summary(result)}")
+            _say(f"seed {schedule.seed}: {_summary(result)}")
             _print_problems(result)
             results.close()
             break
     took_s = time.monotonic() - started_s
-    print(
+    _say(
         f"{count:.0f} schedules, {virtual_s / 60:.0f} virtual minutes in"
         f" {took_s:.0f} s: {count / took_s * 60:.0f} schedules per minute"
     )
@@ -155,7 +161,7 @@ def _keep(schedule: typing.Any, content: bytes) -> None:
     from tests.world import run
     from tests.world import schedule as schedules
 
-    print("looking for a shorter schedule that fails, too", flush=True)
+    _say("looking for a shorter schedule that fails, too")
     short = schedules.shrink(
         schedule,
         lambda other: bool(run.play_apart(other, content).problems),
@@ -163,7 +169,7 @@ def _keep(schedule: typing.Any, content: bytes) -> None:
     OUTPUT.mkdir(exist_ok=True)
     path = OUTPUT / f"seed-{schedule.seed}.json"
     path.write_text(short.text())
-    print(
+    _say(
         f"{len(short.visits)} visits and {len(short.faults)} faults are left:"
         f" {[one.kind for one in short.faults]}\n"
         f"wrote {path}; again: python -m tests.world --replay {path}"
@@ -183,9 +189,7 @@ def _results(
     poller = select.poll()
     try:
         while True:
-            for schedule in itertools.islice(
-                wanted, processes - len(running)
-            ):
+            for schedule in itertools.islice(wanted, processes - len(running)):
                 player = run.Player(schedule, content, change)
                 running[player.fileno()] = schedule, player
                 poller.register(player.fileno(), select.POLLIN)
@@ -209,7 +213,8 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
 
     kinds = list(faults.FAULTS)
     hidden = []
-    for name, plant in bugs.BUGS.items():
+    for name in options.bugs or bugs.BUGS:
+        plant = bugs.BUGS[name]
         started_s = time.monotonic()
         results = _results(
             (
@@ -225,14 +230,18 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
         took_s = time.monotonic() - started_s
         if found is None:
             hidden.append(name)
-            print(f"{name}: NOT FOUND in {took_s:.0f} s", flush=True)
+            _say(f"{name}: NOT FOUND in {took_s:.0f} s")
         else:
             line = found.problems[0].splitlines()[0]
-            print(
+            _say(
                 f"{name}: seed {found.seed}, {took_s:.0f} s: {line:.120}",
-                flush=True,
             )
     return 1 if hidden else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _summary(result: typing.Any) -> str:
@@ -243,15 +252,17 @@ def _summary(result: typing.Any) -> str:
 
 def _print_problems(result: typing.Any) -> None:
     for problem in result.problems[:_SHOWN_PROBLEMS]:
-        print(f"  {problem}".replace("\n", "\n  "))
+        _say(f"  {problem}".replace("\n", "\n  "))
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
         os.execve(
             sys.executable,
-            [sys.executable, "-W", "ignore", "-m", "tests.world"]
-            + sys.argv[1:],
+            [
+                *(sys.executable, "-W", "ignore", "-m", "tests.world"),
+                *sys.argv[1:],
+            ],
             {**os.environ, "PYTHONHASHSEED": _HASH_SEED},
         )
     sys.exit(main(sys.argv[1:]))

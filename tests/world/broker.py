@@ -120,9 +120,7 @@ class Broker:
         """
         kernel = self.kernel
         kernel.point()
-        task = kernel.current
-        assert task is not None
-        process = task.process
+        process = kernel.task().process
         if self.down or process.pid in self.mute:
             kernel.sleep(kernel.random.uniform(0.0, _GIVE_UP_S))
             if self.down or process.pid in self.mute:
@@ -195,9 +193,7 @@ class Broker:
     def answer(self, reply: _Reply, value: object, failure: object) -> None:
         """Carry an answer back."""
         kernel = self.kernel
-        task = kernel.current
-        assert task is not None
-        if self.down or task.process.pid in self.mute:
+        if self.down or kernel.task().process.pid in self.mute:
             return
         for delay_s in self._delays():
             kernel.at(delay_s, lambda: self._reply(reply, value, failure))
@@ -231,9 +227,7 @@ class Server:
         self.name: str = target.server
         self._broker = broker
         self._endpoints = endpoints
-        task = broker.kernel.current
-        assert task is not None
-        self.process = task.process
+        self.process = broker.kernel.task().process
         self._inbox: collections.deque[_Message] = collections.deque()
         self._running = 0
         self._stopped = False
@@ -339,9 +333,8 @@ class _Client:
         self._broker.send((self._target.topic, self._server), body, None)
 
     def call(self, _ctxt: object, method: str, **kwargs: object) -> object:
-        task = self._broker.kernel.current
-        assert task is not None
-        reply = _Reply(task.process, system.Future())
+        process = self._broker.kernel.task().process
+        reply = _Reply(process, system.Future())
         body = marshal.dumps([method, kwargs])
         self._broker.send((self._target.topic, self._server), body, reply)
         try:

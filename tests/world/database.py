@@ -96,9 +96,7 @@ class Server:
 
     def _is_away(self) -> bool:
         task = self.kernel.current
-        return self.away or (
-            task is not None and task.process.pid in self.cut
-        )
+        return self.away or (task is not None and task.process.pid in self.cut)
 
 
 class _Engine:

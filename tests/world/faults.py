@@ -112,6 +112,27 @@ def _stop(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
 
 
 @_fault
+def _usurpation(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """The leader stands still until another one leads, and goes on."""
+    leader = pool.leader()
+    if leader is None:
+        return _nothing
+    thaw = _freeze(leader.process)
+
+    def wait() -> None:
+        other = pool.leader()
+        if other is leader or other is None:
+            pool.kernel.at(0.5, wait)
+        else:
+            pool.kernel.at(fault.extent, thaw)
+
+    pool.kernel.at(0.5, wait)
+    return _nothing
+
+
+@_fault
 def _mute(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
     """Reach the broker no more, and be reached."""
     return _put(pool.broker.mute, _either(pool, fault))
@@ -220,9 +241,7 @@ def _worker_stop(
 
 
 @_fault
-def _host_lost(
-    pool: pools.Pool, fault: schedules.Fault
-) -> Callable[[], None]:
+def _host_lost(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
     """A host loses its power; its programs, too."""
     agent = _boarded(pool, fault)
     for pid, host in list(pool.system.hosts.items()):

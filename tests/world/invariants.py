@@ -129,7 +129,7 @@ class Watcher:
         holds = brain.holds
         _check(set(assigned) <= set(holds), "slots of the core", assigned)
         held: collections.Counter[int] = collections.Counter()
-        for slot_id, hold in holds.items():
+        for hold in holds.values():
             if not hold.abandoned and hold.session.live:
                 held[hold.session.row_id] += 1
         for slot_id, assignment in assigned.items():
@@ -154,7 +154,9 @@ class Watcher:
                     session.row_id not in held, "queued with a slot", session
                 )
             elif session.state in states.ASSIGNED:
-                _check(held[session.row_id], "assigned without a slot", session)
+                _check(
+                    held[session.row_id], "assigned without a slot", session
+                )
         self._drains(brain, typing.cast(float, now))
         self._revoked(brain)
 
@@ -265,9 +267,7 @@ class Watcher:
 
     # The lease and the rows.
 
-    def _take_lease(
-        self, lease: db_api.Lease, *_args: object
-    ) -> None:
+    def _take_lease(self, lease: db_api.Lease, *_args: object) -> None:
         _check(lease.epoch > self._taken_epoch, "an epoch came twice", lease)
         self._taken_epoch = lease.epoch
 

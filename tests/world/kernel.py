@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+import traceback
 from collections.abc import Callable
 
 import greenlet
@@ -60,6 +61,8 @@ class Process:
         #: Dies at the so many-th point from now; None: it does not.
         self.fuse: int | None = None
         self.at_exit: list[Callable[[], None]] = []
+        #: The process that has started it, if one has.
+        self.parent: Process | None = None
         self._held: list[tuple[_Wait, bool]] = []
         self.random = random.Random(f"{kernel.seed} {name} {pid}")
 
@@ -112,11 +115,12 @@ class _Wait:
         self.done = True
 
 
-class Task:
-    """A thread of a process.
+def _nothing() -> None:
+    """Nothing to do."""
 
-    :param body: what it does.
-    """
+
+class Task:
+    """A thread of a process."""
 
     __slots__ = (
         "_glet",
@@ -129,12 +133,10 @@ class Task:
         "waiters",
     )
 
-    def __init__(
-        self, process: Process, name: str, body: Callable[[], None]
-    ) -> None:
+    def __init__(self, process: Process, name: str) -> None:
         self.process = process
         self.name = name
-        self.body = body
+        self.body: Callable[[], None] = _nothing
         self.ended = False
         self.wait: _Wait | None = None
         #: Tasks that wait for its end.
@@ -192,12 +194,11 @@ class Kernel:
         :param name: for people.
         :param body: what it does; what it raises is a failure of the world.
         """
-        task = Task(process, name, lambda: self._run(task))
-        task_body = body
+        task = Task(process, name)
 
         def run() -> None:
             try:
-                task_body()
+                body()
             except greenlet.GreenletExit:
                 raise
             except BaseException as error:
@@ -211,9 +212,6 @@ class Kernel:
         self.push(self._step_s(), task.wait, True)
         return task
 
-    def _run(self, task: Task) -> None:
-        task.body()
-
     def _end(self, task: Task) -> None:
         task.ended = True
         for waiter in task.waiters:
@@ -222,13 +220,20 @@ class Kernel:
 
     def fail(self, message: str, error: BaseException | None = None) -> None:
         """Note that something went wrong that must not."""
-        import traceback
-
         if error is not None:
             message += "\n" + "".join(traceback.format_exception(error))
         self.failures.append(message)
 
     # What tasks do.
+
+    def task(self) -> Task:
+        """Return the task that runs.
+
+        :raises Deadlock: if none does.
+        """
+        if self.current is None:
+            raise Deadlock("something waits that is no task")
+        return self.current
 
     def park(self, timeout_s: float | None = None) -> bool:
         """Wait until another task wakes this one.
@@ -236,9 +241,7 @@ class Kernel:
         :param timeout_s: None for ever.
         :returns: False if the time is over instead.
         """
-        task = self.current
-        if task is None:
-            raise Deadlock("something waits that is no task")
+        task = self.task()
         wait = task.wait = _Wait(task)
         if timeout_s is not None:
             self.push(max(timeout_s, 0.0), wait, False)

@@ -63,6 +63,8 @@ OPTIONS: dict[str, dict[str, object]] = {
         "self_test_after_s": 2.0,
         "self_test_max_s": 4.0,
         "strategy": "wra",
+        "fair_share": True,
+        "fair_share_quantum_bytes": 20000,
     },
     "api": {"auth_strategy": "noauth"},
 }

@@ -32,7 +32,6 @@ import time
 import traceback
 import typing
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool.core import codes
@@ -46,7 +45,6 @@ from tests.world import invariants
 from tests.world import kernel as kernels
 from tests.world import pool as pools
 from tests.world import schedule as schedules
-from tests.world import system
 
 #: So long all clients may take, and the pool to be at rest again then.
 CLIENTS_S = 400.0
@@ -301,7 +299,9 @@ class World:
     @property
     def trace(self) -> str:
         """A digest of all that happened."""
-        self._digest.update(f"{self.kernel.now_s} {self.kernel.steps}".encode())
+        self._digest.update(
+            f"{self.kernel.now_s} {self.kernel.steps}".encode()
+        )
         return self._digest.hexdigest()[:16]
 
 

@@ -53,7 +53,8 @@ class _File:
 
     def __init__(self) -> None:
         self.count = 0
-        self._watchers: dict[object, Callable[[], None]] = {}
+        #: Tasks that wait for a change.
+        self.watchers: dict[kernels.Task, None] = {}
 
     def ready(self) -> int:
         """Return what can be done now, as poll() says it."""
@@ -62,15 +63,10 @@ class _File:
     def close(self) -> None:
         """No descriptor stands for it any more."""
 
-    def watch(self, key: object, callback: Callable[[], None]) -> None:
-        self._watchers[key] = callback
-
-    def unwatch(self, key: object) -> None:
-        self._watchers.pop(key, None)
-
     def changed(self) -> None:
-        for callback in list(self._watchers.values()):
-            callback()
+        """Something else can be done than before."""
+        for task in list(self.watchers):
+            _system.kernel.unpark(task)
 
 
 class _End(_File):
@@ -93,9 +89,9 @@ class _End(_File):
         if self.data or self.ended or self.broken:
             mask |= _READ
         other = self.other
-        if other is None or other.ended or self.broken or self.shut:
-            mask |= _WRITE
-        elif len(other.data) < _BUFFER_BYTES:
+        # What fails at once does not wait.
+        fails = other is None or other.ended or self.broken or self.shut
+        if fails or len(other.data) < _BUFFER_BYTES:
             mask |= _WRITE
         if self.broken or (self.ended and self.shut):
             mask |= _HANG_UP
@@ -209,9 +205,7 @@ class System:
 
     # Processes.
 
-    def start(
-        self, name: str, host: str | None = None
-    ) -> kernels.Process:
+    def start(self, name: str, host: str | None = None) -> kernels.Process:
         """Return a new process without any task."""
         process = self.kernel.process(name)
         self.processes[process.pid] = process
@@ -289,15 +283,21 @@ class System:
             left_s = None if until_s is None else until_s - kernel.now_s
             if found or (left_s is not None and left_s <= 0):
                 return found
-            task = kernel.current
-            assert task is not None
-            for file in wanted:
-                file.watch(task, lambda: kernel.unpark(task))
-            try:
-                kernel.park(left_s)
-            finally:
-                for file in wanted:
-                    file.unwatch(task)
+            self._await(kernel.task(), wanted, left_s)
+
+    def _await(
+        self,
+        task: kernels.Task,
+        files: Iterable[_File],
+        timeout_s: float | None,
+    ) -> None:
+        for file in files:
+            file.watchers[task] = None
+        try:
+            self.kernel.park(timeout_s)
+        finally:
+            for file in files:
+                file.watchers.pop(task, None)
 
     # Names.
 
@@ -357,10 +357,14 @@ class System:
         broken = 0
         for end in self.ends:
             other = end.other
-            if other is not None and not end.broken and end.count:
-                if chosen(end.host, other.host):
-                    end.break_off()
-                    broken += 1
+            if (
+                other is not None
+                and end.count
+                and not end.broken
+                and chosen(end.host, other.host)
+            ):
+                end.break_off()
+                broken += 1
         self.ends = [end for end in self.ends if not end.broken]
         return broken
 
@@ -411,7 +415,7 @@ class System:
         if process.alive:
             return None
         me = self.me()
-        if getattr(process, "parent", None) is not me:
+        if process.parent is not me:
             raise ChildProcessError(errno.ECHILD, "not a child")
         return types.SimpleNamespace(si_status=process.exit_status)
 
@@ -440,7 +444,7 @@ class System:
         process = self.start(
             f"worker of {parent.name}", self.hosts.get(parent.pid)
         )
-        process.parent = parent  # type: ignore[attr-defined]
+        process.parent = parent
         process.wall_offset_s = parent.wall_offset_s
         self._programs(process, arguments)
         return process.pid
@@ -462,9 +466,7 @@ class System:
                 posix_spawn=self.posix_spawn,
                 _exit=self.exit,
             ),
-            "fcntl": _module(
-                __import__("fcntl"), flock=self.flock
-            ),
+            "fcntl": _module(__import__("fcntl"), flock=self.flock),
             "signal": _module(signal, pidfd_send_signal=self.signal),
             "select": _module(select, poll=_Poll),
             "selectors": _module(selectors, DefaultSelector=_Selector),

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import os
 import queue
 import random
 import secrets
@@ -40,9 +39,7 @@ _kernel: kernels.Kernel
 
 
 def _me() -> kernels.Task:
-    task = _kernel.current
-    assert task is not None, "only tasks can wait"
-    return task
+    return _kernel.task()
 
 
 class _Waiters:
@@ -420,9 +417,7 @@ class Future:
 class _Module(types.ModuleType):
     """A module of the standard library with some names replaced."""
 
-    def __init__(
-        self, original: types.ModuleType, **replaced: object
-    ) -> None:
+    def __init__(self, original: types.ModuleType, **replaced: object) -> None:
         super().__init__(original.__name__)
         self._original = original
         self.__dict__.update(replaced)
@@ -475,6 +470,15 @@ class _Chance:
         return getattr(_chance(), name)
 
 
+def enter(kernel: kernels.Kernel) -> None:
+    """Have what is in this module live in a world.
+
+    :param kernel: of the world.
+    """
+    global _kernel
+    _kernel = kernel
+
+
 def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
     """Have the product live in a world from now on, for good.
 
@@ -482,8 +486,7 @@ def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
     :param modules: what else replaces modules of the standard library, by
         their names.
     """
-    global _kernel
-    _kernel = kernel
+    enter(kernel)
     chance = _Chance()
     futures = _Module(concurrent.futures, Future=Future)
     replaced: dict[str, object] = {
@@ -512,9 +515,7 @@ def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
         "random": chance,
         "uuid": _Module(
             uuid,
-            uuid4=lambda: uuid.UUID(
-                int=_chance().getrandbits(128), version=4
-            ),
+            uuid4=lambda: uuid.UUID(int=_chance().getrandbits(128), version=4),
         ),
         "secrets": _Module(
             secrets, token_hex=lambda size: _chance().randbytes(size).hex()
@@ -537,9 +538,7 @@ def _replace(module: types.ModuleType, replaced: dict[str, object]) -> None:
         elif not isinstance(value, type):
             continue
         elif threading.local in value.__bases__:
-            setattr(
-                module, name, type(name, (Local,), _own_members(value))
-            )
+            setattr(module, name, type(name, (Local,), _own_members(value)))
         elif threading.Thread in value.__bases__:
             value.__bases__ = (Thread,)
 
@@ -568,9 +567,3 @@ _STANDARD = {
 def _own_members(value: type) -> dict[str, object]:
     left_out = {"__dict__", "__weakref__"}
     return {k: v for k, v in vars(value).items() if k not in left_out}
-
-
-def pid() -> int:
-    """Return the number of the process that asks."""
-    process = _process()
-    return os.getpid() if process is None else process.pid

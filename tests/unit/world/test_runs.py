@@ -1,0 +1,42 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A seed replays exactly."""
+
+import json
+import subprocess
+import sys
+
+
+def _play(*options: str) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "tests.world", "--verbose", *options]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=100
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return [
+        json.loads(line)
+        for line in ended.stdout.splitlines()
+        if line.startswith("{")
+    ]
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    options = ("--seeds", "2:3", "--sessions", "30")
+    first, again = (_play(*options) for _ in range(2))
+    assert len(first) == 2
+
+    def traces(results: list[dict[str, object]]) -> set[object]:
+        return {(one["seed"], one["trace"], one["steps"]) for one in results}
+
+    assert traces(first) == traces(again)
+    assert len({trace for _seed, trace, _steps in traces(first)}) == 2

@@ -1,0 +1,76 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Schedules as data."""
+
+import pathlib
+
+from tests.world import schedule as schedules
+
+KINDS = ("kill", "stop", "drain")
+
+
+def test_a_seed_is_always_the_same_schedule() -> None:
+    assert schedules.draw(7, KINDS) == schedules.draw(7, KINDS)
+    assert schedules.draw(7, KINDS) != schedules.draw(8, KINDS)
+
+
+def test_what_is_written_is_read(tmp_path: pathlib.Path) -> None:
+    schedule = schedules.draw(11, KINDS, sessions=9)
+    path = tmp_path / "schedule.json"
+    path.write_text(schedule.text())
+    assert schedules.Schedule.read(path) == schedule
+
+
+def test_nothing_at_all_can_be_written(tmp_path: pathlib.Path) -> None:
+    schedule = schedules.Schedule(1, (), ())
+    path = tmp_path / "schedule.json"
+    path.write_text(schedule.text())
+    assert schedules.Schedule.read(path) == schedule
+
+
+def test_only_what_is_needed_for_a_failure_is_left() -> None:
+    schedule = schedules.draw(3, KINDS, sessions=40)
+    assert schedule.faults
+    needed = schedule.visits[13], schedule.visits[31]
+    guilty = schedule.faults[-1]
+
+    def fails(other: schedules.Schedule) -> bool:
+        return guilty in other.faults and set(needed) <= set(other.visits)
+
+    short = schedules.shrink(schedule, fails)
+    assert short.faults == (guilty,)
+    assert short.visits == needed
+
+
+def test_a_failure_that_needs_nothing_is_cut_to_nothing() -> None:
+    schedule = schedules.draw(3, KINDS, sessions=40)
+    short = schedules.shrink(schedule, lambda _other: True)
+    assert not short.faults
+    assert not short.visits
+
+
+def _trouble_s(*faults: tuple[float, float]) -> float:
+    return schedules.Schedule(
+        1,
+        (),
+        tuple(
+            schedules.Fault("kill", 0, begins_s, lasts_s, 0.0)
+            for begins_s, lasts_s in faults
+        ),
+    ).longest_trouble_s
+
+
+def test_faults_that_overlap_are_one_trouble() -> None:
+    assert _trouble_s() == 0.0
+    assert _trouble_s((5.0, 2.0)) == 2.0
+    assert _trouble_s((5.0, 2.0), (6.0, 4.0), (20.0, 3.0)) == 5.0
