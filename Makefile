@@ -155,6 +155,13 @@ chaos: ## faults on a pool under load, into chaos-out/; 15 minutes
 	@echo "== running the faults"
 	@$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
+.PHONY: world
+world: $(VENV)/.installed-test ## simulate whole pools; SEEDS=1:500 says which
+	@echo "== playing schedules"
+	@$(BIN)/python -m tests.world --seeds $(SEEDS) $(WORLD_OPTIONS)
+
+SEEDS ?= 1:100
+
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test ## send much more nonsense than test does; minutes
 	@echo "== fuzzing"

@@ -45,7 +45,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.world")
     parser.add_argument(
         "--seeds",
-        default="1:1000000",
         metavar="FIRST:LAST",
         help="play the schedules of these seeds",
     )
@@ -84,14 +83,16 @@ def main(arguments: list[str]) -> int:
     from tests.world import database
 
     content = database.empty()
-    if options.bugs is not None:
-        return _find_bugs(content, options)
     if options.replay:
         return _replay([options.replay], content)
     status = 0
     if options.kept:
         status = _replay(sorted(_KEPT.glob("*.json")), content)
-    return max(status, _play_seeds(content, options))
+    if options.bugs is not None:
+        status = max(status, _find_bugs(content, options))
+    if options.seeds:
+        status = max(status, _play_seeds(content, options))
+    return status
 
 
 def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
@@ -214,16 +215,20 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
     kinds = list(faults.FAULTS)
     hidden = []
     for name in options.bugs or bugs.BUGS:
-        plant = bugs.BUGS[name]
+        bug = bugs.BUGS[name]
         started_s = time.monotonic()
         results = _results(
             (
                 schedules.draw(seed, kinds, sessions=options.sessions)
-                for seed in _until(itertools.count(1), started_s, _BUG_LIMIT_S)
+                for seed in _until(
+                    itertools.chain([bug.seed], itertools.count(1)),
+                    started_s,
+                    _BUG_LIMIT_S,
+                )
             ),
             content,
             options.processes,
-            plant,
+            bug.plant,
         )
         found = next((one for _, one in results if one.problems), None)
         results.close()

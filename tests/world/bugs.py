@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import typing
 from collections.abc import Callable
@@ -28,15 +29,34 @@ from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
 
-BUGS: dict[str, Callable[[], None]] = {}
+_Plant = Callable[[], None]
 
 
-def _bug(plant: Callable[[], None]) -> Callable[[], None]:
-    BUGS[plant.__name__.replace("_", "-")] = plant
-    return plant
+@dataclasses.dataclass(frozen=True)
+class Bug:
+    """A bug.
+
+    :ivar plant: changes the product.
+    :ivar seed: of a schedule that is known to show it; if it does not any
+        more, others will.
+    """
+
+    plant: _Plant
+    seed: int
 
 
-@_bug
+BUGS: dict[str, Bug] = {}
+
+
+def _bug(seed: int) -> Callable[[_Plant], _Plant]:
+    def note(plant: _Plant) -> _Plant:
+        BUGS[plant.__name__.replace("_", "-")] = Bug(plant, seed)
+        return plant
+
+    return note
+
+
+@_bug(seed=1)
 def drain_forgets_ready_sessions() -> None:
     taken = engine.Engine._taken
 
@@ -51,14 +71,14 @@ def drain_forgets_ready_sessions() -> None:
     engine.Engine._taken = forgetful  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def epoch_not_checked() -> None:
     table.SlotTable.accept_epoch = (  # type: ignore[method-assign]
         lambda _table, _epoch: True
     )
 
 
-@_bug
+@_bug(seed=1)
 def told_before_the_commit() -> None:
     def publish(
         brain: engine.Engine, session: typing.Any, host_uuid: str
@@ -70,7 +90,7 @@ def told_before_the_commit() -> None:
     engine.Engine._publish = publish  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def release_counted_twice() -> None:
     free = engine.Engine._free
 
@@ -84,7 +104,7 @@ def release_counted_twice() -> None:
     engine.Engine._free = twice  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def revoke_lost() -> None:
     send = sender.Sender._send
 
@@ -95,7 +115,7 @@ def revoke_lost() -> None:
     sender.Sender._send = lose  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def lease_renewed_by_a_stopped_leader() -> None:
     update = db_api.Database._update_lease
 
@@ -111,14 +131,14 @@ def lease_renewed_by_a_stopped_leader() -> None:
     db_api.Database._update_lease = careless  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def stale_report_believed() -> None:
     registry.HostEntry.accepts = (  # type: ignore[method-assign]
         lambda _host, _boot_id, _sequence: True
     )
 
 
-@_bug
+@_bug(seed=1)
 def queue_position_lost_on_requeue() -> None:
     resubmit = engine.Engine._resubmit
 
@@ -131,7 +151,7 @@ def queue_position_lost_on_requeue() -> None:
     engine.Engine._resubmit = forgetful  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def claim_charged_twice() -> None:
     give = sharing.Accounts.give
 
@@ -149,7 +169,7 @@ def claim_charged_twice() -> None:
     sharing.Accounts.give = twice  # type: ignore[method-assign]
 
 
-@_bug
+@_bug(seed=1)
 def secret_reused() -> None:
     mint = hello.Keyring.mint
     known: dict[str, str] = {}

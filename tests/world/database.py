@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
+from oslo_db.sqlalchemy import exc_filters
 
 from fpgapool.db import api as db_api
 from fpgapool.db import engine as db_engine
@@ -43,6 +44,26 @@ def empty() -> bytes:
     return content
 
 
+def _engine() -> sa.Engine:
+    """Return an engine without what oslo.db does beside its work.
+
+    It is the product's own for files, on memory.
+    """
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+
+    def prepare(dbapi_connection: sqlite3.Connection, _record: object) -> None:
+        dbapi_connection.isolation_level = None
+        dbapi_connection.execute("PRAGMA foreign_keys = ON").close()
+
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "begin", begin)
+    exc_filters.register_engine(engine)
+    return engine
+
+
 class Server:
     """The database of a world.
 
@@ -56,7 +77,7 @@ class Server:
 
     def __init__(self, kernel: kernels.Kernel, content: bytes) -> None:
         self.kernel = kernel
-        self.engine = db_engine.create("sqlite://")
+        self.engine = _engine()
         with self.engine.connect() as connection:
             raw = typing.cast(
                 sqlite3.Connection, connection.connection.dbapi_connection
@@ -148,6 +169,7 @@ class Database(db_api.Database):
     """The database as one process sees it."""
 
     def __init__(self, server: Server) -> None:
+        db_engine.create = lambda _url, **_options: server.engine
         super().__init__("sqlite://")
         self._server = server
         self._engine = typing.cast(sa.Engine, _Engine(server))

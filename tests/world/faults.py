@@ -60,6 +60,17 @@ def _either(pool: pools.Pool, fault: schedules.Fault) -> pools.Daemon:
     return _agent(pool, fault)
 
 
+def _worker(
+    pool: pools.Pool, fault: schedules.Fault
+) -> kernels.Process | None:
+    """Return one that is at work, if there is one."""
+    agent = _boarded(pool, fault)
+    workers = agent.busy_workers() or agent.workers()
+    if not workers:
+        return None
+    return workers[int(fault.extent * len(workers))]
+
+
 def _freeze(process: kernels.Process | None) -> Callable[[], None]:
     if process is None:
         return _nothing
@@ -224,9 +235,9 @@ def _clock(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
 def _worker_kill(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    workers = _boarded(pool, fault).workers()
-    if workers:
-        workers[int(fault.extent * len(workers))].kill()
+    worker = _worker(pool, fault)
+    if worker is not None:
+        worker.kill()
     return _nothing
 
 
@@ -234,10 +245,7 @@ def _worker_kill(
 def _worker_stop(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    workers = _boarded(pool, fault).workers()
-    if not workers:
-        return _nothing
-    return _freeze(workers[int(fault.extent * len(workers))])
+    return _freeze(_worker(pool, fault))
 
 
 @_fault

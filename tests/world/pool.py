@@ -228,6 +228,18 @@ class Agent(Daemon):
             and process.name.startswith("worker")
         ]
 
+    def busy_workers(self) -> list[kernels.Process]:
+        """Return those that a session has."""
+        if not self.runs or self.agent is None:
+            return []
+        table, workers = self.agent.table, self.agent.workers
+        pids = [
+            workers.pid(key)
+            for key in table.slot_keys()
+            if table.holder(key) is not None
+        ]
+        return [self.pool.system.processes[pid] for pid in pids if pid]
+
     def serve(self, stopping: system.Event) -> None:
         self.agent = agent_service.make(self.settings)
         self.agent.start()
