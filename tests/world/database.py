@@ -182,8 +182,8 @@ class Database(db_api.Database):
 
     def now(self) -> float:
         # One for all, as that of MariaDB.
-        self._server.before()
-        return kernels.BEGINS_AT + self._server.kernel.now_s
+        with self._transaction():
+            return kernels.BEGINS_AT + self._server.kernel.now_s
 
 
 def look(database: db_api.Database, server: Server) -> None:

@@ -53,8 +53,6 @@ REST_S = 120.0
 #: Of the real system: a schedule that takes longer hangs.
 LIMIT_S = 120
 
-_MAX_LOGGED = 3
-
 #: What is refused, or ends, for a reason that is nobody's fault.
 _FAIR_CODES = frozenset(
     {
@@ -85,19 +83,19 @@ class Result:
 
 
 class _Errors(logging.Handler):
-    """Collects what the product logs with a traceback."""
+    """Collects what the product logs of bugs, and of threads that ended."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.bugs: list[str] = []
-        self.others: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[0] is not None:
             text = "".join(traceback.format_exception(*record.exc_info))
+            message = record.getMessage()
             is_bug = record.exc_info[0].__name__ in judge._BUGS
-            found = self.bugs if is_bug else self.others
-            found.append(f"logged: {record.getMessage()}\n{text}")
+            if is_bug or message.startswith("The thread"):
+                self.bugs.append(f"logged: {message}\n{text}")
 
 
 class World:
@@ -384,9 +382,6 @@ def play(
         except Exception:
             result.problems = [traceback.format_exc()]
         result.problems += errors.bugs
-        if result.problems:
-            # They may be the reason.
-            result.problems += errors.others[-_MAX_LOGGED:]
         result.trace = world.trace
         result.virtual_s = world.kernel.now_s
         result.steps = world.kernel.steps
