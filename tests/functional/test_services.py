@@ -112,6 +112,7 @@ def test_messages_reach_the_other_side(transport_url: str) -> None:
     assert endpoint.heard == ["noted"]
 
 
+@pytest.mark.long
 def test_virtual_hosts_do_not_share_messages(
     rabbitmq: rabbitmq_service.RabbitMQ, transport_url: str
 ) -> None:
@@ -127,6 +128,7 @@ def test_virtual_hosts_do_not_share_messages(
     assert here.heard == []
 
 
+@pytest.mark.long
 def test_broker_keeps_port_and_virtual_hosts_over_a_crash(
     rabbitmq: rabbitmq_service.RabbitMQ, transport_url: str
 ) -> None:
@@ -193,6 +195,7 @@ def test_database_keeps_port_and_data(
         assert read_values(engine) == [how]
 
 
+@pytest.mark.long
 def test_paused_database_accepts_but_does_not_answer(
     mariadb: mariadb_service.MariaDB, database_url: str
 ) -> None:

@@ -88,6 +88,7 @@ def test_personas_share_a_project_but_for_one(
     assert first == second == third != fourth
 
 
+@pytest.mark.long
 def test_accounts_that_are_there_are_used(
     accounts: openstack.Accounts, personas: openstack.Personas
 ) -> None:
@@ -168,6 +169,7 @@ def test_token_of_a_deleted_user_is_worth_nothing(
     assert refusal(error) == 404
 
 
+@pytest.mark.long
 def test_catalog_tells_the_endpoint_that_was_registered_last(
     accounts: openstack.Accounts, personas: openstack.Personas
 ) -> None:
@@ -255,6 +257,7 @@ def test_image_is_not_there_for_others(
     assert get(image_url).status_code == 401
 
 
+@pytest.mark.long
 def test_services_keep_their_data_over_a_crash(
     accounts: openstack.Accounts,
     personas: openstack.Personas,

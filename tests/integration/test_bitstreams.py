@@ -255,6 +255,7 @@ def test_two_projects(library: Library) -> None:
     assert library.ask("GET", path, "member").status == 404
 
 
+@pytest.mark.long
 def test_without_glance_the_bitstream_waits(
     library: Library, glance: glance_service.Glance
 ) -> None:

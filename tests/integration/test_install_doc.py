@@ -37,6 +37,9 @@ from tests.harness import waiting
 from tests.services import openstack
 from tests.services import process
 
+# In the gate: what it leads to, in test_api.py and test_accounts.py.
+pytestmark = pytest.mark.long
+
 PAGE = openstack.ROOT / "doc" / "source" / "install.rst"
 MINISTACK = openstack.ROOT / "tools" / "ministack"
 DATA_BYTES = 1_000_000

@@ -189,6 +189,7 @@ def await_limit(
     )
 
 
+@pytest.mark.long
 def test_all_limits_are_read_at_once(
     limits: Limits,
     options: clouds.Options,
@@ -275,6 +276,7 @@ def test_changes_take_effect(
         await_limit(front, project_id, limit, "keystone")
 
 
+@pytest.mark.long
 def test_keystone_may_go_away(
     limited: clouds.Cloud,
     front: harness.Server,

@@ -37,7 +37,8 @@ LIMIT_S = 250
 LISTENING = "0A"
 SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
 
-pytestmark = pytest.mark.timeout(LIMIT_S + 50)
+# In the gate: tests/functional/test_kept.py, and test_services.py beside it.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(LIMIT_S + 50)]
 
 
 class Tool:

@@ -37,6 +37,7 @@ from fpgapool.core import codes
 from tests.functional.api import harness
 from tests.functional.system.conftest import make_cloud
 from tests.functional.system.conftest import pytest_runtest_makereport
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.services import process
 from tests.unit.api import answers
@@ -159,7 +160,10 @@ def _of(*routes_: routes.Route) -> list[object]:
 
 
 @pytest.mark.parametrize("route", _of(*routes.ROUTES))
-@pytest.mark.parametrize("mode", schemathesis.GenerationMode)
+@pytest.mark.parametrize(
+    "mode",
+    cases.some(schemathesis.GenerationMode, lambda mode: mode.is_negative),
+)
 def test_what_the_description_allows_and_what_not(
     api: harness.Server,
     route: routes.Route,

@@ -137,6 +137,7 @@ READS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.security
 @pytest.mark.parametrize("persona", ["reader", "member", "admin"])
 def test_who_may_read_what(fpga: Command, persona: str) -> None:
@@ -255,6 +256,7 @@ def test_reader_cannot_open(fpga: Command) -> None:
     assert "FORBIDDEN" in result.errors
 
 
+@pytest.mark.long
 def test_progress_is_told(
     fpga: Command,
     opened: Callable[..., dict[str, Any]],
@@ -311,6 +313,7 @@ def test_what_is_not_there(fpga: Command, kind: str) -> None:
     assert f"'openstack fpga {kind} list' shows" in result.errors
 
 
+@pytest.mark.long
 def test_closing_goes_on(
     fpga: Command, opened: Callable[..., dict[str, Any]]
 ) -> None:
@@ -390,6 +393,7 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
     assert not hasattr(connection.Connection, "fpgapool")
 
 
+@pytest.mark.long
 def test_a_bitstream_from_its_file_to_its_end(
     fpga: Command, personas: Any, tmp_path: pathlib.Path
 ) -> None:
@@ -431,6 +435,7 @@ def test_a_bitstream_from_its_file_to_its_end(
     assert "(BITSTREAM_NOT_FOUND)" in again.errors
 
 
+@pytest.mark.long
 def test_a_device_and_a_host_are_disabled_and_enabled(fpga: Command) -> None:
     (device,) = fpga("admin", "device", "list", "-f", "json").document
     refused = fpga("member", "device", "set", "--disable", device["ID"])
@@ -475,6 +480,7 @@ def _limits(result: Result) -> dict[str, Any]:
     return {row["Resource"]: row["Limit"] for row in result.document}
 
 
+@pytest.mark.long
 def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
     """Set by an administrator, seen by a member, and taken back."""
     project = personas.member.project
@@ -519,6 +525,7 @@ def test_tenants_do_not_set_quotas(fpga: Command, personas: Any) -> None:
     assert "FORBIDDEN" in refused.errors
 
 
+@pytest.mark.long
 def test_usage_of_a_project(
     fpga: Command,
     personas: Any,

@@ -94,6 +94,7 @@ def test_sha_over_breaking_connections(door):
     assert report.reconnects > 0
 
 
+@pytest.mark.long
 def test_aes_cbc(door):
     data = random_bytes(CHUNKS * harness.CHUNK_BYTES + 4711)
     padder = padding.PKCS7(128).padder()

@@ -52,6 +52,8 @@ class FakeConductor:
         self.leader_epoch: int | None = None
         #: Cleared: whoever asks is left waiting, as by a frozen broker.
         self.answers = threading.Event()
+        #: How many questions were kept waiting and are not any more.
+        self.let_go = 0
         self.answers.set()
 
     def _record(self, name: str, value: typing.Any) -> None:
@@ -117,14 +119,20 @@ class FakeConductor:
         ]
         return changed, [one for one in revisions if one not in known]
 
+    def _hang(self) -> None:
+        if not self.answers.is_set():
+            # Longer than anybody waits for what it asks.
+            self.answers.wait(2 * TIMEOUT_S)
+            self.let_go += 1
+
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         self._record("list_accelerators", None)
-        self.answers.wait(TIMEOUT_S)
+        self._hang()
         return self.profiles
 
     def pool_summary(self) -> dict[str, typing.Any]:
         self._record("pool_summary", None)
-        self.answers.wait(TIMEOUT_S)
+        self._hang()
         return {"hosts": 1}
 
     def named(self, name: str) -> list[typing.Any]:

@@ -159,12 +159,12 @@ def test_questions_fail_clearly_while_the_conductor_is_away(client, conductor):
 def test_questions_that_hang_are_answered_in_time(client, conductor):
     """The threads that ask are all stuck; nobody waits for them."""
     conductor.answers.clear()
-    asked_s = time.monotonic()
     for _ in range(3):
         assert code_of(client.request("pool")) == "CONDUCTOR_UNAVAILABLE"
     reply = client.request("accelerator", name="aes")
     assert code_of(reply) == "CONDUCTOR_UNAVAILABLE"
-    assert time.monotonic() - asked_s < harness.TIMEOUT_S / 2
+    # Before any of them was let go.
+    assert conductor.let_go == 0
     conductor.answers.set()
     assert client.request("pool")["ok"]
     assert client.request("accelerator", name="aes")["ok"]

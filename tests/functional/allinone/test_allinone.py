@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from tests.functional.allinone import harness
+from tests.harness import cases
 
 KEY = bytes(range(32))
 IV = bytes(range(16))
@@ -87,6 +88,7 @@ def test_printed_command_works(
     assert (tmp_path / "data.enc").read_bytes() == encrypted(DATA)
 
 
+@pytest.mark.long
 def test_second_one_is_refused(pool: harness.Pool) -> None:
     """A pool's directory is its own; the first goes on undisturbed."""
     second = harness.Pool(pool.run_dir, *harness.SMALL)
@@ -98,7 +100,7 @@ def test_second_one_is_refused(pool: harness.Pool) -> None:
     encrypt(pool.front_door())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", cases.first(signal.SIGTERM, signal.SIGHUP))
 def test_signal_ends_everything(number: signal.Signals) -> None:
     """Told to end, or without a terminal, it leaves nothing."""
     with harness.running_pool() as pool:
@@ -126,6 +128,7 @@ def test_killed_one_takes_its_workers_along() -> None:
         assert os.listdir(run_dir) == ["allinone.lock"]
 
 
+@pytest.mark.long
 def test_killed_one_takes_sessions_along() -> None:
     """A worker that is in use does not go on without its pool, either."""
     options = ("--hosts=1", "--boards=1", "--slots=1", "--rate-scale=0.01")
@@ -151,6 +154,7 @@ def test_killed_one_takes_sessions_along() -> None:
         processes.wait_for_end()
 
 
+@pytest.mark.long
 def test_ends_with_the_program_that_started_it() -> None:
     """The pool ends when the other end of its pipe is closed."""
     with harness.running_pool() as pool:
@@ -161,6 +165,7 @@ def test_ends_with_the_program_that_started_it() -> None:
         assert pool.process.returncode == 0
 
 
+@pytest.mark.long
 def test_state_directory_is_kept() -> None:
     """A named state directory outlives the pool and serves the next."""
     with harness.short_directory() as root:
@@ -192,18 +197,21 @@ def test_configuration_tunes_but_cannot_rewire(
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [
-        (["--hosts=0"], "hosts"),
-        (["--boards=0"], "board"),
-        (["--boards=99", "--slots=99"], "slots"),
-        (["--rate-scale=0"], "rate scale"),
-        (["--rate-scale=nan"], "rate scale"),
-        (["--strategy=none-such"], "wra"),
-        (["--config-file=/nonexistent.conf"], "/nonexistent.conf"),
-        (["--state-dir=/proc/fpgapool"], "/proc/fpgapool"),
-        ([f"--state-dir=/tmp/{'x' * 80}"], "too long"),
-        (["--ready-fd=999"], "--ready-fd 999"),
-    ],
+    cases.some(
+        [
+            (["--hosts=0"], "hosts"),
+            (["--boards=0"], "board"),
+            (["--boards=99", "--slots=99"], "slots"),
+            (["--rate-scale=0"], "rate scale"),
+            (["--rate-scale=nan"], "rate scale"),
+            (["--strategy=none-such"], "wra"),
+            (["--config-file=/nonexistent.conf"], "/nonexistent.conf"),
+            (["--state-dir=/proc/fpgapool"], "/proc/fpgapool"),
+            ([f"--state-dir=/tmp/{'x' * 80}"], "too long"),
+            (["--ready-fd=999"], "--ready-fd 999"),
+        ],
+        lambda case: case[1] == "/nonexistent.conf",
+    ),
     ids=lambda value: value[0][:20] if isinstance(value, list) else "",
 )
 def test_wrong_options_are_explained(options: list[str], text: str) -> None:

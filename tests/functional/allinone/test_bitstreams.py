@@ -245,6 +245,7 @@ def test_a_bitstream_that_no_host_can_use_ends_its_sessions(
     assert pool.run("aes", key=KEY, iv=IV) == expected(key=KEY, iv=IV)
 
 
+@pytest.mark.long
 def test_the_cpu_does_not_stand_in_for_a_projects_own(pool: Pool) -> None:
     """A project's "copy" need not be what this machine has of that name."""
     pool.bring(declaration("copy"))

@@ -14,8 +14,13 @@
 
 import concurrent.futures
 
+import pytest
+
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_allinone as plain
+
+# In the gate: tests/property/test_era.py and test_allinone.py.
+pytestmark = pytest.mark.long
 
 
 def test_hosts_with_and_without_boards_are_served() -> None:

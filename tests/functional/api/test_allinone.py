@@ -24,6 +24,9 @@ import pytest
 from tests.functional.allinone import harness as allinone
 from tests.functional.api import harness
 
+# In the gate: allinone/test_api_door.py.
+pytestmark = pytest.mark.long
+
 
 def _run(*options: str) -> subprocess.CompletedProcess:
     with allinone.short_directory() as run_dir:

@@ -28,6 +28,9 @@ from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.services import process
 
+# In the gate: allinone/test_bitstreams.py and agent/test_cache.py.
+pytestmark = pytest.mark.long
+
 DATA = random.Random(11).randbytes(50_000)
 OCTETS = "application/octet-stream"
 PROJECT = "project-a"

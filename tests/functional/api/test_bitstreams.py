@@ -27,6 +27,10 @@ from tests.functional.api import harness
 from tests.harness import cloud as clouds
 from tests.harness import waiting
 
+# In the gate: tests/unit/api/test_bitstreams.py and
+# tests/integration/test_bitstreams.py.
+pytestmark = pytest.mark.long
+
 DATA = random.Random(3).randbytes(2_500_000)
 CHECKSUM = hashlib.sha256(DATA).hexdigest()
 LIMIT_BYTES = 3_000_000

@@ -25,6 +25,10 @@ from tests.functional.api import harness
 from tests.harness import cloud as clouds
 from tests.harness import programs
 
+# In the gate: tests/unit/core/test_drains.py,
+# tests/unit/api/test_administration.py, and tests/world.
+pytestmark = pytest.mark.long
+
 CHUNK = clouds.CHUNK_BYTES
 #: How many chunks a stream has, and how many have gone when it has begun.
 CHUNKS, BEGUN_CHUNKS = 40, 4

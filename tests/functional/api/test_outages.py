@@ -28,6 +28,9 @@ from fpgapool import client
 from tests.functional.api import harness
 from tests.harness import waiting
 
+# In the gate: tests/unit/client/test_outages.py, and tests/world.
+pytestmark = pytest.mark.long
+
 DATA = b"kept its place" * 1000
 
 

@@ -23,7 +23,8 @@ import pytest
 from tests.functional.api import harness
 from tests.harness import waiting
 
-pytestmark = pytest.mark.security
+# In the gate: tests/unit/api/test_crowd.py and tests/unit/api/test_app.py.
+pytestmark = [pytest.mark.long, pytest.mark.security]
 
 SHARE = 8
 FLOOD = 100

@@ -25,6 +25,10 @@ import pytest
 from tests.functional.api import harness
 from tests.harness import cloud as clouds
 
+# In the gate: test_sessions.py, tests/integration/test_limits.py,
+# tests/unit/conductor/test_quotas.py, and tests/world.
+pytestmark = pytest.mark.long
+
 SLOTS = 4
 SESSIONS = 2
 QUEUED = 5

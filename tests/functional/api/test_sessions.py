@@ -103,6 +103,7 @@ def test_a_request_that_waits_can_be_cancelled_before_it_is_served(
     )
 
 
+@pytest.mark.long
 def test_a_repeated_request_is_the_same_session(api, cloud) -> None:
     name = str(uuid.uuid4())
     with concurrent.futures.ThreadPoolExecutor(6) as executor:
@@ -282,6 +283,7 @@ def test_a_renewed_secret_replaces_the_first_one(api) -> None:
     assert harness.connect(renewed.session).run(b"data") == b"data"
 
 
+@pytest.mark.long
 @pytest.mark.security
 def test_no_request_makes_the_service_fail(api, rng: random.Random) -> None:
     for _ in range(150):

@@ -17,20 +17,29 @@ import pathlib
 import pytest
 
 from tests.benchmarks import smoke
+from tests.harness import cases
 
 NAMES = smoke.names(services=True)
+#: The one that needs the fewest servers.
+GATE = "control_allinone"
 
 
 @pytest.fixture(scope="module")
 def played(
     tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> dict[str, tuple[pathlib.Path, str]]:
-    """Run all of them; those of a run share a broker and a database.
+    """Run those that are wanted; they share a broker and a database.
 
     :returns: of each, where its results are, and what was printed.
     """
+    wanted = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == request.path
+    ]
     found = {}
-    for names in smoke.alike(NAMES):
+    for names in smoke.alike(wanted):
         directory = tmp_path_factory.mktemp("benchmarks")
         shown = smoke.run(directory, *names)
         found.update(dict.fromkeys(names, (directory, shown)))
@@ -38,7 +47,7 @@ def played(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases.some(NAMES, GATE.__eq__))
 def test_a_tiny_run_of_each(
     name: str, played: dict[str, tuple[pathlib.Path, str]]
 ) -> None:

@@ -28,7 +28,8 @@ from tests.chaos import run as runs
 from tests.services import process
 
 # The limit is for a machine that has other work as well.
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+# In the gate: tests/world.
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 
 OPTIONS = runs.Options(
     seed=31,

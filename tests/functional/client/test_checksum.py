@@ -22,6 +22,7 @@ from fpgapool.common import channel
 from fpgapool.core import codes
 from fpgapool.protocol import frames
 from tests.functional.client import fakepool
+from tests.harness import cases
 
 CHUNK = fakepool.CHUNK_BYTES
 PARAMS = {"key": b"\x12\x34"}
@@ -106,6 +107,7 @@ def test_no_false_alarm_over_breaking_runs(pools, core, local):
         assert output == _expected(core, data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("core", ["copy", "double"])
 def test_no_false_alarm_in_other_slots(pools, core):
     chooser = random.Random(f"sums elsewhere {core}")
@@ -263,7 +265,7 @@ def _run_piece(session, data, number):
     assert session.run() == output
 
 
-@pytest.mark.parametrize("core", ["copy", "double"])
+@pytest.mark.parametrize("core", cases.first("double", "copy"))
 def test_nothing_wrong_is_believed(pools, core):
     chooser = random.Random(f"believed {core}")
     outcomes = {True: 0, False: 0}

@@ -22,6 +22,7 @@ from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client import waiting
 from tests.functional.client import fakepool
+from tests.harness import cases
 
 CHUNK = fakepool.CHUNK_BYTES
 PARAMS = {"key": b"\x12\x34"}
@@ -66,7 +67,7 @@ def _mortals(core: str, chooser: random.Random, span: dict) -> list[dict]:
     return mortals
 
 
-@pytest.mark.parametrize("core", ["copy", "double"])
+@pytest.mark.parametrize("core", cases.first("double", "copy"))
 def test_transfers_move_at_any_point(pools, core):
     chooser = random.Random(core)
     reopens, transports = 0, set()

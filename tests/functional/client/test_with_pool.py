@@ -26,6 +26,7 @@ from tests.functional.allinone import harness
 from tests.functional.client.test_with_worker import IV
 from tests.functional.client.test_with_worker import KEY
 from tests.functional.client.test_with_worker import _encrypted
+from tests.harness import cases
 
 PARAMS = {"key": KEY, "iv": IV}
 PIECE_BYTES = 100_000
@@ -58,7 +59,7 @@ def _kill_worker(pool: harness.Pool, device: str, slot: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("door", "local"), [("node1", True), ("node2", False)]
+    ("door", "local"), cases.first(("node1", True), ("node2", False))
 )
 def test_session_outlives_its_workers(pool, door, local):
     data = random.Random(door).randbytes(20 * PIECE_BYTES)
@@ -82,6 +83,7 @@ def test_session_outlives_its_workers(pool, door, local):
     assert session.local == local
 
 
+@pytest.mark.long
 def test_digest_is_started_over(pool):
     data = random.Random(1).randbytes(100_000_000)
     views = []

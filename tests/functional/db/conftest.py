@@ -17,8 +17,25 @@ import pytest
 from fpgapool.db import api
 from fpgapool.db import migration
 
+GENERAL = "sqlite"
+DATABASES = [GENERAL, "mariadb", "postgresql"]
 
-@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave what is the same on all servers to one of them, in the gate.
+
+    What they differ in is marked; what names its server is of that one.
+    """
+    assert isinstance(item, pytest.Function)
+    if item.get_closest_marker("dialect") or not hasattr(item, "callspec"):
+        return
+    own = {mark.args[0] for mark in item.iter_markers("parametrize")}
+    server = item.callspec.params.get("empty_url", GENERAL)
+    if server != GENERAL and "empty_url" not in own:
+        item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(params=DATABASES)
 def empty_url(request, tmp_path) -> str:
     """Give the URL of a database without tables, on each kind of server."""
     if request.param == "sqlite":

@@ -25,6 +25,7 @@ from fpgapool.db import api
 from tests.unit.bitstreams import samples
 
 
+@pytest.mark.dialect
 def test_what_was_written_is_read_changed_and_deleted(
     database: api.Database, epoch: int
 ) -> None:

@@ -35,6 +35,7 @@ def _write(database, epoch, *records, released=()) -> None:
 # The lease.
 
 
+@pytest.mark.dialect
 def test_the_clock_is_that_of_the_server(database, monkeypatch):
     """In seconds since the epoch, and parts of them; of a file it is ours."""
     true = time.time
@@ -97,6 +98,7 @@ def test_a_released_lease_keeps_its_epoch(database, epoch):
     assert database.take_lease("c2", released).epoch == epoch + 1
 
 
+@pytest.mark.dialect
 @pytest.mark.parametrize("first", [True, False])
 def test_one_of_many_wins_the_election(database, first):
     expected = None if first else database.take_lease("c0", None)
@@ -140,6 +142,7 @@ def test_an_empty_database_loads(database):
     )
 
 
+@pytest.mark.dialect
 def test_what_was_written_is_loaded(database, epoch):
     host, device, slot1, slot2 = factory.hardware()
     session = factory.session(7, host_id=1, state="PREPARING", slot_id=1)
@@ -255,6 +258,7 @@ def test_assignments_come_and_go(database, epoch):
     assert database.load().assignments == []
 
 
+@pytest.mark.dialect
 def test_an_old_epoch_writes_nothing(database, epoch):
     newer = database.take_lease("c2", database.read_lease()).epoch
     with pytest.raises(exception.NotLeader):
@@ -270,6 +274,7 @@ def test_nothing_is_written_without_a_leader(database):
     assert database.load().live_sessions == []
 
 
+@pytest.mark.dialect
 def test_a_transaction_is_written_whole_or_not_at_all(database, epoch):
     _write(database, epoch, factory.session(1))
     with pytest.raises(exception.DatabaseError) as error:
@@ -283,6 +288,7 @@ def test_a_transaction_is_written_whole_or_not_at_all(database, epoch):
     assert [one.id for one in database.load().live_sessions] == [1]
 
 
+@pytest.mark.dialect
 @pytest.mark.parametrize("member", ["session_id", "request_id"])
 def test_another_sessions_row_is_never_overwritten(database, epoch, member):
     first = factory.session(1)
@@ -294,6 +300,7 @@ def test_another_sessions_row_is_never_overwritten(database, epoch, member):
     assert database.load().live_sessions == [first]
 
 
+@pytest.mark.dialect
 def test_sessions_with_the_names_of_others_are_left_out(database, epoch):
     _write(database, epoch, *factory.hardware())
     old = [
@@ -353,6 +360,7 @@ def test_withdrawn_sessions_do_not_exist(database, epoch):
     assert [row.job_id for row in snapshot.assignments] == [2]
 
 
+@pytest.mark.dialect
 def test_the_largest_numbers_fit(database, epoch):
     session = factory.session(
         LARGEST,
@@ -367,12 +375,14 @@ def test_the_largest_numbers_fit(database, epoch):
     assert database.load().live_sessions == [session]
 
 
+@pytest.mark.dialect
 def test_larger_numbers_are_refused(database, epoch):
     with pytest.raises(exception.DatabaseError):
         _write(database, epoch, factory.session(1, input_bytes=LARGEST + 1))
     assert database.load().live_sessions == []
 
 
+@pytest.mark.dialect
 def test_identifiers_that_differ_by_case_are_different(database, epoch):
     _write(
         database,
@@ -386,6 +396,7 @@ def test_identifiers_that_differ_by_case_are_different(database, epoch):
     assert database.find_session("P1", "job") is None
 
 
+@pytest.mark.dialect
 def test_long_texts_are_cut(database, epoch):
     text = "é🙂" * api.MAX_TEXT_LENGTH
     _write(database, epoch, factory.session(1, message=text))
@@ -416,6 +427,7 @@ any_session = st.builds(
 )
 
 
+@pytest.mark.dialect
 @settings(
     max_examples=40,
     deadline=None,
@@ -555,6 +567,7 @@ def test_an_unknown_marker_is_an_error(database):
         database.list_sessions(marker="nobody", limit=1)
 
 
+@pytest.mark.dialect
 def test_purging_takes_the_oldest_that_have_ended(database, epoch):
     _write(
         database,

@@ -24,6 +24,8 @@ from fpgapool.db import standing
 from tests.functional.db import factory
 from tests.harness import waiting
 
+pytestmark = pytest.mark.dialect
+
 
 @pytest.fixture(scope="session")
 def mariadb(own_mariadb):

@@ -94,6 +94,7 @@ def test_pages(database: api.Database, rows: list[api.InstanceRecord]) -> None:
     ]
 
 
+@pytest.mark.dialect
 def test_two_rows_of_one_name_are_refused(
     database: api.Database, epoch: int, rows: list[api.InstanceRecord]
 ) -> None:

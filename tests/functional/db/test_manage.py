@@ -60,6 +60,7 @@ def synced(run, empty_url):
     database.close()
 
 
+@pytest.mark.dialect
 def test_sync_makes_the_tables_and_the_library(run, empty_url):
     assert run("db", "version")[:2] == (0, "none\n")
     exit_code, output, _ = run("db", "sync")
@@ -93,6 +94,7 @@ def test_check_finds_a_missing_schema(run):
     assert "fpgapool-manage db sync" in error
 
 
+@pytest.mark.dialect
 def test_check_finds_a_change(run, synced):
     with synced.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE leader_lease")
@@ -145,6 +147,7 @@ def test_purge(run, synced, monkeypatch):
     assert [one.id for one in left] == [7, 1]
 
 
+@pytest.mark.dialect
 def test_purge_goes_by_the_clock_of_the_database(run, synced, monkeypatch):
     day_s = 86400
     monkeypatch.setattr(api.Database, "now", lambda self: 100.0 * day_s)

@@ -18,6 +18,8 @@ from fpgapool.common import exception
 from fpgapool.db import api
 from fpgapool.db import migration
 
+pytestmark = pytest.mark.dialect
+
 
 @pytest.fixture
 def empty(empty_url):

@@ -161,6 +161,7 @@ def _require_kept(engine: sa.Engine) -> None:
             assert {k: new[k] for k in shared} == {k: old[k] for k in shared}
 
 
+@pytest.mark.dialect
 def test_what_there_is_survives_each_step(engine):
     migration.sync(engine, "001")
     _fill(engine)
@@ -192,6 +193,7 @@ def test_disabled_devices_stay_disabled(engine):
     ]
 
 
+@pytest.mark.dialect
 def test_a_conductor_takes_over_what_there_was(empty_url, engine):
     migration.sync(engine, "001")
     _fill(engine)

@@ -135,6 +135,7 @@ def _prepare(database: api.Database) -> None:
     )
 
 
+@pytest.mark.dialect
 def test_what_is_reserved_is_taken_over(database: api.Database) -> None:
     _prepare(database)
     found = database.inventory()

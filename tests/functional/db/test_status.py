@@ -80,6 +80,7 @@ def _append(conf, text: str) -> None:
     conf.write_text(conf.read_text() + text)
 
 
+@pytest.mark.dialect
 def test_all_is_well(check_with_leader, synced):
     code, found = check_with_leader()
     bad = {name for name, (result, _) in found.items() if result}

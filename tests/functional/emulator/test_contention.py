@@ -22,7 +22,8 @@ from tests.functional.emulator import harness
 TOLERANCE = 0.03
 ATTEMPTS = 3
 
-pytestmark = pytest.mark.alone
+# In the gate: tests/unit/drivers/test_shares.py.
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 Flow = harness.Flow
 

@@ -38,7 +38,9 @@ from tests.harness import processes
 from tests.harness import waiting
 
 # Each runs several commands, on a machine that has much else to do.
-pytestmark = pytest.mark.timeout(300)
+# In the gate: tests/unit/conductor/test_audit.py and
+# tests/unit/cmd/test_auditing.py.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 SLOTS = 2
 PAUSE_S = 1.5

@@ -18,9 +18,14 @@ import json
 import pathlib
 import urllib.request
 
+import pytest
+
 from tests.functional.allinone import harness as allinone
 from tests.functional.metrics import harness
 from tests.services import process
+
+# In the gate: test_metrics.py and tests/unit/common/test_metrics.py.
+pytestmark = pytest.mark.long
 
 
 def test_agents_of_one_process_do_not_mix(tmp_path: pathlib.Path) -> None:

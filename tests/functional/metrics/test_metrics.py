@@ -264,6 +264,7 @@ def _another_conductor(
     return daemon
 
 
+@pytest.mark.long
 def test_a_conductor_that_stands_by(cloud, service_workspace) -> None:
     port = process.free_port()
     standby = _another_conductor("standby", cloud, service_workspace, port)
@@ -280,6 +281,7 @@ def test_a_conductor_that_stands_by(cloud, service_workspace) -> None:
         standby.kill()
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken(cloud, service_workspace, ports) -> None:
     port = ports["conductor_port"]
     late = _another_conductor("late", cloud, service_workspace, port)

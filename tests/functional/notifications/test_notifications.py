@@ -134,6 +134,7 @@ def test_a_sessions_life_in_order(
     assert end["place"]["fpgapool_object.data"]["host_name"] == "board"
 
 
+@pytest.mark.long
 def test_hardware_is_told_of_and_by_whom(
     cloud: clouds.Cloud, listener: Listener
 ) -> None:
@@ -160,6 +161,7 @@ def test_hardware_is_told_of_and_by_whom(
     cloud.wait_ready()
 
 
+@pytest.mark.long
 def test_the_conductor_goes_on_without_a_bus_for_them(
     make_cloud, rabbitmq
 ) -> None:

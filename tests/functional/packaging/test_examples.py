@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 from fpgapool import client
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_allinone as plain
+from tests.harness import cases
 from tests.harness import programs
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -128,6 +129,7 @@ def _open(pool: harness.Pool, **request: object) -> client.Session:
     )
 
 
+@pytest.mark.long
 def test_the_simulator_knows_the_strategy(tmp_path: pathlib.Path) -> None:
     scenario, output = tmp_path / "scenario.json", tmp_path / "out.json"
     _simulate(
@@ -182,11 +184,11 @@ def test_programs_of_the_documentation_run(
 
 @pytest.mark.parametrize(
     ("driver", "section", "text"),
-    [
+    cases.first(
         ("none-such", "", "cpu, emulator, noop"),
         ("cpu", "[cpu]\nslots = many\n", "option slots"),
         ("cpu", "[cpu]\nslots = 0\n", "greater than or equal to 1"),
-    ],
+    ),
 )
 def test_what_is_wrong_is_explained(
     tmp_path: pathlib.Path, driver: str, section: str, text: str

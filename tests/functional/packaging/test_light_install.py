@@ -23,6 +23,10 @@ import pytest
 
 from tests.harness import distributions
 
+# In the gate: tests/unit/client/test_not_installed.py,
+# tests/unit/test_imports.py and test_wheel.py.
+pytestmark = pytest.mark.long
+
 #: What services need, or cores, and nobody else.
 HEAVY = {
     "alembic",

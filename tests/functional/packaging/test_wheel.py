@@ -22,6 +22,7 @@ import tomllib
 
 import pytest
 
+from tests.harness import cases
 from tests.harness import distributions
 
 
@@ -75,11 +76,12 @@ def _run(prefix: pathlib.Path, name: str, *arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", _scripts())
+@pytest.mark.parametrize("name", cases.some(_scripts(), "fpgapool-run".__eq__))
 def test_commands_answer(prefix: pathlib.Path, name: str) -> None:
     assert f"usage: {name}" in _run(prefix, name, "--help")
 
 
+@pytest.mark.long
 def test_the_package_is_that_of_the_wheel(prefix: pathlib.Path) -> None:
     where = _run(
         *(prefix, "python", "-c", "import fpgapool; print(fpgapool.__file__)")

@@ -17,6 +17,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 
 def simulate(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess:
     return subprocess.run(
@@ -28,6 +30,7 @@ def simulate(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.long
 def test_from_a_workload_to_results(tmp_path: pathlib.Path) -> None:
     """In two processes each: the files are the same, byte for byte."""
     contents = []

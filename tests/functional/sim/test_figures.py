@@ -22,6 +22,9 @@ import pytest
 from fpgapool.cmd import sim
 from fpgapool.sim.figures import pairs
 
+# In the gate: tests/unit/sim/test_figures.py and test_command.py.
+pytestmark = pytest.mark.long
+
 
 def test_processes_make_no_difference(
     tmp_path: pathlib.Path,

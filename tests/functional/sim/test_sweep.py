@@ -21,6 +21,9 @@ from fpgapool.cmd import sim
 from fpgapool.sim import errors
 from fpgapool.sim import sweeps
 
+# In the gate: tests/unit/sim/test_sweeps.py and test_command.py.
+pytestmark = pytest.mark.long
+
 SPECIFICATION = """
 fixed: {hosts: 4, boards: 2, jobs-per-host: 3}
 vary: {load: [0.5, 0.9]}

@@ -22,6 +22,9 @@ import pytest
 from tests.functional.allinone import harness
 from tests.harness import waiting
 
+# In the gate: tests/unit/sim/test_validate.py and test_command.py.
+pytestmark = pytest.mark.long
+
 #: Three processes start one after the other, on a machine that is busy.
 LIMIT_S = 240
 

@@ -48,6 +48,8 @@ import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
 
+from tests.harness import waiting
+
 if typing.TYPE_CHECKING:
     from tests.harness import scene as scenes
 
@@ -68,7 +70,7 @@ _BEGIN = ".. The tables are made of tests/functional/system/matrix.py.\n"
 _END = "\n.. End of the tables.\n"
 
 #: Beyond the limit: for the machine that the tests run on.
-MARGIN_S = 20.0
+MARGIN_S = waiting.LIMIT_S
 
 
 class Outcome(enum.StrEnum):

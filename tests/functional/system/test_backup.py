@@ -27,6 +27,9 @@ from tests.harness import programs
 from tests.services import mariadb as mariadb_service
 from tests.services import process
 
+# In the gate: db/test_manage.py, and tests/world.
+pytestmark = pytest.mark.long
+
 CHUNK = clouds.CHUNK_BYTES
 _LIMIT_S = 60
 

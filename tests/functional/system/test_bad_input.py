@@ -27,6 +27,7 @@ from fpgapool import client
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from tests.functional.worker import harness as wire
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import footprint
@@ -51,7 +52,7 @@ def cloud(make_cloud) -> Iterator[clouds.Cloud]:
     footprint.check_no_trace(started, before)
 
 
-@pytest.fixture(params=["plain", "secure"])
+@pytest.fixture(params=cases.first("plain", "secure"))
 def host(cloud, request: pytest.FixtureRequest) -> clouds.Host:
     return cloud.hosts[request.param]
 
@@ -478,6 +479,7 @@ def read_to_end(data: channel.Channel) -> bytes:
     return bytes(received)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_no_trace")
 def test_nonsense_at_the_data_port(host, rng) -> None:
     """Whoever begins with nonsense is hung up on with a reason."""
@@ -601,6 +603,7 @@ def test_unknown_optional_frames_are_skipped(host) -> None:
         doors.let_go([attached])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_no_trace")
 def test_client_that_takes_no_output(cloud, rng) -> None:
     """A client that does not read blocks its own slot only, until it goes."""
@@ -675,6 +678,7 @@ def _frames(view: dict) -> list[bytes]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_no_trace")
 def test_nonsense_beside_a_stream(cloud, rng) -> None:
     """Two hundred connections of nonsense, and no byte of a stream is wrong.

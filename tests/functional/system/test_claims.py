@@ -19,6 +19,9 @@ import pytest
 from fpgapool import client
 from tests.harness import cloud as clouds
 
+# In the gate: tests/unit/core/test_claims.py, and tests/world.
+pytestmark = pytest.mark.long
+
 LIMIT_S = 60.0
 
 

@@ -22,6 +22,7 @@ import pytest
 
 from fpgapool import client
 from tests.functional.worker import harness as wire
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import programs
@@ -52,6 +53,7 @@ def compute(cloud, board) -> clouds.Host:
     return cloud.hosts["compute"]
 
 
+@pytest.mark.long
 def test_check_sees_what_is_wrong(cloud, board) -> None:
     """The check behind all these tests notices each part that differs."""
     cloud.check_consistent()
@@ -167,7 +169,7 @@ def test_program_killed_while_queued(cloud, board) -> None:
         doors.let_go(held)
 
 
-@pytest.mark.parametrize("where", ["board", "compute"])
+@pytest.mark.parametrize("where", cases.first("board", "compute"))
 def test_program_killed_before_it_connects(cloud, board, where) -> None:
     """A slot that waits for a program that died is free again."""
     program = programs.Program(cloud.hosts[where].socket_path(), "READY")
@@ -177,7 +179,7 @@ def test_program_killed_before_it_connects(cloud, board, where) -> None:
     assert view["reason"] == "CLIENT_GONE"
 
 
-@pytest.mark.parametrize("where", ["board", "compute"])
+@pytest.mark.parametrize("where", cases.first("compute", "board"))
 def test_program_killed_while_it_runs(cloud, board, where) -> None:
     """The slot of a program that died is free again after the grace."""
     program = programs.Program(cloud.hosts[where].socket_path(), "ACTIVE")

@@ -38,6 +38,9 @@ from tests.services import mariadb as mariadb_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
+# In the gate: tests/unit/common/test_clock.py, and tests/world.
+pytestmark = pytest.mark.long
+
 CHUNK = clouds.CHUNK_BYTES
 HOUR_S = 3600.0
 AGREES = "The clock of host {} agrees"

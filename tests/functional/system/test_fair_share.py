@@ -25,6 +25,9 @@ from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
 
+# In the gate: tests/property/test_fair.py, and tests/world.
+pytestmark = pytest.mark.long
+
 LIMIT_S = 60.0
 KIB = 1024
 QUANTUM_BYTES = 32 * KIB

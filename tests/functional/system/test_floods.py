@@ -30,7 +30,8 @@ from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
 
-pytestmark = pytest.mark.security
+# In the gate: agent/test_frontdoor.py and tests/property/test_fair.py.
+pytestmark = [pytest.mark.long, pytest.mark.security]
 
 SLOTS = 2
 CONNECTIONS = 40

@@ -119,6 +119,7 @@ def test_most_hosts_silent(cloud, hosts, rng) -> None:
     assert running.output == text
 
 
+@pytest.mark.long
 def test_lost_host_does_not_come_back(cloud, hosts) -> None:
     """A host that died with its workers is replaced and counts again."""
     alpha = hosts["alpha"]

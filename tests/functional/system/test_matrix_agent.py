@@ -21,6 +21,9 @@ from tests.harness import cloud as clouds
 from tests.harness import scene as scenes
 from tests.harness import waiting
 
+# In the gate: test_hosts.py, test_restarts.py, and tests/world.
+pytestmark = pytest.mark.long
+
 REPORT_TIMEOUT_S = 3
 # An agent that is restarted is back within that time on any machine.
 PATIENCE_S = 60

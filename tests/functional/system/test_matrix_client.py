@@ -22,6 +22,9 @@ from tests.functional.system import matrix
 from tests.harness import cloud as clouds
 from tests.harness import scene as scenes
 
+# In the gate: test_clients.py, and tests/world.
+pytestmark = pytest.mark.long
+
 IDLE_S = CONNECT_S = RESUME_S = 5
 PROGRAMMING_S = 2.0
 LIMITS_S = {

@@ -21,6 +21,9 @@ from tests.harness import cloud as clouds
 from tests.harness import outage
 from tests.harness import scene as scenes
 
+# In the gate: test_outages.py, db/test_failures.py, and tests/world.
+pytestmark = pytest.mark.long
+
 #: Components by the names of their fixtures.
 SERVICES = {"rabbitmq": "RabbitMQ", "mariadb": "MariaDB"}
 FAULTS = [(name, kind) for name in SERVICES for kind in matrix.KINDS]

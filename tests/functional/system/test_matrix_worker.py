@@ -23,6 +23,9 @@ from tests.functional.system import matrix
 from tests.harness import cloud as clouds
 from tests.harness import scene as scenes
 
+# In the gate: test_clients.py, agent/test_workers.py, and tests/world.
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 3
 LIMITS_S = {
     "": matrix.MARGIN_S,

@@ -176,6 +176,7 @@ def test_a_stateless_stream_moves(cloud, cables, rng) -> None:
     assert (report.host, report.reopens) == ("beta", 1)
 
 
+@pytest.mark.long
 def test_a_stateful_stream_ends_with_the_offset(cloud, cables, rng) -> None:
     """What it has computed is lost with the slot; the program is told."""
     text = rng.randbytes(16 * CHUNK)
@@ -187,6 +188,7 @@ def test_a_stateful_stream_ends_with_the_offset(cloud, cables, rng) -> None:
     assert error.value.offset_bytes == 4 * CHUNK
 
 
+@pytest.mark.long
 def test_when_all_cables_are_pulled_nobody_is_moved(
     cloud, cables, rng
 ) -> None:
@@ -205,6 +207,7 @@ def test_when_all_cables_are_pulled_nobody_is_moved(
     assert (report.host, report.reopens) == ("alpha", 0)
 
 
+@pytest.mark.long
 def test_messages_that_come_twice_late_or_never(cloud, cables, rng) -> None:
     """Each request becomes one session, and no output is wrong."""
     bad = faulty.Faults(doubled=0.3, delayed=0.3, lost=0.1, delay_s=1.5)

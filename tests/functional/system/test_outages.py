@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.harness import programs
 
@@ -87,7 +88,7 @@ def test_broker_restarted(cloud, transfers, rabbitmq) -> None:
         transfer.run_to(12 * CHUNK)
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", cases.first("kill", "stop"))
 def test_database_restarted(cloud, transfers, mariadb, how: str) -> None:
     """Data flows on without the database; requests get a clear answer."""
     getattr(mariadb, how)()

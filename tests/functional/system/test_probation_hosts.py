@@ -31,6 +31,10 @@ from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
 
+# In the gate: emulator/test_faults.py, tests/unit/conductor/test_probation.py,
+# and tests/world.
+pytestmark = pytest.mark.long
+
 DATA = b"what a tenant sends" * 100
 BOARD = "board0"
 #: Failures in a row of what does not matter to a test.

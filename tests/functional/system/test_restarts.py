@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import programs
@@ -98,6 +99,7 @@ def test_agents_killed_while_sessions_run(
         assert (view["reason"], view["input_bytes"]) == ("OK", 20 * CHUNK)
 
 
+@pytest.mark.long
 def test_agent_killed_while_programs_wait(cloud, board, rng) -> None:
     """A program that waits keeps its place when its agent is restarted."""
     text = rng.randbytes(CHUNK)
@@ -116,7 +118,7 @@ def test_agent_killed_while_programs_wait(cloud, board, rng) -> None:
     assert (queued.session_id, queued.output) == (before, text)
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", cases.first("stop", "kill"))
 def test_conductor_restarted_while_sessions_run(
     cloud, board, start_transfers, how: str
 ) -> None:
@@ -165,6 +167,7 @@ def test_conductor_killed_with_a_full_queue(cloud, board, rng) -> None:
         doors.let_go(held[1:])
 
 
+@pytest.mark.long
 def test_conductor_killed_while_a_slot_waits(cloud, board) -> None:
     """A client finds its slot also if the conductor dies in between."""
     with board.door() as door:
@@ -184,6 +187,7 @@ def test_conductor_killed_while_a_slot_waits(cloud, board) -> None:
             later.wait_state(request_id, "CLOSED")
 
 
+@pytest.mark.long
 def test_repeated_request_after_restart_of_conductor(cloud, board) -> None:
     """A request that ended is not opened again after a restart either."""
     request_id = doors.new_request_id()
@@ -202,6 +206,7 @@ def test_repeated_request_after_restart_of_conductor(cloud, board) -> None:
         assert again["session_id"] == view["session_id"]
 
 
+@pytest.mark.long
 def test_request_while_the_conductor_is_away(cloud, board, rng) -> None:
     """A request made during a short absence of the conductor is served."""
     text = rng.randbytes(CHUNK)

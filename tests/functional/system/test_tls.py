@@ -24,6 +24,7 @@ import pymysql
 import pytest
 
 from fpgapool import client
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.harness import secured
 from tests.harness import waiting
@@ -128,7 +129,7 @@ def test_nobody_is_served_without(site, cloud) -> None:
         assert sock.recv(1) in (b"", b"\x15")
 
 
-@pytest.mark.parametrize("kind", ["conductor", "agent"])
+@pytest.mark.parametrize("kind", cases.first("agent", "conductor"))
 def test_a_broker_of_another_authority_is_refused(site, cloud, kind) -> None:
     """The service says why, and goes on trying."""
     host = cloud.hosts["other"]
@@ -168,11 +169,13 @@ def test_a_database_of_another_authority_is_refused(site, cloud) -> None:
         misled.kill()
 
 
+@pytest.mark.long
 def test_a_database_is_checked_by_the_files_as_they_are_now(site) -> None:
     """A pool of connections that is running takes a changed file."""
     site.check_files_are_read_anew(site.database_url, _REFUSED)
 
 
+@pytest.mark.long
 def test_a_database_server_takes_a_new_certificate(site, cloud) -> None:
     """``FLUSH SSL`` is all that it needs; who is connected stays so."""
     site.authority.issue("renewed", file="mariadb")
@@ -184,6 +187,7 @@ def test_a_database_server_takes_a_new_certificate(site, cloud) -> None:
     _runs(cloud, "other")
 
 
+@pytest.mark.long
 def test_new_connections_to_the_broker_take_new_files(site, cloud) -> None:
     """The broker sees the renewed certificate of services still running."""
 

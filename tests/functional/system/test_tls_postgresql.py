@@ -173,11 +173,13 @@ def _is_served(url: str) -> bool:
         database.close()
 
 
+@pytest.mark.long
 def test_the_files_are_taken_as_they_are_now(site) -> None:
     """A pool of connections that is running takes a changed file."""
     site.check_files_are_read_anew(site.database_url, _REFUSED)
 
 
+@pytest.mark.long
 def test_the_server_takes_a_new_certificate(site, cloud) -> None:
     """Reloading is all that it needs; its services trust the authority."""
     renewed = site.authority.issue("renewed")

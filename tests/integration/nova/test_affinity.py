@@ -182,6 +182,7 @@ def test_preferred_fills_hosts_with_boards_first(
     assert set(place(compute, image_id, 1, PREFERRED)) < OTHERS
 
 
+@pytest.mark.long
 def test_others_leave_hosts_with_boards_free(
     api: Api, compute: harness.Compute, image_id: str
 ) -> None:
@@ -189,6 +190,7 @@ def test_others_leave_hosts_with_boards_free(
     assert set(place(compute, image_id, 1)) < BOARDS
 
 
+@pytest.mark.long
 def test_avoid_never_goes_to_boards(
     api: Api,
     nova: nova_service.Nova,
@@ -229,6 +231,7 @@ def test_mistakes_in_flavors_are_refused(
         compute.create_flavor({name: value})
 
 
+@pytest.mark.long
 def test_api_may_be_away(
     api: Api,
     nova: nova_service.Nova,
@@ -261,6 +264,7 @@ def test_api_may_be_away(
 
 
 # The last one: it breaks a board.
+@pytest.mark.long
 def test_required_has_no_host_when_the_device_fails(
     api: Api,
     pool: clouds.Cloud,

@@ -23,7 +23,8 @@ from tests.benchmarks import nova_boots
 from tests.integration.nova import harness
 from tests.services import nova as nova_service
 
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+# In the gate: tests/unit/benchmarks.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ def test_a_guest_with_no_configuration(
     assert refused.value.code == "UNAUTHORIZED"
 
 
+@pytest.mark.long
 def test_who_does_not_ask_gets_nothing(
     compute: harness.Compute,
     image_id: str,

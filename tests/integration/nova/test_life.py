@@ -32,7 +32,9 @@ from tests.services import nova as nova_service
 from tests.services import openstack
 
 # The first test waits for services that take their time.
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+# In the gate: test_instances.py, test_placement.py and
+# tests/unit/conductor/test_instances.py.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
 
 #: One session that goes on, and one to ask with where it counts.
 SPECS = {"fpgapool:accelerators": "aes", "fpgapool:max_sessions": "2"}

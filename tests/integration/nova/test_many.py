@@ -27,7 +27,8 @@ from tests.services import nova as nova_service
 from tests.services import openstack
 
 # The first test waits for services that take their time.
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+# In the gate: test_affinity.py and test_placement.py, one at a time.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
 
 SPECS = {"fpgapool:accelerators": "aes"}
 BOARDS = (1, 2)

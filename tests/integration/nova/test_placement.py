@@ -188,10 +188,10 @@ def pool(
         yield made
         made.conductor.kill()
         clean(made)
-    # They remember providers for minutes, and build nothing without them.
+    # They remember providers for minutes, and build nothing without them. The
+    # next test that asks for them has them started.
     for compute in nova.computes:
         compute.stop()
-    nova.start()
 
 
 def clean(pool: clouds.Cloud) -> subprocess.CompletedProcess[str]:
@@ -331,6 +331,7 @@ def test_devices_are_children_of_compute_nodes(
         assert not providers.children(number)
 
 
+@pytest.mark.long
 def test_a_flavor_finds_boards_by_a_trait(
     pool: clouds.Cloud,
     providers: Providers,
@@ -346,6 +347,7 @@ def test_a_flavor_finds_boards_by_a_trait(
     harness.assert_no_valid_host(compute.boot(unknown, image_id))
 
 
+@pytest.mark.long
 def test_restarts_leave_one_provider_and_what_others_have_put_there(
     pool: clouds.Cloud,
     nova: nova_service.Nova,
@@ -414,6 +416,7 @@ def test_an_instance_reserves_a_slot_for_its_life(
     providers.wait_traits(2)
 
 
+@pytest.mark.long
 def test_a_device_that_is_taken_out_is_offered_to_nobody(
     api: Api,
     providers: Providers,
@@ -433,6 +436,7 @@ def test_a_device_that_is_taken_out_is_offered_to_nobody(
     providers.wait_traits(1)
 
 
+@pytest.mark.long
 def test_a_move_keeps_both_ends_until_it_is_confirmed(
     api: Api,
     providers: Providers,
@@ -473,6 +477,7 @@ def test_a_move_keeps_both_ends_until_it_is_confirmed(
     api.wait_reserved(2, 0)
 
 
+@pytest.mark.long
 def test_a_host_that_is_lost_is_found_by_nobody(
     pool: clouds.Cloud, providers: Providers, api: Api, offered: None
 ) -> None:
@@ -500,6 +505,7 @@ def broken_board(pool: clouds.Cloud, number: int) -> Iterator[None]:
         path.unlink()
 
 
+@pytest.mark.long
 def test_an_accelerator_that_fails_is_not_found_by_its_trait(
     pool: clouds.Cloud, providers: Providers
 ) -> None:
@@ -527,6 +533,7 @@ def test_an_accelerator_that_fails_is_not_found_by_its_trait(
                 door.request("cancel", request_id=request_id)
 
 
+@pytest.mark.long
 def test_a_compute_node_may_come_later_and_its_host_may_go(
     pool: clouds.Cloud, providers: Providers
 ) -> None:
@@ -571,6 +578,7 @@ def forget_host(pool: clouds.Cloud, host_uuid: str) -> None:
 
 
 # The last one: nothing of the pool is left.
+@pytest.mark.long
 def test_what_the_pool_has_can_be_removed(
     pool: clouds.Cloud, providers: Providers
 ) -> None:

@@ -21,7 +21,8 @@ from tests.integration.nova import harness
 from tests.services import nova as nova_service
 
 # The first test waits for services that take their time.
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
+# In the gate: test_instances.py, which needs all of it.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
 
 
 def test_server_boots_and_is_deleted(

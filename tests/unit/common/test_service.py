@@ -117,7 +117,7 @@ def test_a_signal_that_another_thread_gets_ends_the_process():
     runner = service.Runner(_conf())
     main_id = threading.get_ident()
     # If it is lost, the test has to end all the same.
-    rescue = threading.Timer(10, runner.fail, args=("the signal was lost",))
+    rescue = threading.Timer(60, runner.fail, args=("the signal was lost",))
 
     def get_signal():
         while sys._current_frames()[main_id].f_code.co_name != "_next":

@@ -77,7 +77,9 @@ def test_a_thread_that_nobody_needs_ends():
     begun = threads.NewThreads()
     for number in range(50):
         # Some of them come just when a thread has waited for long enough.
-        assert crew.start("t", threading.Event().wait, number / 2500).wait(10)
+        assert crew.start("t", threading.Event().wait, number / 2500).wait(
+            WAIT_S
+        )
         threading.Event().wait(0.01)
     waiting.wait_until(lambda: begun.count() == 0, "the thread ends")
     assert crew.idle_count == 0
