@@ -43,7 +43,8 @@ class CancelToken:
         # holds it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        self._channels: set[Stoppable] = set()
+        # Shut down in the order in which they came.
+        self._channels: dict[Stoppable, None] = {}
 
     def cancel(self) -> None:
         """Cancel now and for ever."""
@@ -84,7 +85,7 @@ class CancelToken:
         """
         with self._lock:
             self.check()
-            self._channels.add(attached)
+            self._channels[attached] = None
 
     def detach(self, attached: Stoppable) -> None:
         """Forget a channel.
@@ -92,7 +93,7 @@ class CancelToken:
         :param attached: a channel, attached or not.
         """
         with self._lock:
-            self._channels.discard(attached)
+            self._channels.pop(attached, None)
 
 
 class EventToken(CancelToken):
