@@ -120,7 +120,7 @@ def plan(settings: Settings) -> list[Job]:
     side_by_side = ("--no-loadscope-reorder", "--numprocesses")
     # What takes seconds has to pass before what takes minutes begins.
     quick = ("types", "unit")
-    return [
+    jobs = [
         _make("style", "style", ()),
         settings.tests(
             "unit",
@@ -154,14 +154,18 @@ def plan(settings: Settings) -> list[Job]:
             needs=("world", "install-openstack"),
             after=("functional", "docs"),
         ),
-        settings.tests(
-            "alone",
-            *("tests/integration", "tests/functional"),
-            marks=["alone"],
-            needs=("world", "servers"),
-            after=("functional", "docs", "nova-filters"),
-        ),
     ]
+    if settings.long:
+        jobs.append(
+            settings.tests(
+                "alone",
+                *("tests/integration", "tests/functional"),
+                marks=["alone"],
+                needs=("world", "servers"),
+                after=("functional", "docs", "nova-filters"),
+            )
+        )
+    return jobs
 
 
 def next_jobs(

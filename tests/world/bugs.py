@@ -56,7 +56,7 @@ def _bug(seed: int) -> Callable[[_Plant], _Plant]:
     return note
 
 
-@_bug(seed=1)
+@_bug(seed=8)
 def drain_forgets_ready_sessions() -> None:
     taken = engine.Engine._taken
 
@@ -71,7 +71,7 @@ def drain_forgets_ready_sessions() -> None:
     engine.Engine._taken = forgetful  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug(seed=2)
 def epoch_not_checked() -> None:
     table.SlotTable.accept_epoch = (  # type: ignore[method-assign]
         lambda _table, _epoch: True
@@ -104,7 +104,7 @@ def release_counted_twice() -> None:
     engine.Engine._free = twice  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug(seed=4)
 def revoke_lost() -> None:
     send = sender.Sender._send
 
@@ -115,7 +115,7 @@ def revoke_lost() -> None:
     sender.Sender._send = lose  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug(seed=2)
 def lease_renewed_by_a_stopped_leader() -> None:
     update = db_api.Database._update_lease
 
@@ -138,7 +138,7 @@ def stale_report_believed() -> None:
     )
 
 
-@_bug(seed=1)
+@_bug(seed=10)
 def queue_position_lost_on_requeue() -> None:
     resubmit = engine.Engine._resubmit
 
@@ -169,7 +169,7 @@ def claim_charged_twice() -> None:
     sharing.Accounts.give = twice  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug(seed=2)
 def secret_reused() -> None:
     mint = hello.Keyring.mint
     known: dict[str, str] = {}
