@@ -14,6 +14,7 @@
 
 import ast
 import configparser
+import functools
 import importlib
 import pathlib
 import re
@@ -36,6 +37,12 @@ BUILD_FILES = distributions.BUILD_FILES
 VERSION = distributions.VERSION
 
 
+# Both look at very many files.
+_distributions = functools.cache(metadata.packages_distributions)
+_tree = functools.cache(functools.partial(test_imports.Tree, ROOT))
+
+
+@functools.cache
 def _pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -195,7 +202,7 @@ def _imported_roots() -> set[str]:
 
 
 def _imported_distributions() -> set[str]:
-    known = metadata.packages_distributions()
+    known = _distributions()
     return {
         _normalised(distribution)
         for root in _imported_roots()
@@ -258,10 +265,10 @@ NEEDED = {
 
 @pytest.mark.parametrize("module", NEEDED)
 def test_an_extra_brings_what_is_imported(module: str) -> None:
-    known = metadata.packages_distributions()
+    known = _distributions()
     needed = {
         _normalised(known[root][0])
-        for item in test_imports.Tree(ROOT).loaded_with(module)
+        for item in _tree().loaded_with(module)
         if (root := item.target.split(".")[0]) != "fpgapool"
         and root not in sys.stdlib_module_names
     }
@@ -279,7 +286,7 @@ def test_an_extra_brings_the_driver_of_its_database(
     extra: str, url: str
 ) -> None:
     module = engine.make_url(url).get_dialect().import_dbapi()
-    (distribution,) = metadata.packages_distributions()[module.__name__]
+    (distribution,) = _distributions()[module.__name__]
     assert _normalised(distribution) in _extra(extra)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import typing
+from collections.abc import Callable
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -88,6 +89,19 @@ class Server:
         self.fails_before = 0.0
         self.fails_after = 0.0
         self.transactions = 0
+        #: Called when a transaction is durable, before its process knows.
+        self.on_commit: Callable[[int], None] = lambda _epoch: None
+
+    def committed(self, connection: sa.Connection) -> None:
+        """A transaction is durable.
+
+        :param connection: another one may begin by it.
+        """
+        raw = typing.cast(
+            sqlite3.Connection, connection.connection.dbapi_connection
+        )
+        row = raw.execute("SELECT epoch FROM leader_lease").fetchone()
+        self.on_commit(row[0] if row else 0)
 
     def before(self) -> None:
         """A transaction is about to begin.
@@ -130,8 +144,10 @@ class _Engine:
     @contextlib.contextmanager
     def begin(self) -> Iterator[sa.Connection]:
         self._server.before()
-        with self._server.engine.begin() as connection:
-            yield connection
+        with self._server.engine.connect() as connection:
+            with connection.begin():
+                yield connection
+            self._server.committed(connection)
         self._server.after()
 
     def connect(self) -> typing.Any:
@@ -151,8 +167,11 @@ class _Connection:
     @contextlib.contextmanager
     def begin(self) -> Iterator[None]:
         self._server.before()
-        with self._server.engine.begin() as self._real:
-            yield
+        with self._server.engine.connect() as connection:
+            self._real = connection
+            with connection.begin():
+                yield
+            self._server.committed(connection)
         self._server.after()
 
     def __getattr__(self, name: str) -> typing.Any:

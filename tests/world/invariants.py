@@ -35,6 +35,7 @@ from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
+from tests.world import database as databases
 from tests.world import kernel as kernels
 
 #: A drain whose deadline has passed has taken its slots back by then.
@@ -58,27 +59,32 @@ class Watcher:
     """Watches a world.
 
     :param kernel: of the world.
+    :param database: of the world.
     :param calm_s: tells for how long nothing has gone wrong.
     """
 
     def __init__(
-        self, kernel: kernels.Kernel, calm_s: Callable[[], float]
+        self,
+        kernel: kernels.Kernel,
+        database: databases.Server,
+        calm_s: Callable[[], float],
     ) -> None:
         self._kernel = kernel
+        self._database = database
         self._calm_s = calm_s
         #: When slots were first seen to be taken back, by generation.
         self._revoked_s: dict[int, float] = {}
-        self._taken_epoch = 0
+        #: What each task is writing: epoch, and rows of sessions.
+        self._epochs: dict[kernels.Task, int] = {}
+        self._rows: dict[kernels.Task, list[db_api.SessionRecord]] = {}
         #: Revision and arrival of each session as they are durable.
         self._durable: dict[str, tuple[int, float]] = {}
-        self._states: dict[str, str] = {}
         self._secrets: set[str] = set()
         self._used: set[bytes] = set()
         self._homes: dict[tuple[str, int], object] = {}
         self._released: set[tuple[object, int, int]] = set()
         self._given: collections.Counter[object] = collections.Counter()
         self._sequences: dict[tuple[int, str], int] = {}
-        self.steps = 0
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -94,15 +100,16 @@ class Watcher:
             (worker_state.Machine, "handle", self._machine),
             (hello.Keyring, "mint", self._mint),
             (hello.Keyring, "admit", self._admit),
-            (db_api.Database, "take_lease", self._take_lease),
-            (db_api.Database, "renew_lease", self._renew_lease),
-            (db_api.Database, "commit", self._commit),
+            (db_api, "_lock_epoch", self._lock_epoch),
+            (db_api, "_write", self._write),
         ):
             self._wrap(owner, name, watch)
         self._watch_accounts()
+        self._watch_renewals()
+        self._database.on_commit = self._committed
 
     def _wrap(
-        self, owner: type, name: str, watch: Callable[..., None]
+        self, owner: typing.Any, name: str, watch: Callable[..., None]
     ) -> None:
         original = getattr(owner, name)
         kernel = self._kernel
@@ -123,7 +130,6 @@ class Watcher:
     def _engine(
         self, _effects: object, brain: engine.Engine, *args: object
     ) -> None:
-        self.steps += 1
         brain.state.check_invariants()
         assigned = brain.state.assignments()
         holds = brain.holds
@@ -267,49 +273,62 @@ class Watcher:
 
     # The lease and the rows.
 
-    def _take_lease(self, lease: db_api.Lease, *_args: object) -> None:
-        _check(lease.epoch > self._taken_epoch, "an epoch came twice", lease)
-        self._taken_epoch = lease.epoch
-
-    def _renew_lease(
-        self, _none: None, _database: object, _holder: str, epoch: int
+    def _lock_epoch(
+        self, _none: None, _connection: object, epoch: int
     ) -> None:
-        _check(
-            epoch == self._taken_epoch,
-            "a former leader renewed the lease",
-            epoch,
-            self._taken_epoch,
-        )
+        self._epochs[self._kernel.task()] = epoch
 
-    def _commit(
+    def _write(
         self,
-        holders: list[db_api.SessionRecord],
-        _database: object,
-        epoch: int,
+        _none: None,
+        _connection: object,
         changes: db_api.Changes,
-        *,
-        admitted: object = (),
-        withdrawn: typing.Collection[int] = (),
+        left_out: set[int],
     ) -> None:
-        _check(
-            epoch == self._taken_epoch,
-            "a former leader wrote",
-            epoch,
-            self._taken_epoch,
-        )
-        names = {(one.project_id, one.request_id) for one in holders}
-        for row in changes.rows(db_api.SessionRecord):
-            if row.id in withdrawn:
-                continue
-            if (row.project_id, row.request_id) in names:
-                continue
-            known = self._durable.get(row.session_id)
-            if known is not None:
+        self._rows[self._kernel.task()] = [
+            row
+            for row in changes.rows(db_api.SessionRecord)
+            if row.id not in left_out
+        ]
+
+    def _watch_renewals(self) -> None:
+        """See that only who leads renews the lease."""
+        renew = db_api.Database.renew_lease
+
+        def watched(
+            database: db_api.Database, holder: str, epoch: int
+        ) -> None:
+            task = self._kernel.task()
+            self._epochs[task] = epoch
+            try:
+                renew(database, holder, epoch)
+            finally:
+                self._epochs.pop(task, None)
+
+        db_api.Database.renew_lease = watched  # type: ignore[method-assign]
+
+    def _committed(self, leading_epoch: int) -> None:
+        """A transaction is durable; its process may never hear of it."""
+        task = self._kernel.task()
+        epoch = self._epochs.pop(task, None)
+        rows = self._rows.pop(task, [])
+        try:
+            _check(
+                epoch in (None, leading_epoch),
+                "a former leader wrote",
+                epoch,
+                leading_epoch,
+            )
+            for row in rows:
+                known = self._durable.get(row.session_id)
                 _check(
-                    row.queued_at == known[1], "lost its place in time", row
+                    known is None or row.queued_at == known[1],
+                    "lost its place in time",
+                    row,
                 )
-            self._durable[row.session_id] = row.revision, row.queued_at
-            self._states[row.session_id] = row.state
+                self._durable[row.session_id] = row.revision, row.queued_at
+        except Broken as error:
+            self._kernel.fail(f"the database: {error}", error)
 
     def _heard(
         self,

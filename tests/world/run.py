@@ -45,6 +45,7 @@ from tests.world import invariants
 from tests.world import kernel as kernels
 from tests.world import pool as pools
 from tests.world import schedule as schedules
+from tests.world import visits
 
 #: So long all clients may take, and the pool to be at rest again then.
 CLIENTS_S = 400.0
@@ -121,7 +122,9 @@ class World:
             api.Api(self.pool, name, pools.configuration(name, directory))
             for name in ("api1", "api2")
         ]
-        self.watcher = invariants.Watcher(self.kernel, self._calm_s)
+        self.watcher = invariants.Watcher(
+            self.kernel, self.pool.database, self._calm_s
+        )
         self.watcher.install()
         self.outcomes: list[clients.Outcome] = []
         self._busy = 0
@@ -165,14 +168,14 @@ class World:
         )
         for visit in self.schedule.visits:
             by_client[visit.client].append(visit)
-        for number, visits in sorted(by_client.items()):
-            self._begin_client(number, visits)
+        for number, planned in sorted(by_client.items()):
+            self._begin_client(number, planned)
 
     def _begin_client(
-        self, number: int, visits: list[schedules.Visit]
+        self, number: int, planned: list[schedules.Visit]
     ) -> None:
         pool, kernel = self.pool, self.kernel
-        agent = pool.agents[visits[0].host]
+        agent = pool.agents[planned[0].host]
         process = pool.system.start(f"client {number}", agent.host)
         pool.clients.append(process)
         self._busy += 1
@@ -189,7 +192,7 @@ class World:
         process.at_exit.append(ended)
 
         def body() -> None:
-            for visit in visits:
+            for visit in planned:
                 kernel.sleep(visit.pause_s)
                 self._visit(visit, current)
             process.kill(0)
@@ -214,7 +217,7 @@ class World:
         )
         current.append(outcome)
         try:
-            called = clients.Visit(
+            called = visits.Visit(
                 job, "", "", outcome, functools.partial(self._think, visit)
             )
             called._options["front_door"] = door

@@ -42,6 +42,7 @@ _CONDUCTS = {
     "slow": 6,
     "cancel": 8,
     "early": 8,
+    "liar": 5,
     "silent": 1,
     "stranger": 2,
 }

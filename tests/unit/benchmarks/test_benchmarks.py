@@ -22,9 +22,10 @@ from tests.benchmarks import plain
 from tests.benchmarks import pools
 from tests.benchmarks import report
 from tests.benchmarks import smoke
+from tests.harness import cases
 
 
-@pytest.mark.parametrize("name", smoke.names(services=False))
+@pytest.mark.parametrize("name", cases.first(*smoke.names(services=False)))
 def test_a_tiny_run_of_each(
     name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,6 +33,7 @@ def test_a_tiny_run_of_each(
     smoke.check(name, tmp_path, capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_medians_of_an_earlier_run_are_shown(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

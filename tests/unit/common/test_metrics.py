@@ -32,6 +32,7 @@ from fpgapool.common import metrics
 from fpgapool.common import scraping
 from fpgapool.common import tallies
 from fpgapool.core import codes
+from tests.harness import cases
 from tests.harness import threads
 from tests.harness import waiting
 from tests.services import certificates
@@ -284,7 +285,7 @@ def test_half_a_certificate_is_an_error(conf, tmp_path, options) -> None:
         endpoint.start()
 
 
-@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("secure", cases.first(True, False))
 def test_connections_that_say_nothing_keep_nobody_out(
     conf, tmp_path, secure
 ) -> None:
