@@ -649,7 +649,7 @@ class Flow:
     def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
         code = str(document.get("code", errors.PROTOCOL_ERROR))
         message = str(document.get("message", "the worker gave no reason"))
-        if code in codes.REOPENABLE:
+        if code in codes.SLOT_LOST:
             raise _SlotLost(code, message)
         # A cancellation could overtake what the pool is told of this.
         self._ended_by_worker = True
@@ -730,7 +730,7 @@ class Flow:
         if exc.code == codes.UNAUTHORIZED:
             self._fail_if_over(deadline_s)
             raise _lost(exc.message) from exc
-        if exc.code in codes.REOPENABLE:
+        if exc.code in codes.SLOT_LOST:
             raise _SlotLost(exc.code, exc.message) from exc
         raise errors.SessionFailed(
             exc.code, exc.message, self.acknowledged_bytes

@@ -47,7 +47,7 @@ _JOIN_S = 1.0
 
 _MAX_RESTARTS = 3
 # What another slot helps against.
-_RESTART_CODES = codes.REOPENABLE | {
+_RESTART_CODES = codes.SLOT_LOST | {
     errors.INCOMPATIBLE_SLOT,
     errors.SESSION_LOST,
 }

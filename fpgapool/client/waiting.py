@@ -44,7 +44,7 @@ _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
 # were away. Others come and go, but not if all of them wait.
 _TURNED_AWAY_PATIENCE_S = 15.0
 # What a worker answers whose assignment has been taken back meanwhile.
-_OVER = codes.REOPENABLE | {codes.SUPERSEDED, codes.UNAUTHORIZED}
+_OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
 
 StateCallback: typing.TypeAlias = collections.abc.Callable[
     [views.SessionView], object

@@ -134,6 +134,10 @@ REOPENABLE = frozenset(
     }
 )
 
+#: What a worker says when its slot is another's: the session of a client that
+#: it served has, or waits for, another slot if it is stateless.
+SLOT_LOST = REOPENABLE | {SUPERSEDED}
+
 #: Reasons why a slot was not made ready that say nothing about the slot or
 #: its board, but about the bitstream that was to get into it.
 BITSTREAM_FAULTS = frozenset(

@@ -14,7 +14,7 @@
 
 from fpgapool.core import codes
 
-SETS = ("BITSTREAM_FAULTS", "REOPENABLE")
+SETS = ("BITSTREAM_FAULTS", "REOPENABLE", "SLOT_LOST")
 
 
 def test_one_symbol_per_value_and_the_same_name() -> None:
