@@ -92,7 +92,6 @@ class Broker:
         self.down = False
         self.mute: set[int] = set()
         self.deaf: set[int] = set()
-        self.sent = collections.Counter[str]()
         self._servers: dict[str, list[Server]] = {}
         self._kept: dict[_Address, list[_Message]] = {}
 
@@ -126,7 +125,6 @@ class Broker:
             if self.down or process.pid in self.mute:
                 raise messaging.MessageDeliveryFailure("no broker")
         message = _Message(body, reply, address, kernel.now_s)
-        self.sent[address[0]] += 1
         for delay_s in self._delays():
             kernel.at(delay_s, lambda: self._arrive(message))
         kernel.point()

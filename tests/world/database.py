@@ -88,7 +88,6 @@ class Server:
         self.cut: set[int] = set()
         self.fails_before = 0.0
         self.fails_after = 0.0
-        self.transactions = 0
         #: Called when a transaction is durable, before its process knows.
         self.on_commit: Callable[[int], None] = lambda _epoch: None
 
@@ -118,7 +117,6 @@ class Server:
                 raise oslo_exception.DBConnectionError("away")
         if kernel.random.random() < self.fails_before:
             raise oslo_exception.DBConnectionError("lost before")
-        self.transactions += 1
 
     def after(self) -> None:
         """A transaction has been committed.

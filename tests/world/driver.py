@@ -61,14 +61,12 @@ class Board:
 
     :ivar slots: how many it has; none is a host without boards.
     :ivar broken: slots that cannot be programmed.
-    :ivar wrong: slots that compute nonsense.
     :ivar fault: why the board is not healthy; None if it is.
     :ivar programming_s: how long programming takes.
     """
 
     slots: int
     broken: set[int] = dataclasses.field(default_factory=set)
-    wrong: set[int] = dataclasses.field(default_factory=set)
     fault: str | None = None
     programming_s: float = 0.05
 
@@ -80,28 +78,20 @@ BOARDS: dict[str, Board] = {}
 class _Core(base.Core):
     """Takes time for what another core does at once."""
 
-    def __init__(self, inner: base.Core, is_wrong: bool) -> None:
+    def __init__(self, inner: base.Core) -> None:
         self._inner = inner
-        self._is_wrong = is_wrong
-        self._cancelled = False
 
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
         time.sleep(len(chunk_in) / BYTES_PER_S)
-        count = self._inner.process(chunk_in, chunk_out, offset_bytes)
-        if self._is_wrong and count:
-            chunk_out[0] ^= 1
-        return count
+        return self._inner.process(chunk_in, chunk_out, offset_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:
         return self._inner.finish(chunk_out)
 
     def max_output_bytes(self, input_bytes: int) -> int:
         return self._inner.max_output_bytes(input_bytes)
-
-    def cancel(self) -> None:
-        self._cancelled = True
 
 
 class WorldDriver(base.Driver):
@@ -150,8 +140,7 @@ class WorldDriver(base.Driver):
     ) -> base.Core:
         if self._programmed is None:
             raise base.DriverError(base.NOT_PROGRAMMED, "nothing is there")
-        inner = _CORES[self._programmed.name](params)
-        return _Core(inner, slot in self._board.wrong)
+        return _Core(_CORES[self._programmed.name](params))
 
     def scrub(self, device: str, slot: int) -> None:
         time.sleep(0.001)

@@ -340,7 +340,7 @@ def _enable(pool: pools.Pool, agent: pools.Agent) -> None:
 
 @_fault
 def _quota(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
-    project = pools.PROJECTS[fault.target % len(pools.PROJECTS)]
+    project = schedules.PROJECTS[fault.target % len(schedules.PROJECTS)]
 
     def limit(sessions: int | None) -> None:
         pool.insist(

@@ -45,9 +45,9 @@ class Deadlock(Exception):
 class Process:
     """What stops, thaws and dies as one.
 
+    A program that is started again is another process of the same name.
+
     :ivar wall_offset_s: how far its wall clock is from the right time.
-    :ivar generation: of the program that runs in it; a restarted one is
-        another process of the same name.
     """
 
     def __init__(self, kernel: Kernel, name: str, pid: int) -> None:
@@ -109,10 +109,6 @@ class _Wait:
         self.task = task
         self.callback = callback
         self.done = False
-
-    def cancel(self) -> None:
-        """Let nothing come of it."""
-        self.done = True
 
 
 def _nothing() -> None:
@@ -277,14 +273,9 @@ class Kernel:
         if self.random.random() < _YIELD_SHARE:
             self.sleep(self._step_s())
 
-    def at(self, delay_s: float, callback: Callable[[], None]) -> _Wait:
-        """Call something later, outside of all processes.
-
-        :returns: what cancels it.
-        """
-        wait = _Wait(None, callback)
-        self.push(delay_s, wait, True)
-        return wait
+    def at(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call something later, outside of all processes."""
+        self.push(delay_s, _Wait(None, callback), True)
 
     def _step_s(self) -> float:
         draw = self.random.random()

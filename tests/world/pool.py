@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import typing
@@ -45,10 +46,9 @@ from tests.world import broker as brokers
 from tests.world import database as databases
 from tests.world import driver
 from tests.world import kernel as kernels
+from tests.world import schedule as schedules
 from tests.world import sockets
 from tests.world import system
-
-PROJECTS = ("p1", "p2")
 
 #: Short, so that a fault and what comes of it fit into a minute.
 OPTIONS: dict[str, dict[str, object]] = {
@@ -68,18 +68,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     },
     "api": {"auth_strategy": "noauth"},
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """How large a pool is.
-
-    :ivar conductors: how many; one leads.
-    :ivar slots: of each host with an agent; 0 is one without boards.
-    """
-
-    conductors: int = 3
-    slots: tuple[int, ...] = (4, 2, 2, 0)
 
 
 def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
@@ -273,7 +261,6 @@ class Pool:
     """A whole pool, not started.
 
     :param kernel: of its world.
-    :param shape: how large it is.
     :param database: an empty one, see :func:`databases.empty`.
     :param directory: for files of agents.
     """
@@ -281,7 +268,6 @@ class Pool:
     def __init__(
         self,
         kernel: kernels.Kernel,
-        shape: Shape,
         database: bytes,
         directory: pathlib.Path,
     ) -> None:
@@ -292,7 +278,7 @@ class Pool:
         self.broker.install()
         self.database = databases.Server(kernel, database)
         _detach_from_this_machine()
-        names = [f"conductor{n + 1}" for n in range(shape.conductors)]
+        names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         self.configurations = {
             name: configuration(name, directory) for name in names
         }
@@ -303,7 +289,7 @@ class Pool:
         self.clients: list[kernels.Process] = []
         self.agents = [
             self._agent(directory, number, slots)
-            for number, slots in enumerate(shape.slots)
+            for number, slots in enumerate(schedules.SLOTS)
         ]
 
     def _agent(
@@ -318,7 +304,7 @@ class Pool:
             driver_path="tests.world.driver:WorldDriver",
             front_door_sockets={
                 project: f"/world/{name}/{project}.sock"
-                for project in PROJECTS
+                for project in schedules.PROJECTS
             },
             data_address=f"10.0.0.{number + 1}",
             tls=False,
@@ -405,15 +391,15 @@ class Pool:
     ) -> None:
         """Ask the conductor something, in a process of its own.
 
-        :param call: what is asked; errors are nobody's concern.
+        :param call: what is asked; a refusal, or no answer, will do.
         """
         process = self.system.start("operator")
 
         def body() -> None:
-            try:
+            with contextlib.suppress(
+                messaging.MessagingException, exception.FpgapoolException
+            ):
                 call(conductor_rpcapi.ConductorAPI())
-            except Exception:
-                return
 
         self.kernel.spawn(process, "operate", body)
 

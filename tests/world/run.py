@@ -34,7 +34,6 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from tests.chaos import clients
 from tests.chaos import judge
@@ -53,15 +52,6 @@ REST_S = 120.0
 
 #: Of the real system: a schedule that takes longer hangs.
 LIMIT_S = 120
-
-#: What is refused, or ends, for a reason that is nobody's fault.
-_FAIR_CODES = frozenset(
-    {
-        codes.CONDUCTOR_UNAVAILABLE,
-        codes.DATABASE_UNAVAILABLE,
-        codes.QUEUE_FULL,
-    }
-)
 
 
 @dataclasses.dataclass
@@ -115,9 +105,7 @@ class World:
     ) -> None:
         self.schedule = schedule
         self.kernel = kernels.Kernel(schedule.seed)
-        slots = schedules.SLOTS
-        shape = pools.Shape(schedules.CONDUCTORS, slots)
-        self.pool = pools.Pool(self.kernel, shape, database, directory)
+        self.pool = pools.Pool(self.kernel, database, directory)
         self.pool.apis += [
             api.Api(self.pool, name, pools.configuration(name, directory))
             for name in ("api1", "api2")
@@ -204,7 +192,7 @@ class World:
     ) -> None:
         job = visit.job()
         agent = self.pool.agents[visit.host]
-        project = pools.PROJECTS[visit.project]
+        project = schedules.PROJECTS[visit.project]
         door: typing.Any = agent.front_door(project)
         if visit.by_api and visit.conduct != "stranger":
             door = api.front_door(self.pool, project)
@@ -290,10 +278,7 @@ class World:
 
     def _judge(self) -> list[str]:
         found = judge.wrong(self.outcomes)
-        found += judge.lost(
-            (one for one in self.outcomes if one.code not in _FAIR_CODES),
-            self.schedule.longest_trouble_s,
-        )
+        found += judge.lost(self.outcomes, self.schedule.longest_trouble_s)
         if len(self.outcomes) < len(self.schedule.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
             for fault in self.schedule.faults

@@ -28,9 +28,11 @@ from collections.abc import Sequence
 
 from tests.chaos import jobs
 
+#: How large the pool is: conductors, of which one leads, and the slots of
+#: each host with an agent; 0 is a host without boards.
 CONDUCTORS = 3
 SLOTS = (4, 2, 2, 0)
-PROJECTS = 2
+PROJECTS = ("p1", "p2")
 #: Faults begin before that.
 FAULTS_END_S = 30.0
 _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
@@ -190,7 +192,7 @@ def _visits(
     homes = [
         (
             rng.randrange(len(SLOTS)),
-            rng.randrange(PROJECTS),
+            rng.randrange(len(PROJECTS)),
             rng.random() < 0.2,
         )
         for _ in range(clients)

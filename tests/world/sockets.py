@@ -505,7 +505,7 @@ class Socket:
         self._file: _File | None = None
         self._fd = -1
         self._timeout_s: float | None = None
-        self._address: object = None
+        self._closed = False
         if fileno is not None:
             self._fd = fileno
             self._file = _system.file(fileno)
@@ -518,12 +518,7 @@ class Socket:
         return self
 
     def fileno(self) -> int:
-        if self._fd == -1 and self._file is None and not self._closed:
-            # Only a name so far; closing it is all that can happen.
-            return -1
         return self._fd
-
-    _closed = False
 
     def _end(self) -> _End:
         if self._closed:
