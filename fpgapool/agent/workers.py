@@ -136,16 +136,16 @@ class Handler(typing.Protocol):
 
 def control_path(state_dir: str, key: table.Key) -> str:
     """Return the path of a worker's control socket."""
-    return str(_workers_dir(state_dir) / f"{key[0]}.{key[1]}.sock")
+    return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.sock"
 
 
 def data_path(state_dir: str, key: table.Key) -> str:
     """Return the path of the socket of a worker's local clients."""
-    return str(_workers_dir(state_dir) / f"{key[0]}.{key[1]}.data.sock")
+    return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.data.sock"
 
 
-def _workers_dir(state_dir: str) -> pathlib.Path:
-    return pathlib.Path(state_dir) / "workers"
+def _workers_dir(state_dir: str) -> str:
+    return os.path.join(state_dir, "workers")
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -210,7 +210,7 @@ class Supervisor:
 
         :param keys: the slots.
         """
-        directory = _workers_dir(self._settings.state_dir)
+        directory = pathlib.Path(_workers_dir(self._settings.state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
         for key in keys:

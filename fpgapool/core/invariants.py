@@ -30,6 +30,8 @@ from fpgapool.core import slots
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
 
+_Item = typing.TypeVar("_Item", bound=abc.Hashable)
+
 
 class InvariantError(AssertionError):
     """Something that always holds does not."""
@@ -63,6 +65,18 @@ def _equal(what: str, found: object, expected: object) -> None:
         raise InvariantError(f"{what}: {found!r} is not {expected!r}")
 
 
+def _count(items: abc.Iterable[_Item]) -> dict[_Item, int]:
+    """As a Counter, which takes much longer to make and to compare."""
+    counts: dict[_Item, int] = {}
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+    return counts
+
+
+def _nonzero(counts: abc.Mapping[_Item, int]) -> dict[_Item, int]:
+    return {item: count for item, count in counts.items() if count}
+
+
 def _check_assignments(view: pool_view.PoolView) -> None:
     holders = {
         record.slot_id: job_id
@@ -93,24 +107,25 @@ def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
         _equal("local", assignment.local, job.host_id == host.id)
     remote_count = sum(not assignment.local for assignment in held)
     _equal("remote", host.remote_count, remote_count)
-    up_shapes = collections.Counter(s.shape for s in host.slots if s.up)
-    _equal("up shapes", +host.up_shapes, up_shapes)
+    up_shapes = _count(slot.shape for slot in host.slots if slot.up)
+    _equal("up shapes", _nonzero(host.up_shapes), up_shapes)
+    devices = {device.id: device for device in host.spec.devices}
     for slot in host.slots:
-        _check_slot(table, slot)
+        _check_slot(table, slot, devices[slot.spec.device_id])
     idle = [slot for slot in host.slots if table.is_idle(slot.id)]
     _equal("idle", host.idle, idle)
     _equal("has idle slots", host.id in table.idle_hosts, bool(idle))
 
 
-def _check_slot(table: slots.SlotTable, slot: slots.Slot) -> None:
+def _check_slot(
+    table: slots.SlotTable, slot: slots.Slot, device: model.DeviceSpec
+) -> None:
     _equal("known slot", table.slots.get(slot.id), slot)
-    device_id = slot.spec.device_id
-    device = next(d for d in slot.host.spec.devices if d.id == device_id)
     up = (
         slot.host.up
         and device.healthy
-        and device_id not in table.failed_devices
-        and device_id not in table.barred_devices
+        and device.id not in table.failed_devices
+        and device.id not in table.barred_devices
         and slot.id not in table.faulty_slots
     )
     _equal("slot usable", slot.is_usable, up)
@@ -128,30 +143,35 @@ def _check_slot(table: slots.SlotTable, slot: slots.Slot) -> None:
 def _check_table(table: slots.SlotTable) -> None:
     known = [slot for host in table.hosts.values() for slot in host.slots]
     _equal("known slots", set(table.slots), {slot.id for slot in known})
-    up = collections.Counter(slot.shape for slot in known if slot.up)
-    _equal("up by shape", +table.up_by_shape, up)
-    barred = collections.Counter(
+    up = _count(slot.shape for slot in known if slot.up)
+    _equal("up by shape", _nonzero(table.up_by_shape), up)
+    barred = _count(
         slot.shape for slot in known if _is_only_barred(table, slot)
     )
-    _equal("barred by shape", +table.barred_by_shape, barred)
-    idle = collections.Counter(
-        slot.shape for slot in known if table.is_idle(slot.id)
-    )
-    _equal("idle by shape", +table.idle_by_shape, idle)
-    _equal("idle slots", len(list(table.idle_slots())), idle.total())
-    _equal("idle in total", table.idle_total, idle.total())
-    for host in table.hosts.values():
-        for bucket in (
-            (shape, is_open)
-            for shape in table.up_by_shape
-            for is_open in (False, True)
-        ):
-            ranks = table.hosts_in(bucket)
-            listed = ranks is not None and host.rank in ranks
-            shape, is_open = bucket
-            has_idle = any(slot.shape == shape for slot in host.idle)
-            expected = has_idle and host.is_open == is_open
-            _equal(f"host {host.id} in {bucket}", listed, expected)
+    _equal("barred by shape", _nonzero(table.barred_by_shape), barred)
+    idle = _count(slot.shape for slot in known if table.is_idle(slot.id))
+    _equal("idle by shape", _nonzero(table.idle_by_shape), idle)
+    idle_total = sum(idle.values())
+    _equal("idle slots", len(list(table.idle_slots())), idle_total)
+    _equal("idle in total", table.idle_total, idle_total)
+    idle_shapes = {
+        host.id: {slot.shape for slot in host.idle}
+        for host in table.hosts.values()
+    }
+    for shape in table.up_by_shape:
+        for is_open in (False, True):
+            ranks = table.hosts_in((shape, is_open))
+            listed = [
+                host.id
+                for host in table.hosts.values()
+                if ranks is not None and host.rank in ranks
+            ]
+            expected = [
+                host.id
+                for host in table.hosts.values()
+                if host.is_open == is_open and shape in idle_shapes[host.id]
+            ]
+            _equal("hosts with an idle slot", listed, expected)
 
 
 def _is_only_barred(table: slots.SlotTable, slot: slots.Slot) -> bool:
@@ -216,7 +236,7 @@ def _check_device(view: pool_view.PoolView, device: model.DeviceSpec) -> None:
     wanted = book.wanted.get(device.id, {})
     if not bound.keys() <= {slot.id for slot in own}:
         raise InvariantError(f"device {device.id} has reserved others' slots")
-    for instance_id, count in collections.Counter(bound.values()).items():
+    for instance_id, count in _count(bound.values()).items():
         if count > wanted.get(instance_id, 0):
             raise InvariantError(f"{instance_id} has {count} slots reserved")
     is_short = len(bound) < sum(wanted.values())
@@ -383,7 +403,7 @@ def _check_lanes(view: pool_view.PoolView) -> None:
 def _check_accounts(
     view: pool_view.PoolView, accounts: sharing.Accounts
 ) -> None:
-    sessions = collections.Counter(
+    sessions = _count(
         view.record(hold.job_id).job.project
         for hold in view.slots.assignments.values()
     )
@@ -391,7 +411,7 @@ def _check_accounts(
     _equal(
         "sessions",
         sessions,
-        collections.Counter({p: a.sessions for p, a in known.items()}),
+        _nonzero({p: a.sessions for p, a in known.items()}),
     )
     if not accounts.options.fair:
         return

@@ -26,6 +26,9 @@ VERSION_KEY = "version"
 DATA_KEY = "data"
 _SINCE_KEY = "fpgapool_since_minor"
 
+#: Returns a value, given its form.
+_Reader = collections.abc.Callable[[Any], Any]
+
 
 class Payload:
     """A versioned, frozen dataclass with a form that JSON can carry.
@@ -60,16 +63,16 @@ class Payload:
             missing or has the wrong type.
         """
         data, minor = _envelope_data(cls, primitive)
-        later = _added_members(cls)
         values = {}
-        for name, type_ in members(cls).items():
+        for name, read in _readers(cls).items():
             if name not in data:
-                if minor < later.get(name, 0):
+                if minor < _added_members(cls).get(name, 0):
                     continue
                 raise ValueError(f"{cls.__name__}: {name} is missing")
-            values[name] = _from_primitive(
-                type_, data[name], f"{cls.__name__}.{name}"
-            )
+            try:
+                values[name] = read(data[name])
+            except ValueError as error:
+                raise ValueError(f"{cls.__name__}.{name}{error}") from error
         return cls(**values)
 
 
@@ -138,65 +141,73 @@ def _to_primitive(value: Any) -> Any:
     return value
 
 
-def _from_primitive(type_: Any, value: Any, where: str) -> Any:
+@functools.cache
+def _readers(cls: type[Payload]) -> dict[str, _Reader]:
+    """Return what reads each member of a payload."""
+    return {name: _reader(type_) for name, type_ in members(cls).items()}
+
+
+def _reader(type_: Any) -> _Reader:
+    """Return what reads a value of a type from its form.
+
+    What it raises says where in the value, and what is wrong there.
+    """
     origin = typing.get_origin(type_)
     if origin in (types.UnionType, typing.Union):
-        return _optional(type_, value, where)
+        (inner,) = (t for t in typing.get_args(type_) if t is not type(None))
+        return functools.partial(_optional, _reader(inner))
     if origin is tuple:
-        return _tuple(type_, value, where)
+        return functools.partial(_tuple, _reader(typing.get_args(type_)[0]))
     if origin is dict:
-        return _checked(dict, value, where)
+        return functools.partial(_checked, dict)
     if issubclass(type_, Payload):
-        return _payload(type_, value, where)
+        return functools.partial(_payload, type_)
     if type_ is float:
-        return _float(value, where)
-    return _checked(type_, value, where)
+        return _float
+    return functools.partial(_checked, type_)
 
 
-def _payload(type_: type[Payload], value: Any, where: str) -> Payload:
+def _payload(type_: type[Payload], value: Any) -> Payload:
     try:
         return type_.from_primitive(value)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f": {error}") from error
 
 
-def _optional(type_: Any, value: Any, where: str) -> Any:
-    if value is None:
-        return None
-    (inner,) = (t for t in typing.get_args(type_) if t is not type(None))
-    return _from_primitive(inner, value, where)
+def _optional(read: _Reader, value: Any) -> Any:
+    return None if value is None else read(value)
 
 
-def _tuple(type_: Any, value: Any, where: str) -> tuple[Any, ...]:
-    item_type = typing.get_args(type_)[0]
+def _tuple(read: _Reader, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{where}: expected a list, got {_kind(value)}")
-    return tuple(
-        _from_primitive(item_type, item, f"{where}[{i}]")
-        for i, item in enumerate(value)
-    )
+        raise ValueError(f": expected a list, got {_kind(value)}")
+    items: list[Any] = []
+    try:
+        for item in value:
+            items.append(read(item))
+    except ValueError as error:
+        raise ValueError(f"[{len(items)}]{error}") from error
+    return tuple(items)
 
 
-def _float(value: Any, where: str) -> float:
+def _float(value: Any) -> float:
     # JSON writes 1.0 as 1 in some encoders, so an integer is a number too.
     # NaN would pass every comparison that guards the pool's arithmetic.
     if type(value) not in (int, float):
-        raise ValueError(f"{where}: expected a number, got {_kind(value)}")
+        raise ValueError(f": expected a number, got {_kind(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{where}: expected a finite number")
+        raise ValueError(": expected a finite number")
     return number
 
 
-def _checked(type_: type, value: Any, where: str) -> Any:
+def _checked(type_: type, value: Any) -> Any:
     # bool is a subclass of int in Python, but true is not a number of bytes.
     if type(value) is not type_:
-        raise ValueError(
-            f"{where}: expected {type_.__name__}, got {_kind(value)}"
-        )
+        raise ValueError(f": expected {type_.__name__}, got {_kind(value)}")
     return value
 
 

@@ -365,9 +365,7 @@ def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     :raises ValueError: if the document is not JSON or is too large.
     """
     try:
-        payload = json.dumps(
-            document, separators=(",", ":"), allow_nan=False
-        ).encode()
+        payload = _ENCODER.encode(document).encode()
     except (TypeError, RecursionError) as exc:
         raise ValueError(f"not encodable as JSON: {exc}") from None
     if len(payload) > MAX_JSON_BYTES:
@@ -392,9 +390,7 @@ def decode_json(payload: Buffer) -> dict[str, typing.Any]:
             f"at most {MAX_JSON_BYTES} are allowed",
         )
     try:
-        document = json.loads(
-            bytes(payload).decode(), parse_constant=_refuse_constant
-        )
+        document = _DECODER.decode(bytes(payload).decode())
     except (ValueError, RecursionError):
         # The text of the parser's error quotes the peer's bytes, which may
         # be a mistyped secret.
@@ -408,6 +404,11 @@ def decode_json(payload: Buffer) -> dict[str, typing.Any]:
 
 def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
+
+
+# Making them takes longer than most documents do.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def encode_frame(
