@@ -228,7 +228,7 @@ class Server:
         self.process = broker.kernel.task().process
         self._inbox: collections.deque[_Message] = collections.deque()
         self._running = 0
-        self._stopped = False
+        self._idle = system.Event()
 
     def start(self) -> None:
         broker = self._broker
@@ -238,12 +238,12 @@ class Server:
         broker.listen(self)
 
     def stop(self) -> None:
-        self._stopped = True
         self._broker.leave(self)
 
     def wait(self) -> None:
         while self._running:
-            self._broker.kernel.sleep(0.01)
+            self._idle.clear()
+            self._idle.wait()
 
     def take(self, message: _Message) -> None:
         """Have a message."""
@@ -277,6 +277,7 @@ class Server:
                 self._handle(message)
             finally:
                 self._running -= 1
+                self._idle.set()
                 self.wake()
 
         return handle

@@ -57,7 +57,10 @@ def _engine() -> sa.Engine:
         dbapi_connection.execute("PRAGMA foreign_keys = ON").close()
 
     def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
+        raw = typing.cast(
+            sqlite3.Connection, connection.connection.dbapi_connection
+        )
+        raw.execute("BEGIN")
 
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "begin", begin)

@@ -85,6 +85,8 @@ class Watcher:
         self._released: set[tuple[object, int, int]] = set()
         self._given: collections.Counter[object] = collections.Counter()
         self._sequences: dict[tuple[int, str], int] = {}
+        #: States of the core that have changed since they were checked.
+        self._stepped: set[core_state.PoolState] = set()
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -130,14 +132,17 @@ class Watcher:
     def _engine(
         self, _effects: object, brain: engine.Engine, *args: object
     ) -> None:
-        brain.state.check_invariants()
+        if brain.state in self._stepped:
+            self._stepped.clear()
+            brain.state.check_invariants()
         assigned = brain.state.assignments()
         holds = brain.holds
         _check(set(assigned) <= set(holds), "slots of the core", assigned)
-        held: collections.Counter[int] = collections.Counter()
+        held: dict[int, int] = {}
         for hold in holds.values():
             if not hold.abandoned and hold.session.live:
-                held[hold.session.row_id] += 1
+                row_id = hold.session.row_id
+                held[row_id] = held.get(row_id, 0) + 1
         for slot_id, assignment in assigned.items():
             hold = holds[slot_id]
             _check(
@@ -161,7 +166,7 @@ class Watcher:
                 )
             elif session.state in states.ASSIGNED:
                 _check(
-                    held[session.row_id], "assigned without a slot", session
+                    session.row_id in held, "assigned without a slot", session
                 )
         self._drains(brain, typing.cast(float, now))
         self._revoked(brain)
@@ -204,11 +209,13 @@ class Watcher:
 
     def _core(
         self,
-        _wanted: object,
+        wanted: object,
         state: core_state.PoolState,
         batch: typing.Any,
         _now: float,
     ) -> None:
+        if batch or wanted:
+            self._stepped.add(state)
         for event in batch:
             if isinstance(event, events.SlotReleased):
                 key = id(state), event.slot_id, event.generation

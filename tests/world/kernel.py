@@ -302,17 +302,15 @@ class Kernel:
         self,
         until: Callable[[], bool],
         limit_s: float,
-        after_step: Callable[[], None] = lambda: None,
     ) -> bool:
         """Let things happen.
 
         :param until: ends it, as a failure does.
         :param limit_s: ends it, too: so many seconds from now.
-        :param after_step: called after each step of a task.
         :returns: whether ``until`` was reached.
         """
         end_s = self.now_s + limit_s
-        heap = self._heap
+        heap, hub, pop = self._heap, self._hub, heapq.heappop
         while not until():
             if self.failures:
                 return False
@@ -321,10 +319,11 @@ class Kernel:
             if heap[0][0] > end_s:
                 self.now_s = end_s
                 return False
-            at_s, _tie, _order, wait, woken = heapq.heappop(heap)
+            at_s, _tie, _order, wait, woken = pop(heap)
             if wait.done:
                 continue
-            self.now_s = max(self.now_s, at_s)
+            if at_s > self.now_s:
+                self.now_s = at_s
             task = wait.task
             if task is None:
                 wait.done = True
@@ -341,8 +340,7 @@ class Kernel:
             self.steps += 1
             self.current = task
             try:
-                task.resume(self._hub, woken)
+                task.resume(hub, woken)
             finally:
                 self.current = None
-            after_step()
         return True

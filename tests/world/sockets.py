@@ -32,6 +32,7 @@ import types
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 from tests.world import kernel as kernels
@@ -41,6 +42,8 @@ _FIRST_FD = 1_000_000
 _BUFFER_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
 _READ, _WRITE, _HANG_UP = select.POLLIN, select.POLLOUT, select.POLLHUP
+#: Those of the module ``socket`` are slow to compute with.
+_DONTWAIT, _WAITALL = int(socket.MSG_DONTWAIT), int(socket.MSG_WAITALL)
 
 _system: System
 
@@ -53,8 +56,10 @@ class _File:
 
     def __init__(self) -> None:
         self.count = 0
-        #: Tasks that wait for a change.
-        self.watchers: dict[kernels.Task, None] = {}
+        #: Tasks that wait until something can be done, and for what.
+        self.watchers: dict[kernels.Task, int] = {}
+        #: Selectors that it is registered with.
+        self.selectors: dict[_Selector, None] = {}
 
     def ready(self) -> int:
         """Return what can be done now, as poll() says it."""
@@ -65,8 +70,16 @@ class _File:
 
     def changed(self) -> None:
         """Something else can be done than before."""
-        for task in list(self.watchers):
-            _system.kernel.unpark(task)
+        if not (self.watchers or self.selectors):
+            return
+        mask = self.ready()
+        if not mask:
+            return
+        for task, wanted in self.watchers.items():
+            if mask & wanted:
+                _system.kernel.unpark(task)
+        for selector in self.selectors:
+            selector.note(self, mask)
 
 
 class _End(_File):
@@ -104,6 +117,9 @@ class _End(_File):
         while self.fds:
             for fd in self.fds.popleft():
                 _system.close(fd)
+        if self.other is not None:
+            # What it would send fails at once from now on.
+            self.other.changed()
 
     def shut_down(self) -> None:
         """Send no more."""
@@ -283,20 +299,11 @@ class System:
             left_s = None if until_s is None else until_s - kernel.now_s
             if found or (left_s is not None and left_s <= 0):
                 return found
-            self._await(kernel.task(), wanted, left_s)
-
-    def _await(
-        self,
-        task: kernels.Task,
-        files: Iterable[_File],
-        timeout_s: float | None,
-    ) -> None:
-        for file in files:
-            file.watchers[task] = None
-        try:
-            self.kernel.park(timeout_s)
-        finally:
-            for file in files:
+            task = kernel.task()
+            for file, mask in wanted.items():
+                file.watchers[task] = mask | _HANG_UP
+            kernel.park(left_s)
+            for file in wanted:
                 file.watchers.pop(task, None)
 
     # Names.
@@ -582,7 +589,7 @@ class Socket:
         while True:
             end = self._end()
             if not end.data and not (end.ended or end.broken):
-                if self._timeout_s == 0.0 or flags & socket.MSG_DONTWAIT:
+                if self._timeout_s == 0.0 or int(flags) & _DONTWAIT:
                     raise BlockingIOError(errno.EAGAIN, "nothing is there")
                 if not _system.wait({end: _READ}, self._timeout_s):
                     raise TimeoutError(errno.ETIMEDOUT, "timed out")
@@ -595,7 +602,7 @@ class Socket:
             filled += count
             if count and end.other is not None:
                 end.other.changed()
-            whole = filled == wanted or not flags & socket.MSG_WAITALL
+            whole = filled == wanted or not int(flags) & _WAITALL
             if whole or (not end.data and end.ended):
                 return filled
 
@@ -635,7 +642,7 @@ class Socket:
             fds += numbers
         data = b"".join(map(bytes, buffers))
         _system.kernel.point()
-        blocks = self._timeout_s != 0.0 and not flags & socket.MSG_DONTWAIT
+        blocks = self._timeout_s != 0.0 and not int(flags) & _DONTWAIT
         sent = 0
         while True:
             end = self._end()
@@ -661,6 +668,8 @@ class Socket:
         if how != socket.SHUT_WR:
             end.ended = True
             end.changed()
+            if end.other is not None:
+                end.other.changed()
 
     def detach(self) -> int:
         fd, self._fd, self._closed = self._fd, -1, True
@@ -734,7 +743,18 @@ class _Selector:
 
     def __init__(self) -> None:
         self._keys: dict[int, selectors.SelectorKey] = {}
-        self._files: dict[int, _File] = {}
+        self._numbers: dict[_File, int] = {}
+        self._wanted: dict[_File, int] = {}
+        #: Files that may be ready, in the order in which they became it.
+        self._ready: dict[_File, None] = {}
+        self._task: kernels.Task | None = None
+
+    def note(self, file: _File, mask: int) -> None:
+        """Something can be done with a file."""
+        if mask & self._wanted[file]:
+            self._ready[file] = None
+            if self._task is not None:
+                _system.kernel.unpark(self._task)
 
     def register(
         self, fileobj: typing.Any, events: int, data: object = None
@@ -744,25 +764,38 @@ class _Selector:
             raise ValueError("the file is closed")
         if number in self._keys:
             raise KeyError("registered already")
-        self._files[number] = _system.file(number)
-        self._keys[number] = selectors.SelectorKey(
-            fileobj, number, events, data
-        )
-        return self._keys[number]
+        self._numbers[_system.file(number)] = number
+        return self._set(selectors.SelectorKey(fileobj, number, events, data))
 
     def modify(
         self, fileobj: typing.Any, events: int, data: object = None
     ) -> selectors.SelectorKey:
         number = self._find(fileobj)
-        self._keys[number] = selectors.SelectorKey(
-            fileobj, number, events, data
-        )
-        return self._keys[number]
+        return self._set(selectors.SelectorKey(fileobj, number, events, data))
+
+    def _set(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
+        self._keys[key.fd] = key
+        file = next(f for f, n in self._numbers.items() if n == key.fd)
+        mask = _HANG_UP
+        if key.events & selectors.EVENT_READ:
+            mask |= _READ
+        if key.events & selectors.EVENT_WRITE:
+            mask |= _WRITE
+        self._wanted[file] = mask
+        file.selectors[self] = None
+        self.note(file, file.ready())
+        return key
 
     def unregister(self, fileobj: typing.Any) -> selectors.SelectorKey:
         number = self._find(fileobj)
-        del self._files[number]
+        file = next(f for f, n in self._numbers.items() if n == number)
+        self._forget(file)
         return self._keys.pop(number)
+
+    def _forget(self, file: _File) -> None:
+        del self._numbers[file], self._wanted[file]
+        self._ready.pop(file, None)
+        file.selectors.pop(self, None)
 
     def _find(self, fileobj: typing.Any) -> int:
         for number, key in self._keys.items():
@@ -773,30 +806,33 @@ class _Selector:
     def select(
         self, timeout: float | None = None
     ) -> list[tuple[selectors.SelectorKey, int]]:
-        wanted: dict[_File, int] = {}
-        numbers: dict[_File, int] = {}
-        for number, key in self._keys.items():
-            file = self._files[number]
-            mask = 0
-            if key.events & selectors.EVENT_READ:
-                mask |= _READ
-            if key.events & selectors.EVENT_WRITE:
-                mask |= _WRITE
-            wanted[file] = mask
-            numbers[file] = number
-        found = _system.wait(wanted, timeout)
-        ready = []
-        for file, mask in found.items():
-            key = self._keys[numbers[file]]
+        kernel = _system.kernel
+        until_s = None if timeout is None else kernel.now_s + timeout
+        while True:
+            found = list(self._found()) if self._ready else []
+            left_s = None if until_s is None else until_s - kernel.now_s
+            if found or (left_s is not None and left_s <= 0):
+                return found
+            self._task = kernel.task()
+            kernel.park(left_s)
+            self._task = None
+
+    def _found(self) -> Iterator[tuple[selectors.SelectorKey, int]]:
+        for file in list(self._ready):
+            mask = file.ready() & self._wanted[file]
+            if not mask:
+                del self._ready[file]
+                continue
+            key = self._keys[self._numbers[file]]
             events = 0
             if mask & (_READ | _HANG_UP):
                 events |= selectors.EVENT_READ & key.events
             if mask & (_WRITE | _HANG_UP):
                 events |= selectors.EVENT_WRITE & key.events
             if events:
-                ready.append((key, events))
-        return ready
+                yield key, events
 
     def close(self) -> None:
+        for file in list(self._numbers):
+            self._forget(file)
         self._keys.clear()
-        self._files.clear()

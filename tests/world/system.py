@@ -420,9 +420,10 @@ class _Module(types.ModuleType):
     def __init__(self, original: types.ModuleType, **replaced: object) -> None:
         super().__init__(original.__name__)
         self._original = original
-        self.__dict__.update(replaced)
+        self.__dict__.update(vars(original), **replaced)
 
     def __getattr__(self, name: str) -> object:
+        # What it makes on demand, too.
         return getattr(self._original, name)
 
 
@@ -456,6 +457,10 @@ def _wall_s() -> float:
 def _monotonic_s() -> float:
     # Not zero: a time of zero means "never" to many.
     return 1000.0 + _kernel.now_s
+
+
+def _sleep(seconds: float) -> None:
+    _kernel.sleep(seconds)
 
 
 def _chance() -> random.Random:
@@ -510,7 +515,7 @@ def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
             time_ns=lambda: int(_wall_s() * 1e9),
             monotonic=_monotonic_s,
             perf_counter=_monotonic_s,
-            sleep=kernel.sleep,
+            sleep=_sleep,
         ),
         "random": chance,
         "uuid": _Module(
@@ -535,12 +540,40 @@ def _replace(module: types.ModuleType, replaced: dict[str, object]) -> None:
             other = replaced.get(value.__name__.rpartition(".")[2])
             if other is not None and value.__name__ in _STANDARD:
                 setattr(module, name, other)
+        elif isinstance(value, types.FunctionType):
+            _replace_defaults(value)
         elif not isinstance(value, type):
             continue
         elif threading.local in value.__bases__:
             setattr(module, name, type(name, (Local,), _own_members(value)))
         elif threading.Thread in value.__bases__:
             value.__bases__ = (Thread,)
+        else:
+            for member in vars(value).values():
+                _replace_defaults(getattr(member, "__func__", member))
+
+
+def _replace_defaults(function: object) -> None:
+    """Have a function that has a real clock as default take the world's."""
+    if not isinstance(function, types.FunctionType):
+        return
+    clocks: dict[object, object] = {
+        time.time: _wall_s,
+        time.monotonic: _monotonic_s,
+        time.perf_counter: _monotonic_s,
+        time.sleep: _sleep,
+    }
+
+    def replaced(value: object) -> object:
+        if isinstance(value, types.BuiltinFunctionType):
+            return clocks.get(value, value)
+        return value
+
+    if function.__defaults__:
+        function.__defaults__ = tuple(map(replaced, function.__defaults__))
+    if function.__kwdefaults__:
+        for name, value in function.__kwdefaults__.items():
+            function.__kwdefaults__[name] = replaced(value)
 
 
 #: Modules that live in the world.
