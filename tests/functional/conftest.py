@@ -10,8 +10,11 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""What every functional test leaves behind: nothing."""
+"""What functional tests have in common: they leave nothing behind."""
 
+import pathlib
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -27,3 +30,11 @@ def closed_channels() -> Iterator[None]:
     """
     with worker_harness.closed_channels():
         yield
+
+
+@pytest.fixture
+def directory() -> Iterator[pathlib.Path]:
+    """Give a directory whose path is short enough for Unix sockets."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
+    yield path
+    shutil.rmtree(path)

@@ -32,6 +32,17 @@ from fpgapool.common import channel
 from tests.harness import processes
 from tests.harness import waiting
 
+KEY, IV = bytes(range(32)), bytes(range(16))
+
+
+def encrypted(data: bytes, key: bytes = KEY, iv: bytes = IV) -> bytes:
+    """Encrypt without the pool.
+
+    :param data: plain text from the beginning.
+    """
+    cipher = ciphers.Cipher(algorithms.AES(key), modes.CTR(iv)).encryptor()
+    return cipher.update(data) + cipher.finalize()
+
 
 class Aes:
     """A random key, and what the accelerator must make of data with it.
@@ -53,10 +64,7 @@ class Aes:
 
         :param data: plain text from the beginning.
         """
-        cipher = ciphers.Cipher(
-            algorithms.AES(self._key), modes.CTR(self._iv)
-        ).encryptor()
-        return cipher.update(data) + cipher.finalize()
+        return encrypted(data, self._key, self._iv)
 
 
 class Background:

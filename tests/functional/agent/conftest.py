@@ -15,21 +15,11 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 from tests.functional.agent import harness
-
-
-@pytest.fixture
-def directory() -> Iterator[pathlib.Path]:
-    """A directory whose path is short enough for Unix sockets."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpa-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -115,19 +115,6 @@ def test_the_secret_is_in_no_log_and_no_report(host, caplog):
         assert prepared.secret not in str(report.to_primitive())
 
 
-def test_a_repeated_assign_sends_prepared_again(host):
-    agent = start_idle(host)
-    harness.assign(agent, 7)
-    host.conductor.wait_for("prepared", lambda one: True)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    harness.assign(agent, 7)
-    host.conductor.wait_for(
-        "prepared", lambda one: len(host.conductor.named("prepared")) == 2
-    )
-    first, second = host.conductor.named("prepared")
-    assert dataclasses.replace(second, sequence=first.sequence) == first
-
-
 @pytest.mark.security
 def test_a_reissued_secret_is_another_one(host):
     agent = start_idle(host)
@@ -168,28 +155,6 @@ def test_a_slot_goes_to_another_project_in_a_fresh_process(host):
     )
     assert slot.last_result is None
     assert pid_of(agent) != first
-
-
-def test_old_generations_and_epochs_are_refused(host):
-    agent = start_idle(host)
-    harness.assign(agent, 7, epoch=5)
-    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    harness.assign(agent, 6, epoch=5)
-    harness.release(agent, 6, epoch=5)
-    harness.release(agent, 7, epoch=4)
-    harness.assign(agent, 9, slot=1, epoch=4)
-    waiting.wait_until(
-        lambda: agent.table.refusals == {"generation": 2, "epoch": 2},
-        "all four were refused",
-    )
-    before = len(host.conductor.named("report"))
-    agent.manager.report_now({}, 5)
-    report = host.conductor.wait_for(
-        "report", lambda one: len(host.conductor.named("report")) > before
-    )
-    slots = report.devices[0].slots
-    assert [slot.session_id for slot in slots] == ["session-7", None]
-    assert report.leader_epoch == 5
 
 
 def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(

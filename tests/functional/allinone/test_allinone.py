@@ -19,24 +19,15 @@ import signal
 import subprocess
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from tests.functional.allinone import harness
 from tests.harness import cases
+from tests.harness import programs
 
-KEY = bytes(range(32))
-IV = bytes(range(16))
+KEY, IV = programs.KEY, programs.IV
 #: More than one chunk, and not a whole number of them.
 DATA = random.Random(5).randbytes(9_000_001)
-
-
-def encrypted(data: bytes) -> bytes:
-    """Encrypt without fpgapool."""
-    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
-    return context.update(data)
 
 
 def encrypt(front_door: str, data: bytes = DATA) -> client.RunReport:
@@ -48,7 +39,7 @@ def encrypt(front_door: str, data: bytes = DATA) -> client.RunReport:
         front_door=front_door,
         timeout_s=harness.LIMIT_S,
     )
-    assert output == encrypted(data)
+    assert output == programs.encrypted(data)
     return report
 
 
@@ -85,19 +76,7 @@ def test_printed_command_works(
         check=True,
         timeout=harness.LIMIT_S,
     )
-    assert (tmp_path / "data.enc").read_bytes() == encrypted(DATA)
-
-
-@pytest.mark.long
-def test_second_one_is_refused(pool: harness.Pool) -> None:
-    """A pool's directory is its own; the first goes on undisturbed."""
-    second = harness.Pool(pool.run_dir, *harness.SMALL)
-    output = second.read_output()
-    second.close()
-    assert second.process.returncode == 2
-    assert "INVALID_CONFIGURATION" in output
-    assert f"process {pool.process.pid}" in output
-    encrypt(pool.front_door())
+    assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(DATA)
 
 
 @pytest.mark.parametrize("number", cases.first(signal.SIGTERM, signal.SIGHUP))
@@ -163,17 +142,6 @@ def test_ends_with_the_program_that_started_it() -> None:
         processes.wait_for_end()
         pool.read_output()
         assert pool.process.returncode == 0
-
-
-@pytest.mark.long
-def test_state_directory_is_kept() -> None:
-    """A named state directory outlives the pool and serves the next."""
-    with harness.short_directory() as root:
-        options = (*harness.SMALL, "--state-dir", str(root / "state"))
-        for _ in range(2):
-            with harness.running_pool(*options, run_dir=root / "run") as pool:
-                encrypt(pool.front_door())
-        assert (root / "state" / "fpgapool.sqlite").exists()
 
 
 def test_configuration_tunes_but_cannot_rewire(

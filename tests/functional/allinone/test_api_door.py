@@ -20,22 +20,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from tests.functional.allinone import harness
+from tests.harness import programs
 
-KEY = bytes(range(32))
-IV = bytes(16)
+KEY, IV = programs.KEY, programs.IV
 DATA = bytes(range(256)) * 20_000
-
-
-def encrypted(data: bytes) -> bytes:
-    """Encrypt without fpgapool."""
-    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
-    return context.update(data)
 
 
 class Site:
@@ -72,7 +63,7 @@ def encrypt(site: Site, **options: object) -> client.RunReport:
         timeout_s=harness.LIMIT_S,
         **options,
     )
-    assert output == encrypted(DATA)
+    assert output == programs.encrypted(DATA)
     return report
 
 
@@ -101,7 +92,7 @@ def test_command(site: Site, tmp_path: pathlib.Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["local"] is False
-    assert (tmp_path / "data.enc").read_bytes() == encrypted(DATA)
+    assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(DATA)
 
 
 def test_waiting_and_giving_up(site: Site) -> None:

@@ -15,6 +15,8 @@
 import pytest
 
 from tests.functional.client import fakepool
+from tests.harness import cases
+from tests.harness import slots
 
 
 @pytest.fixture
@@ -34,3 +36,19 @@ def pools(tmp_path):
     for pool in made:
         pool.stop()
     assert [pool.violations for pool in made] == [[]] * len(made)
+
+
+@pytest.fixture(params=cases.some(["shm", "tcp", "tls"], "tcp".__ne__))
+def door(request, directory):
+    """A pool of one slot, with a real worker."""
+    made = slots.Door(directory, request.param)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def local_door(directory):
+    """The same with shared memory only."""
+    made = slots.Door(directory, "shm")
+    yield made
+    made.stop()

@@ -107,35 +107,6 @@ def test_no_false_alarm_over_breaking_runs(pools, core, local):
         assert output == _expected(core, data)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("core", ["copy", "double"])
-def test_no_false_alarm_in_other_slots(pools, core):
-    chooser = random.Random(f"sums elsewhere {core}")
-    reopens = 0
-    for _ in range(30):
-        size_bytes = chooser.randrange(1, 20 * CHUNK)
-        spares = []
-        for number in range(3):
-            local = chooser.random() < 0.5
-            budget = 950 + chooser.randrange(2500 if local else size_bytes)
-            lasts = number == 2
-            spares.append(
-                fakepool.Worker(
-                    core,
-                    () if lasts else (budget,),
-                    mortal=not lasts,
-                    local=local,
-                )
-            )
-        pool = pools(core, (1500,), mortal=True, spares=spares)
-        data = chooser.randbytes(size_bytes)
-        output, report = _run(pool, data)
-        assert bytes(output) == _expected(core, data)
-        assert report.checksum
-        reopens += report.reopens
-    assert reopens > 30
-
-
 @pytest.mark.parametrize("local", [True, False])
 @pytest.mark.parametrize("core", CORES)
 def test_changed_output_is_found_where_it_is(pools, core, local):

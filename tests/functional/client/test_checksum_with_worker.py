@@ -13,11 +13,8 @@
 """End-to-end checksums of the client library with real worker processes."""
 
 import json
-import pathlib
 import random
-import shutil
 import struct
-import tempfile
 
 import pytest
 import yaml
@@ -47,29 +44,6 @@ ACCELERATORS = {
     "fft": ({"frame_samples": 100}, 800),
     "sha": ({}, 1),
 }
-
-
-@pytest.fixture
-def directory():
-    # Not tmp_path: its length may exceed that of a socket's path.
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(params=cases.some(TRANSPORTS, "tcp".__ne__))
-def door(request, directory):
-    """A pool of one slot."""
-    made = slots.Door(directory, request.param)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def local_door(directory):
-    made = slots.Door(directory, "shm")
-    yield made
-    made.stop()
 
 
 def _run(door, accelerator, data, params=None, **options):

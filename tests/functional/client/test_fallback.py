@@ -20,23 +20,15 @@ import socket
 import threading
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from fpgapool.client import opening
 from fpgapool.cmd import run
 from tests.harness import listener as listeners
+from tests.harness import programs
 
-KEY, IV = bytes(range(32)), bytes(range(16))
-AES = {"key": KEY, "iv": IV}
+AES = {"key": programs.KEY, "iv": programs.IV}
 TIMEOUT_S = 60
-
-
-def _encrypted(data: bytes) -> bytes:
-    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV))
-    return cipher.encryptor().update(data)
 
 
 @pytest.fixture
@@ -67,7 +59,7 @@ def test_no_front_door_at_all(nowhere):
         fallback="cpu",
         progress=lambda *progress: done.append(progress),
     )
-    assert bytes(output) == _encrypted(data)
+    assert bytes(output) == programs.encrypted(data)
     assert report.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
     assert report.host == socket.gethostname()
     assert (report.slot, report.local, report.session_id) == (None, True, "")
@@ -88,7 +80,7 @@ def test_session_is_like_any_other(nowhere):
         assert bytes(session.finish()) == b""
         with pytest.raises(client.SessionClosed):
             session.run(1)
-    assert output == _encrypted(data)
+    assert output == programs.encrypted(data)
     assert (session.transport, session.reopens) == ("cpu", 0)
     assert session.fallback_reason == "FRONT_DOOR_UNAVAILABLE"
     assert session.statistics.input_bytes == 3000

@@ -14,11 +14,8 @@
 
 import contextlib
 import dataclasses
-import pathlib
 import queue
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from concurrent import futures
@@ -43,14 +40,6 @@ class Conductor(harness.FakeConductor):
         self._record(
             "reopen_session", (project_id, session_id, generation, host_uuid)
         )
-
-
-@pytest.fixture
-def directory():
-    # Not tmp_path: its length may exceed that of a socket's path.
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

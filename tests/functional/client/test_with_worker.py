@@ -15,18 +15,12 @@
 import hashlib
 import json
 import os
-import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from fpgapool.client import frontdoor
@@ -34,35 +28,11 @@ from fpgapool.cmd import run
 from fpgapool.common import channel
 from tests.functional.worker import harness
 from tests.harness import cases
+from tests.harness import programs
 from tests.harness import slots
 
 TIMEOUT_S = 60
-KEY = bytes(range(32))
-IV = bytes(range(16))
-
-
-@pytest.fixture
-def directory():
-    # Not tmp_path: its length may exceed that of a socket's path.
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(params=cases.some(["shm", "tcp", "tls"], "tcp".__ne__))
-def door(request, directory):
-    """A pool of one slot."""
-    made = slots.Door(directory, request.param)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def local_door(directory):
-    """The same with shared memory only."""
-    made = slots.Door(directory, "shm")
-    yield made
-    made.stop()
+KEY, IV = programs.KEY, programs.IV
 
 
 class Breaker(client.CancelToken):
@@ -74,11 +44,6 @@ class Breaker(client.CancelToken):
 
     def break_connection(self) -> None:
         self.newest.shutdown()
-
-
-def _encrypted(data: bytes) -> bytes:
-    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV))
-    return cipher.encryptor().update(data)
 
 
 def test_encrypts_over_breaking_connections(door):
@@ -102,7 +67,7 @@ def test_encrypts_over_breaking_connections(door):
         progress=progress,
         timeout_s=TIMEOUT_S,
     )
-    assert bytes(output) == _encrypted(data)
+    assert bytes(output) == programs.encrypted(data)
     assert report.reconnects > 0
 
 
@@ -182,7 +147,7 @@ def test_encrypts_in_one_slot_after_the_other(directory, seed):
         )
     finally:
         door.stop()
-    assert bytes(output) == _encrypted(data)
+    assert bytes(output) == programs.encrypted(data)
     assert report.reopens == 2
 
 
@@ -209,7 +174,7 @@ def test_runs_in_one_slot_after_the_other(directory):
             output += session.finish(timeout_s=TIMEOUT_S)
     finally:
         door.stop()
-    assert output == _encrypted(data)
+    assert output == programs.encrypted(data)
     assert session.reopens == 2
 
 
@@ -251,8 +216,8 @@ def test_cpu_gives_the_same_as_the_pool(local_door, directory):
         )
         outputs.append((bytes(output), report.fallback_reason))
     assert outputs == [
-        (_encrypted(data), None),
-        (_encrypted(data), "FRONT_DOOR_UNAVAILABLE"),
+        (programs.encrypted(data), None),
+        (programs.encrypted(data), "FRONT_DOOR_UNAVAILABLE"),
     ]
 
 
@@ -287,8 +252,7 @@ def test_command_encrypts_and_decrypts(local_door, directory, capsys):
     assert status == 0
     assert "stored in" in capsys.readouterr().out
     iv = bytes.fromhex((directory / "secret.iv").read_text())
-    cipher = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(iv))
-    assert secret.read_bytes() == cipher.encryptor().update(data)
+    assert secret.read_bytes() == programs.encrypted(data, iv=iv)
     key_file.write_bytes(KEY)
     status = _command(
         local_door,

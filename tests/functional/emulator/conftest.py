@@ -14,24 +14,14 @@
 
 from __future__ import annotations
 
-import pathlib
-import shutil
-import tempfile
-
 import pytest
 
 from fpgapool.accelerators import base as accelerators
 from tests.functional.agent import harness as agent_harness
 from tests.functional.emulator import harness
-from tests.functional.worker import harness as workers_harness
+from tests.functional.worker.conftest import start
 
-
-@pytest.fixture
-def directory():
-    # Not tmp_path: its length may exceed that of a socket's path.
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
-    yield path
-    shutil.rmtree(path)
+__all__ = ["start"]
 
 
 @pytest.fixture
@@ -41,21 +31,6 @@ def profiles(directory, monkeypatch):
     path.mkdir()
     harness.write_profiles(path)
     monkeypatch.setenv(accelerators.DIRECTORY_VARIABLE, str(path))
-
-
-@pytest.fixture
-def start(directory):
-    """Start a worker; it has no limits of speed."""
-    workers = []
-
-    def start_worker(**members):
-        worker = workers_harness.WorkerProcess(directory, **members)
-        workers.append(worker)
-        return worker
-
-    yield start_worker
-    for worker in workers:
-        worker.kill()
 
 
 @pytest.fixture

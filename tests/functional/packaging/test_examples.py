@@ -24,9 +24,6 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool import client
 from tests.functional.allinone import harness
@@ -170,10 +167,8 @@ def test_programs_of_the_documentation_run(
             timeout=harness.LIMIT_S,
         )
 
-    cipher = ciphers.Cipher(
-        algorithms.AES(bytes(range(32))), modes.CTR(bytes(16))
-    ).encryptor()
-    encrypted = cipher.update(b"hello world").hex()
+    text = b"hello world"
+    encrypted = programs.encrypted(text, iv=bytes(16)).hex()
     assert run("use_buffer.py").stdout == f"{encrypted} on node1\n"
     digest = hashlib.sha256(b"hello world").hexdigest()
     assert run("use_session.py").stdout == f"{digest}\n"

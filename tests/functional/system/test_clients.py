@@ -156,19 +156,6 @@ def test_short_sessions_are_closed(cloud, board, compute, rng) -> None:
         assert view["reason"] == "OK"
 
 
-def test_program_killed_while_queued(cloud, board) -> None:
-    """The request of a program that died waiting takes no slot."""
-    with board.door() as door:
-        held = doors.hold_slots(door, SLOTS)
-        program = programs.Program(board.socket_path(), "QUEUED")
-        assert cloud.state(program.session_id) == "QUEUED"
-        program.kill()
-        view = cloud.wait_session(program.session_id, "CANCELLED")
-        assert view["reason"] == "CLIENT_GONE"
-        assert view["ready_at"] is None
-        doors.let_go(held)
-
-
 @pytest.mark.parametrize("where", cases.first("board", "compute"))
 def test_program_killed_before_it_connects(cloud, board, where) -> None:
     """A slot that waits for a program that died is free again."""
@@ -188,33 +175,6 @@ def test_program_killed_while_it_runs(cloud, board, where) -> None:
     cloud.wait_session(program.session_id, "DETACHED")
     view = cloud.wait_session(program.session_id, "EXPIRED")
     assert view["reason"] == "RESUME_TIMEOUT"
-
-
-def test_cancel_queued(cloud, board) -> None:
-    """A request can be cancelled while it waits."""
-    with board.door() as door:
-        held = doors.hold_slots(door, SLOTS)
-        request_id = door.open()
-        door.wait_state(request_id, "QUEUED")
-        door.request("cancel", request_id=request_id)
-        view = door.wait_state(request_id, "CANCELLED")
-        assert view["reason"] == "CANCELLED_BY_CLIENT"
-        doors.let_go(held)
-
-
-def test_cancel_preparing(cloud, board) -> None:
-    """A session can be cancelled while its slot is being programmed."""
-    with board.door() as door:
-        # Whatever is in the slots now, one of the two is not.
-        doors.let_go([door.attach(door.open_ready("copy"))])
-        board.write_boards(programming_time_s=1.0)
-        request_id = door.open("aes")
-        view = door.wait_state(request_id, "PREPARING")
-        door.request("cancel", session_id=view["session_id"])
-        view = door.wait_state(request_id, "CANCELLED")
-        assert view["reason"] == "CANCELLED_BY_CLIENT"
-        cloud.check_consistent()
-        board.write_boards()
 
 
 def test_cancel_ready(cloud, board) -> None:
@@ -240,17 +200,6 @@ def test_cancel_active(cloud, board) -> None:
         assert error.value.code == "CANCELLED_BY_CLIENT"
         door.wait_state(view["request_id"], "CANCELLED")
         attached.close()
-
-
-def test_cancel_detached(cloud, board) -> None:
-    """A session can be cancelled while its connection is broken."""
-    with board.door() as door:
-        view = door.open_ready()
-        door.attach(view).close()
-        door.wait_state(view["request_id"], "DETACHED")
-        door.request("cancel", session_id=view["session_id"])
-        view = door.wait_state(view["request_id"], "CANCELLED")
-        assert view["reason"] == "CANCELLED_BY_CLIENT"
 
 
 def test_cancel_by_token(cloud, board) -> None:

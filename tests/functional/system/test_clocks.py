@@ -16,17 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import time
 from collections.abc import Iterator
 
 import pytest
-from oslo_config import cfg
 
 from fpgapool import client
-from fpgapool import objects
-from fpgapool.common import rpc
-from fpgapool.core import codes
-from fpgapool.rpcapi import conductor as conductor_rpcapi
 from tests.chaos import faulty
 from tests.functional.api import harness
 from tests.harness import cloud as clouds
@@ -88,14 +82,6 @@ def api(
     server.start()
     yield server
     server.kill()
-
-
-@pytest.fixture
-def bus(cloud: clouds.Cloud) -> Iterator[conductor_rpcapi.ConductorAPI]:
-    rpc.cleanup()
-    rpc.init(cfg.CONF, url=cloud.transport_url)
-    yield conductor_rpcapi.ConductorAPI(call_timeout_s=waiting.LIMIT_S)
-    rpc.cleanup()
 
 
 @contextlib.contextmanager
@@ -167,63 +153,3 @@ def test_a_host(cloud, api, rng, name: str, ahead_s: float) -> None:
     report = running.finish()
     assert (running.output, report.reconnects) == (text, 0)
     cloud.check_consistent()
-
-
-@pytest.mark.parametrize("ahead_s", [-HOUR_S, HOUR_S])
-def test_a_conductor(cloud, api, rng, ahead_s: float) -> None:
-    """The next leader's clock makes nobody's request too old, or late."""
-    text = rng.randbytes(8 * CHUNK)
-    running = programs.Transfer(cloud.hosts["compute"].socket_path(), text)
-    running.run_to(2 * CHUNK)
-    with cloud.hosts["compute"].door() as door:
-        (held,) = doors.hold_slots(door, 1)
-        requests = [door.open(wait_timeout_s=HOUR_S / 2)]
-        door.wait_state(requests[0], "QUEUED")
-        with wrong(cloud.conductor, ahead_s):
-            _restart(cloud)
-            requests.append(door.open(wait_timeout_s=HOUR_S / 2))
-            door.wait_state(requests[1], "QUEUED")
-            waits = api.open(wait_timeout_s=HOUR_S / 2).session
-            assert waits["state"] == "QUEUED"
-            running.run_to(4 * CHUNK)
-        _restart(cloud)
-        assert api.show(waits["id"]).session["state"] == "QUEUED"
-        doors.let_go([held])
-        for request in requests:
-            view = door.wait_state(request, "READY")
-            doors.let_go([door.attach(view)])
-            door.wait_state(request, "CLOSED")
-            _check_times(cloud, view)
-        api.wait(waits, "READY")
-        assert api.close(waits["id"]) in (202, 204)
-    report = running.finish()
-    assert (running.output, report.reconnects) == (text, 0)
-    cloud.check_consistent()
-
-
-@pytest.mark.parametrize("ahead_s", [-HOUR_S, HOUR_S])
-def test_a_caller(cloud, bus, ahead_s: float) -> None:
-    """One whose clock nobody hears of, as an API server."""
-    request = objects.OpenRequest(
-        request_id=f"by another clock {ahead_s:.0f}".replace(" ", "-"),
-        project_id=clouds.PROJECT,
-        user_id="",
-        host_uuid=None,
-        accelerator="copy",
-        claimed_bytes=1,
-        expires_at=time.time() + ahead_s + waiting.LIMIT_S,
-    )
-    view = bus.submit_session(request)
-    assert view.session_id, view
-    bus.cancel_session(
-        clouds.PROJECT,
-        session_id=view.session_id,
-        reason=codes.CANCELLED_BY_CLIENT,
-    )
-    cloud.check_consistent()
-
-
-def _restart(cloud: clouds.Cloud) -> None:
-    cloud.conductor.stop()
-    cloud.conductor.start()
-    cloud.wait_ready()

@@ -99,25 +99,6 @@ def test_agents_killed_while_sessions_run(
         assert (view["reason"], view["input_bytes"]) == ("OK", 20 * CHUNK)
 
 
-@pytest.mark.long
-def test_agent_killed_while_programs_wait(cloud, board, rng) -> None:
-    """A program that waits keeps its place when its agent is restarted."""
-    text = rng.randbytes(CHUNK)
-    compute = cloud.hosts["compute"]
-    with board.door() as door:
-        held = doors.hold_slots(door, 2)
-        queued = programs.Transfer(compute.socket_path(), text)
-        queued.wait_state("QUEUED")
-        compute.agent.kill()
-        compute.agent.start()
-        compute.wait_served()
-        assert cloud.state(queued.session_id) == "QUEUED"
-        doors.let_go(held)
-    before = queued.session_id
-    queued.finish()
-    assert (queued.session_id, queued.output) == (before, text)
-
-
 @pytest.mark.parametrize("how", cases.first("stop", "kill"))
 def test_conductor_restarted_while_sessions_run(
     cloud, board, start_transfers, how: str
@@ -165,54 +146,3 @@ def test_conductor_killed_with_a_full_queue(cloud, board, rng) -> None:
             requests, key=lambda one: (claims[requests.index(one)],)
         )
         doors.let_go(held[1:])
-
-
-@pytest.mark.long
-def test_conductor_killed_while_a_slot_waits(cloud, board) -> None:
-    """A client finds its slot also if the conductor dies in between."""
-    with board.door() as door:
-        view = door.open_ready()
-        request_id = view["request_id"]
-        cloud.conductor.kill()
-        cloud.conductor.start()
-        cloud.wait_ready()
-        # The request is repeated, as a client does that lost the answer.
-        with board.door() as later:
-            later.open(request_id=request_id)
-            again = later.wait_state(request_id, "READY")
-            for name in ("session_id", "generation", "device", "slot"):
-                assert again[name] == view[name]
-            cloud.check_consistent(live=1)
-            doors.let_go([later.attach(again)])
-            later.wait_state(request_id, "CLOSED")
-
-
-@pytest.mark.long
-def test_repeated_request_after_restart_of_conductor(cloud, board) -> None:
-    """A request that ended is not opened again after a restart either."""
-    request_id = doors.new_request_id()
-    with board.door() as door:
-        view = door.open_ready(request_id=request_id)
-        doors.let_go([door.attach(view)])
-        door.wait_state(request_id, "CLOSED")
-        cloud.wait_session(view["session_id"], "CLOSED")
-        cloud.check_consistent()
-        cloud.conductor.kill()
-        cloud.conductor.start()
-        cloud.wait_ready()
-    with board.door() as door:
-        door.open(request_id=request_id)
-        again = door.wait_state(request_id, "CLOSED")
-        assert again["session_id"] == view["session_id"]
-
-
-@pytest.mark.long
-def test_request_while_the_conductor_is_away(cloud, board, rng) -> None:
-    """A request made during a short absence of the conductor is served."""
-    text = rng.randbytes(CHUNK)
-    cloud.conductor.kill()
-    transfer = programs.Transfer(board.socket_path(), text, verify=False)
-    cloud.conductor.start()
-    transfer.finish()
-    assert transfer.output == text
-    cloud.wait_ready()

@@ -14,21 +14,9 @@
 
 from __future__ import annotations
 
-import pathlib
-import shutil
-import tempfile
-
 import pytest
 
 from tests.functional.worker import harness
-
-
-@pytest.fixture
-def directory():
-    # Not tmp_path: its length may exceed that of a socket's path.
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fpgapool-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

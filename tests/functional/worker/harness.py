@@ -214,6 +214,12 @@ class AgentEnd:
         self._channel.close()
 
 
+def frame(kind: int, payload: bytes = b"", **members: int) -> bytes:
+    """Return a frame of any kind, right or wrong."""
+    members = {"payload_length_bytes": len(payload), **members}
+    return frames.pack_header(kind, **members) + payload
+
+
 class ErrorFrame(Exception):
     """The worker sent an ERROR."""
 

@@ -19,12 +19,10 @@ import random
 import socket
 
 import pytest
-from cryptography.hazmat.primitives import ciphers
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool.protocol import frames
 from tests.functional.worker import harness
+from tests.harness import programs
 
 pytestmark = pytest.mark.security
 
@@ -35,8 +33,7 @@ PARAMS = {"key": KEY.hex(), "iv": IV.hex()}
 
 
 def encrypt(data):
-    context = ciphers.Cipher(algorithms.AES(KEY), modes.CTR(IV)).encryptor()
-    return context.update(data) + context.finalize()
+    return programs.encrypted(data, KEY, IV)
 
 
 def some_bytes(length_bytes, seed=1):
@@ -429,23 +426,43 @@ def test_small_pieces_in_shared_memory(worker, agent):
     client.close()
 
 
-VIOLATIONS = {
-    "BAD_OFFSET": frames.FrameHeader(
-        frames.INPUT, offset_bytes=1, payload_length_bytes=0
-    ).pack(),
-    "FRAME_TOO_LARGE": frames.FrameHeader(
-        frames.INPUT, payload_length_bytes=harness.CHUNK_BYTES + 1
-    ).pack(),
-    "STREAM_LIMIT": frames.FrameHeader(frames.PING, stream_id=1).pack(),
-    "PROTOCOL_ERROR": b"\xff" * frames.HEADER_BYTES,
-}
+frame = harness.frame
+#: What an accepted client must not send, and how it is answered.
+VIOLATIONS = [
+    ("BAD_OFFSET", frame(frames.INPUT, b"data", offset_bytes=5)),
+    (
+        "BAD_OFFSET",
+        frame(frames.INPUT, b"data", offset_bytes=2**64 - 1),
+    ),
+    ("BAD_OFFSET", frame(frames.ACK, offset_bytes=2**63)),
+    (
+        "FRAME_TOO_LARGE",
+        frame(frames.INPUT, payload_length_bytes=harness.CHUNK_BYTES + 1),
+    ),
+    (
+        "FRAME_TOO_LARGE",
+        frame(frames.INPUT, payload_length_bytes=2**32 - 1),
+    ),
+    ("FRAME_TOO_LARGE", frame(frames.ACK, b"data")),
+    ("STREAM_LIMIT", frame(frames.INPUT, b"data", stream_id=3)),
+    ("STREAM_LIMIT", frame(frames.HELLO, b"{}", stream_id=3)),
+    ("STREAM_LIMIT", frame(frames.PING, stream_id=1)),
+    ("PROTOCOL_ERROR", b"\xff" * frames.HEADER_BYTES),
+    ("PROTOCOL_ERROR", frame(99)),
+    ("PROTOCOL_ERROR", frame(frames.HELLO, b"{}")),
+    ("PROTOCOL_ERROR", frame(frames.OUTPUT, b"data")),
+    (
+        "PROTOCOL_ERROR",
+        frame(frames.INPUT, flags=frames.SHM, payload_length_bytes=4),
+    ),
+]
 
 
-@pytest.mark.parametrize("code", VIOLATIONS)
-def test_violation_by_the_client_ends_its_session(worker, agent, code):
+@pytest.mark.parametrize(("code", "data"), VIOLATIONS)
+def test_violation_by_the_client_ends_its_session(worker, agent, code, data):
     prepared = agent.prepare()
     client = harness.Client.remote(prepared).hello(prepared)
-    client.channel.send(VIOLATIONS[code])
+    client.channel.send(data)
     expect_error(client, code)
     result = agent.wait_result()
     assert (result["state"], result["code"]) == ("FAILED", code)

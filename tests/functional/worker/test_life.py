@@ -28,14 +28,6 @@ from fpgapool.common import channel as channels
 from tests.functional.worker import harness
 
 
-def test_ready_expires_without_a_client(worker, agent):
-    agent.prepare(connect_timeout_s=0.05)
-    result = agent.wait_result()
-    assert (result["state"], result["code"]) == ("EXPIRED", "CONNECT_TIMEOUT")
-    assert result["started_at"] is None
-    assert agent.status()["state"] == "idle"
-
-
 def test_detached_expires_after_the_grace(worker, agent):
     prepared = agent.prepare(resume_grace_s=0.05)
     client = harness.Client.remote(prepared).hello(prepared)
@@ -94,37 +86,11 @@ def test_release_interrupts_a_slow_slot(start, directory):
     agent.close()
 
 
-def test_failed_programming_is_a_result(start, directory):
-    (directory / "boards.yaml").write_text(
-        "boards:\n- {name: board0, slots: 1, faults: {programming: [0]}}\n"
-    )
-    agent = start().connect()
-    assert agent.assign()["ok"]
-    result = agent.wait_result()
-    assert result["state"] == "PREPARE_FAILED"
-    assert result["code"] == "PROGRAM_FAILED"
-    assert agent.status()["state"] == "idle"
-    agent.close()
-
-
 def test_unknown_bitstream_is_a_result(worker, agent):
     assert agent.assign(bitstream="builtin:nothing")["ok"]
     result = agent.wait_result()
     assert result["state"] == "PREPARE_FAILED"
     assert "aes" in result["message"]
-
-
-def test_slot_that_cannot_be_scrubbed_is_faulty(start, directory):
-    (directory / "boards.yaml").write_text(
-        "boards:\n- {name: board0, slots: 1, faults: {scrub: [0]}}\n"
-    )
-    agent = start().connect()
-    agent.prepare()
-    assert agent.request("release", generation=1, reason="GONE")["ok"]
-    assert agent.wait_result()["state"] == "CANCELLED"
-    assert agent.status()["state"] == "faulty"
-    assert agent.assign(2)["error"]["code"] == "SLOT_FAULTY"
-    agent.close()
 
 
 def test_old_generations_are_refused(worker, agent):
@@ -150,38 +116,6 @@ def test_another_project_needs_a_fresh_worker(worker, agent):
     assert worker.wait() == 0
     assert not os.path.exists(worker.settings["control_socket"])
     assert not os.path.exists(worker.settings["data_socket"])
-
-
-def test_session_outlives_its_agent(worker, agent):
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared).hello(prepared)
-    client.run(b"one")
-    agent.close()
-    assert client.run(b"two") == b"two"
-    successor = worker.connect()
-    status = successor.wait_state("active")
-    assert status["session_id"] == prepared["session_id"]
-    assert status["pid"] == worker.process.pid
-    client.close_session()
-    assert successor.wait_result()["input_bytes"] == 6
-    client.close()
-    successor.close()
-
-
-def test_secret_waits_for_an_agent(start, directory):
-    (directory / "boards.yaml").write_text(
-        "boards:\n- {name: board0, slots: 1, programming_time_s: 0.2}\n"
-    )
-    worker = start()
-    agent = worker.connect()
-    assert agent.assign()["ok"]
-    agent.close()
-    successor = worker.connect()
-    prepared = successor.wait_prepared(1)
-    client = harness.Client.remote(prepared).hello(prepared)
-    assert client.run(b"data") == b"data"
-    client.close()
-    successor.close()
 
 
 def test_newest_agent_wins(worker, agent):
