@@ -18,7 +18,6 @@ import concurrent.futures
 import datetime
 import threading
 from collections.abc import Callable
-from collections.abc import Iterator
 
 import pytest
 
@@ -36,8 +35,6 @@ CLIENTS = 8
 SESSIONS_PER_CLIENT = 4
 DATA = bytes(range(256)) * 200
 
-OWN = f"/v1/quotas/{clouds.PROJECT}"
-
 
 @pytest.fixture(scope="module")
 def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
@@ -48,25 +45,6 @@ def cloud(make_cloud: Callable[..., clouds.Cloud]) -> clouds.Cloud:
     )
 
 
-@pytest.fixture(autouse=True)
-def defaults(api: harness.Server) -> Iterator[None]:
-    """Take back what a test has set."""
-    yield
-    assert api.ask("DELETE", OWN, harness.ADMIN_TOKEN).status == 204
-
-
-def quota(api: harness.Server, token: str = harness.TOKEN) -> dict:
-    answer = api.ask("GET", "/v1/quotas", token)
-    assert answer.status == 200
-    return answer.document["quota"]
-
-
-def set_limits(api: harness.Server, **limits: int | None) -> dict:
-    answer = api.ask("PUT", OWN, harness.ADMIN_TOKEN, {"quota": limits})
-    assert answer.status == 200, answer.document
-    return answer.document["quota"]
-
-
 def test_racing_clients_of_a_project_never_exceed_its_limits(api) -> None:
     over: list[dict] = []
     done = threading.Event()
@@ -75,7 +53,7 @@ def test_racing_clients_of_a_project_never_exceed_its_limits(api) -> None:
         """Look at what is in use all the time; :returns: the most of it."""
         most = 0
         while not done.is_set():
-            found = quota(api)
+            found = api.ask("GET", "/v1/quotas").document["quota"]
             for resource, limit in (("sessions", 2), ("queued", QUEUED)):
                 if found[resource]["in_use"] > limit:
                     over.append(found)
@@ -107,88 +85,6 @@ def test_racing_clients_of_a_project_never_exceed_its_limits(api) -> None:
     assert watching.result() == SESSIONS
     # 8 clients on 2 slots and 5 places: somebody finds no room.
     assert sum(refused) > 0
-
-
-def test_projects_do_not_share_a_limit(api) -> None:
-    held = [api.open_until_ready() for _ in range(SESSIONS)]
-    other = api.open(harness.OTHER_TOKEN)
-    path = f"/v1/sessions/{other.session['id']}?wait_s=10&revision=0"
-    answer = api.ask("GET", path, harness.OTHER_TOKEN)
-    assert answer.session["state"] in ("PREPARING", "READY")
-    assert quota(api)["sessions"]["in_use"] == SESSIONS
-    assert quota(api, harness.OTHER_TOKEN)["sessions"]["in_use"] == 1
-    for session in held:
-        api.close(session["id"])
-    api.close(other.session["id"], harness.OTHER_TOKEN)
-
-
-def test_a_lower_limit_takes_nobodys_slot(api) -> None:
-    set_limits(api, sessions=SLOTS)
-    held = [api.open_until_ready() for _ in range(SLOTS)]
-    found = set_limits(api, sessions=1)
-    assert found["sessions"] == {
-        "limit": 1,
-        "in_use": SLOTS,
-        "source": "project",
-    }
-    waiting = api.open().session
-    for session in held:
-        assert api.show(session["id"]).session["state"] == "READY"
-        shown = api.show(waiting["id"]).session
-        assert shown["state"] == "QUEUED"
-        api.close(session["id"])
-    api.wait(waiting, "READY")
-
-
-def test_a_higher_limit_serves_at_once_who_waits(api) -> None:
-    for _ in range(SESSIONS):
-        api.open_until_ready()
-    waiting = api.open().session
-    reasons = api.show(waiting["id"]).session["pending_reasons"]
-    assert [one["code"] for one in reasons] == ["PROJECT_SESSION_LIMIT"]
-    set_limits(api, sessions=-1)
-    api.wait(waiting, "READY")
-
-
-def test_limits_outlive_the_conductor(api, cloud) -> None:
-    set_limits(api, sessions=1, queued=0, queued_bytes=-1)
-    set_limits(api, queued=None)
-    before = quota(api)
-    cloud.conductor.kill()
-    cloud.conductor.start()
-    cloud.wait_ready()
-    assert quota(api) == before
-    assert before["sessions"]["limit"] == 1
-    assert before["queued"] == {
-        "limit": QUEUED,
-        "in_use": 0,
-        "source": "default",
-    }
-    api.open_until_ready()
-    assert api.open().session["state"] == "QUEUED"
-
-
-def test_who_may_queue_nothing_is_refused(api) -> None:
-    set_limits(api, queued=0)
-    answer = api.open()
-    assert (answer.status, answer.code) == (429, "QUOTA_EXCEEDED")
-    set_limits(api, queued=None, queued_bytes=1000)
-    answer = api.open(claimed_bytes=1001)
-    assert (answer.status, answer.code) == (429, "QUOTA_EXCEEDED")
-    assert api.open(claimed_bytes=1000).status == 202
-
-
-@pytest.mark.parametrize("project", ["x" * 256, "a b", "%00", "%F0%9F%98%80"])
-def test_what_is_no_project(api, project) -> None:
-    """Any other is taken: Keystone is not asked."""
-    for method, body in (("GET", None), ("PUT", {"quota": {"queued": 1}})):
-        if " " in project:
-            project = project.replace(" ", "%20")
-        path = f"/v1/quotas/{project}"
-        answer = api.ask(method, path, harness.ADMIN_TOKEN, body)
-        assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
-    unknown = api.ask("GET", "/v1/quotas/nobody", harness.ADMIN_TOKEN)
-    assert unknown.document["quota"]["sessions"]["in_use"] == 0
 
 
 def test_what_was_used_is_told_with_its_energy(api, cloud) -> None:
