@@ -20,7 +20,6 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from fpgapool import objects
 from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.core import codes
@@ -87,14 +86,10 @@ class Limited(stateful.RuleBasedStateMachine):
             self.pool.requests += 1
             batch.append(
                 inputs.Open(
-                    objects.OpenRequest(
+                    world.request(
                         request_id=f"r{self.pool.requests}",
                         project_id=project,
-                        user_id="u",
-                        host_uuid="a",
-                        accelerator="copy",
                         claimed_bytes=SIZE_BYTES,
-                        expires_at=self.pool.now + 10,
                     )
                 )
             )

@@ -128,8 +128,7 @@ def test_a_drain_is_done_when_the_last_has_gone(pool) -> None:
     run_on(pool, "a")
     administer(pool, DRAINING, reason="fan")
     assert row(pool) == ("draining", "fan", None)
-    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
-    pool.feed(pool.agents["a"].report())
+    pool.end(states.CLOSED, codes.OK)
     assert row(pool) == ("disabled", "fan", None)
     assert administer(pool, DRAINING)
     assert row(pool)[0] == "disabled", "nobody is there"
@@ -220,8 +219,7 @@ def test_a_stateful_session_that_has_not_begun_moves(pool) -> None:
 def test_a_session_that_was_closed_at_that_time_is_closed(pool) -> None:
     request_id = run_on(pool, "a")
     administer(pool, DRAINING, 0.0)
-    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
-    pool.feed(pool.agents["a"].report())
+    pool.end(states.CLOSED, codes.OK)
     assert pool.view(request_id).state == states.CLOSED
     assert row(pool)[0] == "disabled"
 
@@ -296,8 +294,7 @@ def test_a_host_and_its_boards(pool) -> None:
     assert administer(pool, DRAINING, device=None, reason="kernel")
     assert row(pool, "hosts") == ("draining", "kernel", None)
     assert row(pool)[0] == "enabled"
-    pool.agents["a"].end(0, states.CLOSED, codes.OK, pool.now)
-    pool.feed(pool.agents["a"].report())
+    pool.end(states.CLOSED, codes.OK)
     assert row(pool, "hosts") == ("disabled", "kernel", None)
     administer(pool, DISABLED, device=None, host="b")
     request_id = pool.open("a")
@@ -454,8 +451,7 @@ def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
     hosts = pool.engine.snapshot(5.0)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.5, 0.5]
     assert pool.view(request_id).slot_host_name == "b"
-    agent.end(0, states.CLOSED, codes.OK, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.CLOSED, codes.OK, host="b")
     hosts = pool.engine.snapshot(5.0)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.0, 0.0]
 

@@ -252,8 +252,7 @@ def test_an_end_that_the_former_leader_has_not_recorded(pool):
     recorded = {name: dict(rows) for name, rows in pool.rows.items()}
     first = min(pool.rows["sessions"])
     agent = pool.agents["a"]
-    agent.end(0, states.CLOSED, "OK", pool.now)
-    pool.feed(agent.report())
+    pool.end(states.CLOSED, "OK")
     pool.deliver_all()
     assert agent.slots[0].state == states.SLOT_PREPARING
     assert pool.rows["sessions"][first].state == states.CLOSED

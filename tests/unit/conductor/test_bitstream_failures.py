@@ -28,10 +28,8 @@ def single() -> world.World:
 
 
 def fail(pool: world.World, code: str) -> None:
-    agent = pool.agents["a"]
     pool.deliver_all()
-    agent.end(0, states.PREPARE_FAILED, code, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.PREPARE_FAILED, code)
 
 
 @pytest.mark.parametrize("code", sorted(codes.BITSTREAM_FAULTS))

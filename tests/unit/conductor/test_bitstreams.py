@@ -349,14 +349,10 @@ def test_another_project_gets_what_an_unknown_name_gets(pool):
     approve(pool)
     messages = []
     for name in ("mine", "mine@p", "never"):
-        request = objects.OpenRequest(
+        request = worlds.request(
             request_id=f"r-{name.replace('@', '-')}",
             project_id="q",
-            user_id="u",
-            host_uuid="a",
             accelerator=name,
-            claimed_bytes=1,
-            expires_at=pool.now + 9,
         )
         pool.feed(inputs.Open(request))
         outcome = pool.engine.outcome(request)
@@ -408,8 +404,7 @@ def test_what_was_taken_away_ends_a_session_that_loses_its_slot(pool, how):
     assert pool.view(request).state == states.PREPARING
     agent = pool.agents["a"]
     if how == "failed":
-        agent.end(0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
-        pool.feed(agent.report())
+        pool.end(states.PREPARE_FAILED, codes.PROGRAM_FAILED)
     else:
         pool.feed(
             inputs.Administer(

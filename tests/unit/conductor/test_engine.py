@@ -104,9 +104,7 @@ def test_a_result_ends_the_session_and_frees_the_slot(single):
     first = open_until_ready(single)
     second = single.open()
     activate(single)
-    agent = single.agents["a"]
-    agent.end(0, states.CLOSED, codes.OK, single.now)
-    single.feed(agent.report())
+    single.end(states.CLOSED, codes.OK)
     assert single.view(first).state == states.CLOSED
     assert single.view(second).state == states.PREPARING
 
@@ -226,18 +224,7 @@ def _outcome(
     awaited_until: float | None = None,
     **changes: object,
 ):
-    request = objects.OpenRequest(
-        **{
-            "request_id": request_id,
-            "project_id": "p",
-            "user_id": "u",
-            "host_uuid": None,
-            "accelerator": "copy",
-            "claimed_bytes": 1000,
-            "expires_at": pool.now + 10,
-            **changes,
-        }
-    )
+    request = world.request(request_id=request_id, host_uuid=None, **changes)
     pool.feed(inputs.Open(request, awaited_until))
     return lambda: pool.engine.outcome(request)
 
@@ -312,9 +299,7 @@ def test_what_ended_before_its_name_was_refused_gets_no_row(single):
     single.cancel(request_id)
     single.tell_unrecorded()
     assert single.engine.holds
-    agent = single.agents["a"]
-    agent.end(0, states.CANCELLED, codes.CANCELLED_BY_CLIENT, single.now)
-    single.feed(agent.report())
+    single.end(states.CANCELLED, codes.CANCELLED_BY_CLIENT)
     single.settle()
     assert not single.engine.holds
     assert single.rows["sessions"] == before
@@ -553,17 +538,8 @@ def test_cancel_while_queued_prepared_ready_and_active(single):
 
 def test_cancel_and_open_in_one_batch(single):
     single.open(request_id="busy")
-    request = objects.OpenRequest(
-        request_id="r",
-        project_id="p",
-        user_id="u",
-        host_uuid="a",
-        accelerator="copy",
-        claimed_bytes=1,
-        expires_at=single.now + 1,
-    )
     single.feed(
-        inputs.Open(request),
+        inputs.Open(world.request()),
         inputs.Cancel("p", None, "r", codes.CLIENT_GONE),
     )
     assert single.view("r").state == states.CANCELLED
@@ -603,10 +579,8 @@ def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
     request_id = single.open()
     single.deliver_all()
     generation = single.view(request_id).generation
-    agent = single.agents["a"]
     # The bus is away while the slot is ready and waits for the client.
-    agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
-    single.feed(agent.report())
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert view.state == states.PREPARING
     assert view.generation > generation
@@ -618,9 +592,7 @@ def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
 
 def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
     request_id = open_until_ready(single)
-    agent = single.agents["a"]
-    agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
-    single.feed(agent.report())
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert (view.state, view.reason) == (
         states.EXPIRED,
@@ -630,15 +602,13 @@ def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
 
 def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
     request_id = single.open()
-    agent = single.agents["a"]
     generations = set()
     while single.view(request_id).state == states.PREPARING:
         generations.add(single.view(request_id).generation)
         assert len(generations) < 9
         single.deliver_all()
         # Word that the slot is ready gets lost each time.
-        agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
-        single.feed(agent.report())
+        single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert (view.state, view.reason) == (
         states.EXPIRED,
@@ -651,9 +621,7 @@ def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
 def test_a_failed_preparation_requeues_at_the_old_place(pool):
     request_id = pool.open()
     pool.deliver_all()
-    agent = pool.agents["a"]
-    agent.end(0, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.PREPARE_FAILED, codes.PROGRAM_FAILED)
     view = pool.view(request_id)
     assert (view.state, view.slot) == (states.PREPARING, 1)
     assert view.queued_at == 1000.0
@@ -916,9 +884,7 @@ def test_a_restart_keeps_queue_order_and_running_sessions(single):
     assert {r: single.view(r).queued_at for r in waiting} == arrival
     single.settle()
     assert single.view(active).state == states.ACTIVE
-    agent = single.agents["a"]
-    agent.end(0, states.CLOSED, codes.OK, single.now)
-    single.feed(agent.report())
+    single.end(states.CLOSED, codes.OK)
     assert single.view(waiting[0]).state == states.PREPARING
     assert single.view(waiting[0]).generation >= 2 << 32
 
@@ -1061,9 +1027,7 @@ def test_a_session_whose_worker_died_goes_on_elsewhere(pool):
     request_id = open_until_ready(pool)
     activate(pool)
     before = pool.view(request_id)
-    agent = pool.agents["a"]
-    agent.end(0, states.FAILED, codes.WORKER_DIED, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.FAILED, codes.WORKER_DIED)
     assert pool.view(request_id).state == states.FAILED
     reopen(pool, request_id)
     after = pool.view(request_id)
@@ -1117,12 +1081,10 @@ def test_a_reopened_session_survives_a_restart(pool):
 def test_what_cannot_be_reopened_stays_ended(pool, how):
     request_id = open_until_ready(pool)
     activate(pool)
-    agent = pool.agents["a"]
     code = codes.WORKER_DIED
     if how == "client's doing":
         code = codes.PROTOCOL_ERROR
-    agent.end(0, states.FAILED, code, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.FAILED, code)
     if how == "stateful":
         profile = world.PROFILE.to_primitive()["data"] | {"stateless": False}
         record = db_api.AcceleratorRecord(name="copy", profile=profile)
@@ -1170,9 +1132,7 @@ def test_a_liar_that_closes_in_time_has_closed(single):
     activate(single)
     single.open()
     send(single, 2000)
-    agent = single.agents["a"]
-    agent.end(0, states.CLOSED, codes.OK, single.now)
-    single.feed(agent.report())
+    single.end(states.CLOSED, codes.OK)
     assert single.view(liar).state == states.CLOSED
 
 
@@ -1226,14 +1186,13 @@ def test_who_waits_hears_for_how_long(single):
     """One slot, given from one to the next seven times."""
     opened = [single.open() for _ in range(10)]
     assert single.view(opened[-1]).expected_wait_s is None
-    agent, given_at = single.agents["a"], []
+    given_at = []
     for request_id in opened[:7]:
         single.settle()
         assert single.view(request_id).expected_wait_s is None
         activate(single)
         single.now += 2
-        agent.end(0, states.CLOSED, codes.OK, single.now)
-        single.feed(agent.report())
+        single.end(states.CLOSED, codes.OK)
         given_at.append(single.now)
     first, second = (single.view(r).expected_wait_s for r in opened[8:])
     assert first == pytest.approx((given_at[-1] - given_at[0]) / 7)

@@ -149,14 +149,8 @@ def test_limit_holds_in_one_batch_and_after_a_change_of_leader():
     user = instance.user_of(VM)
     batch = [
         inputs.Open(
-            objects.OpenRequest(
-                request_id=f"x{number}",
-                project_id="p",
-                user_id=user,
-                host_uuid=None,
-                accelerator="copy",
-                claimed_bytes=1,
-                expires_at=world.now + 10,
+            worlds.request(
+                request_id=f"x{number}", user_id=user, host_uuid=None
             )
         )
         for number in range(5)
@@ -183,8 +177,7 @@ def test_reopening_does_not_pass_the_limit():
     number = _serving(agent)[0]
     agent.slots[number].state = states.SLOT_ACTIVE
     world.feed(agent.report())
-    agent.end(number, states.FAILED, codes.WORKER_DIED, world.now)
-    world.feed(agent.report())
+    world.end(states.FAILED, codes.WORKER_DIED, number, agent.uuid)
     view = world.view(moved)
     assert view.reason in codes.REOPENABLE
     other = opened(world)
@@ -241,14 +234,8 @@ def test_a_request_of_somebody_else_is_not_told_to_an_instance():
         (own, instance.user_of(OTHER)),
         (own, "u"),
     ):
-        request = objects.OpenRequest(
-            request_id=request_id,
-            project_id="p",
-            user_id=user,
-            host_uuid=None,
-            accelerator="copy",
-            claimed_bytes=1000,
-            expires_at=world.now + 5,
+        request = worlds.request(
+            request_id=request_id, user_id=user, host_uuid=None
         )
         world.feed(inputs.Open(request))
         outcome = world.engine.outcome(request)

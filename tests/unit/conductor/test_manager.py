@@ -76,15 +76,7 @@ def endpoint():
     return made, pump.inputs, made._database
 
 
-REQUEST = objects.OpenRequest(
-    request_id="r",
-    project_id="p",
-    user_id="u",
-    host_uuid="a",
-    accelerator="copy",
-    claimed_bytes=1,
-    expires_at=1.0,
-)
+REQUEST = world.request()
 
 
 OLD_RECORD = db_api.SessionRecord(

@@ -58,8 +58,7 @@ def _run(pool: world.World, request_id: str, seconds: float) -> None:
     number = session.slot
     pool.feed(agent.prepared(number))
     pool.now += seconds
-    agent.end(number, states.CLOSED, codes.OK, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.CLOSED, codes.OK, number)
 
 
 def test_waits_and_services(pool) -> None:
@@ -80,9 +79,7 @@ def test_a_session_that_waits_again_has_waited_once(pool) -> None:
     pool.deliver_all()
     pool.now += 3.0
     number = pool.view(request_id).slot
-    agent = pool.agents["a"]
-    agent.end(number, states.PREPARE_FAILED, codes.PROGRAM_FAILED, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.PREPARE_FAILED, codes.PROGRAM_FAILED, number)
     assert pool.view(request_id).state == states.PREPARING
     assert _value(pool.counts.waits_s) == (1, 0.0)
 

@@ -64,9 +64,7 @@ def end(
     number: int = 0,
 ) -> None:
     """What a slot does has ended, and its agent says so."""
-    agent = pool.agents["a"]
-    agent.end(number, state, code, pool.now)
-    pool.feed(agent.report())
+    pool.end(state, code, number)
 
 
 def fail(pool: world.World, number: int = 0) -> None:

@@ -80,9 +80,7 @@ def test_a_rate_is_of_the_time_between_two_reports(pool: world.World) -> None:
 def test_nobody_counts_beside_a_session_that_ended(pool: world.World) -> None:
     start_session(pool)
     report(pool, 2000, after_s=2.0)
-    agent = pool.agents["a"]
-    agent.end(0, states.CLOSED, "OK", pool.now)
-    pool.feed(agent.report())
+    pool.end(states.CLOSED, "OK")
     loads = pool.state.view.loads
     assert loads is not None
     assert not loads.flows

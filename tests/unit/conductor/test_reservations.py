@@ -349,8 +349,6 @@ def test_a_failed_preparation_does_not_cost_the_reserved_slot() -> None:
     reserve(pool, vm=1)
     own = open_by_vm(pool)
     pool.deliver_all()
-    agent = pool.agents[HOST]
-    agent.end(0, states.PREPARE_FAILED, codes.PREPARE_FAILED, pool.now)
-    pool.feed(agent.report())
+    pool.end(states.PREPARE_FAILED, codes.PREPARE_FAILED, host=HOST)
     pool.settle()
     assert pool.view(own).state == states.READY

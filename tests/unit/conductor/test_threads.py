@@ -196,15 +196,7 @@ def test_steps_are_written_although_nothing_follows(parts):
 def admitted(number: int) -> effects.Effects:
     """A session comes, and its front door shall hear of it."""
     view = dataclasses.replace(news(1).view, session_id=f"s{number}")
-    request = objects.OpenRequest(
-        request_id=f"r{number}",
-        project_id="p",
-        user_id="u",
-        host_uuid="a",
-        accelerator="copy",
-        claimed_bytes=1,
-        expires_at=2**40,
-    )
+    request = world.request(request_id=f"r{number}")
     return effects.Effects(
         db_api.Changes.of([factory.session(number, project_id="p")]),
         after_commit=[effects.PublishSession("a", view)],
@@ -438,19 +430,7 @@ def pumping():
 
 def test_the_pump_carries_a_request_to_the_agents(pumping):
     made, committer, outbox, _, _ = pumping
-    made.put(
-        inputs.Open(
-            objects.OpenRequest(
-                request_id="r",
-                project_id="p",
-                user_id="u",
-                host_uuid="a",
-                accelerator="copy",
-                claimed_bytes=1,
-                expires_at=2**40,
-            )
-        )
-    )
+    made.put(inputs.Open(world.request()))
     (order,) = outbox.next()
     assert isinstance(order, effects.AssignSlot)
     wanted = committer.batches.next()
@@ -459,15 +439,7 @@ def test_the_pump_carries_a_request_to_the_agents(pumping):
 
 def test_the_pump_reckons_by_the_clock_that_it_shows(pumping):
     made, _, outbox, _, _ = pumping
-    request = objects.OpenRequest(
-        request_id="r",
-        project_id="p",
-        user_id="u",
-        host_uuid=None,
-        accelerator="copy",
-        claimed_bytes=1,
-        expires_at=0.0,
-    )
+    request = world.request(host_uuid=None, expires_at=0.0)
     made.put(inputs.Open(request, made.now()))
     made.put(inputs.Open(request, made.now() + WAIT_S))
     (order,) = outbox.next()
@@ -496,20 +468,10 @@ def test_a_question_that_fails_does_not_end_the_pump(pumping):
 def test_the_pump_wakes_for_a_wait_timeout(pumping):
     made, committer, _, _, _ = pumping
     for number, wait_timeout_s in enumerate((None, 0.2)):
-        made.put(
-            inputs.Open(
-                objects.OpenRequest(
-                    request_id=f"r{number}",
-                    project_id="p",
-                    user_id="u",
-                    host_uuid="a",
-                    accelerator="copy",
-                    claimed_bytes=1,
-                    expires_at=2**40,
-                    wait_timeout_s=wait_timeout_s,
-                )
-            )
+        wanted = world.request(
+            request_id=f"r{number}", wait_timeout_s=wait_timeout_s
         )
+        made.put(inputs.Open(wanted))
     reasons: list[str] = []
     while codes.WAIT_TIMEOUT not in reasons:
         wanted = committer.batches.next()

@@ -64,6 +64,20 @@ _RECORDS = {
 }
 
 
+def request(**changes: object) -> objects.OpenRequest:
+    """Return a request; nobody has waited too long for what it asks for."""
+    members = {
+        "request_id": "r",
+        "project_id": "p",
+        "user_id": "u",
+        "host_uuid": "a",
+        "accelerator": "copy",
+        "claimed_bytes": 1000,
+        "expires_at": 2**40,
+    }
+    return objects.OpenRequest(**members | changes)
+
+
 @dataclasses.dataclass
 class Slot:
     """A slot of an agent that does what it is told."""
@@ -451,21 +465,25 @@ class World:
         while self.wire:
             self.deliver(self.wire.pop(0))
 
-    def open(self, host: str = "a", **changes: object) -> str:
+    def open(self, host: str | None = "a", **changes: object) -> str:
         """Open a session from a host; :returns: the request's id."""
         self.requests += 1
-        request_id = f"r{self.requests}"
-        members = {
-            "request_id": request_id,
-            "project_id": "p",
-            "user_id": "u",
+        wanted = {
+            "request_id": f"r{self.requests}",
             "host_uuid": host,
-            "accelerator": "copy",
-            "claimed_bytes": 1000,
             "expires_at": self.now + 10,
-        } | changes
-        self.feed(inputs.Open(objects.OpenRequest(**members)))
-        return members["request_id"]
+        }
+        made = request(**wanted | changes)
+        self.feed(inputs.Open(made))
+        return made.request_id
+
+    def end(
+        self, state: str, code: str, number: int = 0, host: str = "a"
+    ) -> None:
+        """What a slot does ends, and its agent says so."""
+        agent = self.agents[host]
+        agent.end(number, state, code, self.now)
+        self.feed(agent.report())
 
     def cancel(self, request_id: str) -> None:
         """The client of a session wants it no more."""
