@@ -108,32 +108,6 @@ def test_killed_one_takes_its_workers_along() -> None:
 
 
 @pytest.mark.long
-def test_killed_one_takes_sessions_along() -> None:
-    """A worker that is in use does not go on without its pool, either."""
-    options = ("--hosts=1", "--boards=1", "--slots=1", "--rate-scale=0.01")
-    with harness.running_pool(*options) as pool:
-        processes = harness.Processes(pool.run_dir)
-        cancel = client.CancelToken()
-
-        def kill(_done_bytes: int, _all_bytes: int) -> None:
-            pool.process.kill()
-            cancel.cancel()
-
-        with pytest.raises(client.Cancelled):
-            client.run_buffer(
-                "aes",
-                bytes(50_000_000),
-                params={"key": KEY, "iv": IV},
-                front_door=pool.front_door(),
-                timeout_s=harness.LIMIT_S,
-                progress=kill,
-                cancel=cancel,
-            )
-        assert len(processes) == 2
-        processes.wait_for_end()
-
-
-@pytest.mark.long
 def test_ends_with_the_program_that_started_it() -> None:
     """The pool ends when the other end of its pipe is closed."""
     with harness.running_pool() as pool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
-import random
 import uuid
 
 import pytest
@@ -30,12 +29,6 @@ from tests.harness import processes
 
 POLLS = 200
 MAX_WAITERS = 8
-
-BODY_PIECES = (
-    *(b"{", b"}", b"[", b",", b"null", b"1e999", b"\xff", b'"\\ud800"'),
-    *(b'"session":', b'"accelerator":"copy"', b'"claimed_bytes":1'),
-)
-PATH_PIECES = ("%00", "%ff", "%2f", "..", "%27", "a", "?", "&", "=")
 
 
 def _fill(api: harness.Server) -> list[dict]:
@@ -101,24 +94,6 @@ def test_a_request_that_waits_can_be_cancelled_before_it_is_served(
         "CANCELLED",
         "CANCELLED_BY_CLIENT",
     )
-
-
-@pytest.mark.long
-def test_a_repeated_request_is_the_same_session(api, cloud) -> None:
-    name = str(uuid.uuid4())
-    with concurrent.futures.ThreadPoolExecutor(6) as executor:
-        opened = [executor.submit(api.open, request_id=name) for _ in range(6)]
-        (session_id,) = {one.result().session["id"] for one in opened}
-    assert api.close(session_id) == 204
-    # Also one that only the database remembers.
-    cloud.conductor.kill()
-    cloud.conductor.start()
-    cloud.wait_ready()
-    again = api.open(request_id=name)
-    assert (again.status, again.session["id"]) == (202, session_id)
-    assert again.session["state"] == "CANCELLED"
-    reused = api.open(request_id=name, claimed_bytes=5)
-    assert (reused.status, reused.code) == (409, "REQUEST_ID_REUSED")
 
 
 @pytest.mark.parametrize(
@@ -281,20 +256,6 @@ def test_a_renewed_secret_replaces_the_first_one(api) -> None:
     )
     assert first != second
     assert harness.connect(renewed.session).run(b"data") == b"data"
-
-
-@pytest.mark.long
-@pytest.mark.security
-def test_no_request_makes_the_service_fail(api, rng: random.Random) -> None:
-    for _ in range(150):
-        body = b"".join(rng.choices(BODY_PIECES, k=rng.randrange(1, 8)))
-        assert 400 <= api.ask("POST", "/v1/sessions", body=body).status < 500
-    for _ in range(100):
-        odd = "".join(rng.choices(PATH_PIECES, k=6))
-        for path in (f"/v1/sessions/{odd}", f"/v1/sessions?marker={odd}"):
-            answer = api.ask("GET", path, check=False)
-            assert answer.status < 500, path
-    assert api.ask("GET", "/v1/pool").status == 200
 
 
 def test_everything_is_as_the_pool_is(api, cloud) -> None:

@@ -13,12 +13,8 @@
 """Reopening by a real front door, with a conductor made for it."""
 
 import contextlib
-import dataclasses
-import queue
 import socket
 import threading
-import time
-from concurrent import futures
 
 import pytest
 
@@ -28,7 +24,6 @@ from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from tests.functional.agent import harness
-from tests.harness import listener as listeners
 
 
 class Conductor(harness.FakeConductor):
@@ -239,97 +234,3 @@ def test_a_front_door_that_drops_who_comes_is_away(directory, monkeypatch):
         door.close()
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(harness.TIMEOUT_S)
-
-
-@pytest.fixture
-def frozen_door(directory):
-    """Give the path of a front door that hangs, and has no room left."""
-    with listeners.listening(str(directory / "frozen.sock")) as listener:
-        listener.fill()
-        yield listener.path
-
-
-@pytest.fixture
-def waits(monkeypatch):
-    """Give an event that is set when somebody waits for room."""
-    waits = threading.Event()
-    pause = frontdoor.FrontDoor._pause
-
-    def told(self, seconds):
-        waits.set()
-        pause(self, seconds)
-
-    monkeypatch.setattr(frontdoor.FrontDoor, "_pause", told)
-    return waits
-
-
-def test_a_program_at_a_front_door_that_hangs_can_be_cancelled(
-    frozen_door, waits
-):
-    cancel = client.CancelToken()
-    outcome = futures.Future()
-
-    def program():
-        try:
-            client.acc_open("copy", 5, front_door=frozen_door, cancel=cancel)
-        except client.Cancelled as error:
-            outcome.set_result(error)
-
-    threading.Thread(target=program, daemon=True).start()
-    assert waits.wait(harness.TIMEOUT_S)
-    cancel.cancel()
-    assert outcome.result(harness.TIMEOUT_S)
-
-
-def test_a_front_door_that_hangs_is_waited_for_as_long_as_was_said(
-    frozen_door,
-):
-    before_s = time.monotonic()
-    with pytest.raises(client.OperationTimeout):
-        client.acc_open("copy", 5, front_door=frozen_door, timeout_s=0.3)
-    assert time.monotonic() >= before_s + 0.3
-
-
-def test_a_request_outlives_its_agent_and_a_conductor_that_is_away(host):
-    host.settings = dataclasses.replace(host.settings, open_timeout_s=1.0)
-    token = client.CancelToken()
-    news = queue.SimpleQueue()
-
-    def program():
-        with pytest.raises(client.Cancelled):
-            client.acc_open(
-                "copy",
-                1000,
-                front_door=host.front_door,
-                request_id="r1",
-                verify=False,
-                on_state=news.put,
-                cancel=token,
-            )
-        news.put(None)
-
-    threading.Thread(target=program, daemon=True).start()
-    try:
-        conductor = host.conductor
-        conductor.wait_for("open_session", lambda one: True)
-        (agent,) = host.agents
-        harness.tell(agent, harness.view("r1", "QUEUED", 7))
-        assert news.get(timeout=harness.TIMEOUT_S).revision == 7
-        agent.stop()
-        conductor.calls.clear()
-        agent = host.start()
-        # Each time the program asks it is another wish.
-        asked = set()
-
-        def is_third(request):
-            asked.add(request.expires_at)
-            return len(asked) >= 3
-
-        conductor.wait_for("open_session", is_third)
-        # What is there when the conductor comes back does not end it.
-        assert not conductor.named("cancel_session")
-        harness.tell(agent, harness.view("r1", "PREPARING", 8))
-        assert news.get(timeout=harness.TIMEOUT_S).state == "PREPARING"
-    finally:
-        token.cancel()
-    assert news.get(timeout=harness.TIMEOUT_S) is None

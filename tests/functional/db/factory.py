@@ -41,6 +41,10 @@ def ended(id_: int, finished_at: float, **members: Any) -> api.SessionRecord:
     return session(id_, state="CLOSED", finished_at=finished_at, **members)
 
 
+#: An instance that has reserved the second slot of :func:`hardware`.
+VM = str(uuid.UUID(int=77))
+
+
 def hardware() -> list[api.Record]:
     """Return a host with one board of two slots; all have the id 1 or 2."""
     return [
@@ -59,6 +63,7 @@ def hardware() -> list[api.Record]:
             name="board0",
             model="emulated",
             dma_bytes_per_s=2.1e9,
+            reservable_slots=1,
         ),
         api.SlotRecord(
             id=1,
@@ -68,7 +73,9 @@ def hardware() -> list[api.Record]:
             programmed="aes",
             programming_time_s=0.05,
         ),
-        api.SlotRecord(id=2, device_id=1, number=1, shape="medium"),
+        api.SlotRecord(
+            id=2, device_id=1, number=1, shape="medium", reserved_for=VM
+        ),
     ]
 
 

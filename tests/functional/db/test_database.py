@@ -150,12 +150,14 @@ def test_what_was_written_is_loaded(database, epoch):
     library = api.AcceleratorRecord(
         name="aes", profile={"data": {"shapes": ["m"], "peak": 1.2e9}}
     )
+    reservation = api.ReservationRecord(device_id=1, instances={factory.VM: 1})
     _write(
         database,
         epoch,
         assignment,
         session,
         library,
+        reservation,
         slot2,
         slot1,
         device,
@@ -168,8 +170,13 @@ def test_what_was_written_is_loaded(database, epoch):
         accelerators=[library],
         live_sessions=[session],
         assignments=[assignment],
+        reservations=[reservation],
         max_ids=api.MaxIds(host=1, device=1, slot=2, session=7),
     )
+    # What nobody has reserved any more.
+    none = api.ReservationRecord(device_id=1, instances={})
+    _write(database, epoch, none)
+    assert database.load().reservations == [none]
 
 
 def test_faults_that_are_over_are_for_the_conductor_only(database, epoch):
@@ -535,6 +542,26 @@ def test_inventory_has_the_hardware_and_who_holds_it(database, epoch):
             user_id=factory.session(1).user_id,
         )
     ]
+    assert inventory.projects == {}
+
+
+def test_inventory_says_whose_instances_have_reserved(database, epoch):
+    instances = [
+        api.InstanceRecord(
+            id=number,
+            instance_id=instance_id,
+            project_id=f"p{number}",
+            token_nonce="n",
+            token_hash="h",
+            created_at=1.0,
+        )
+        for number, instance_id in enumerate((factory.VM, "another"), 1)
+    ]
+    reserved = api.ReservationRecord(device_id=1, instances={factory.VM: 1})
+    _write(database, epoch, *factory.hardware(), reserved, *instances)
+    inventory = database.inventory()
+    assert inventory.projects == {factory.VM: "p1"}
+    assert inventory.reservations == [reserved]
 
 
 @pytest.mark.parametrize(

@@ -10,4 +10,4 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Several conductors: who leads, what is told without one, audits."""
+"""Several conductors: leaders that die under load, and audits."""

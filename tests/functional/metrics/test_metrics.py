@@ -26,9 +26,7 @@ from tests.functional.api import harness as api_harness
 from tests.functional.metrics import harness
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
-from tests.harness import processes
 from tests.harness import waiting
-from tests.services import process
 
 
 @pytest.fixture
@@ -249,48 +247,3 @@ def test_privileged_requests_leave_a_line(api, door) -> None:
     assert (found["user"], found["project"]) == ("admin", "operators")
     assert found["target_projects"] == [clouds.PROJECT]
     assert found["request_id"].startswith("req-")
-
-
-def _another_conductor(
-    name: str, cloud: clouds.Cloud, workspace: process.Workspace, port: int
-) -> processes.Daemon:
-    """Return a conductor that stands by, not yet started."""
-    daemon = processes.Daemon(name, workspace, "fpgapool.cmd.conductor")
-    text = cloud.conductor.config_path.read_text()
-    daemon.config_path.write_text(
-        f"{text}\n[conductor]\nname = {name}\n"
-        f"[metrics]\nconductor_port = {port}\n"
-    )
-    return daemon
-
-
-@pytest.mark.long
-def test_a_conductor_that_stands_by(cloud, service_workspace) -> None:
-    port = process.free_port()
-    standby = _another_conductor("standby", cloud, service_workspace, port)
-    standby.start()
-    try:
-        standby.wait_for_log("Metrics at")
-        page = harness.read(port)
-        assert page.value("fpgapool_conductor_leading") == 0
-        assert page.found("fpgapool_conductor_leading")
-        for name in ("epoch", "state_known", "sessions", "slots", "host_up"):
-            assert not page.found(f"fpgapool_conductor_{name}")
-        assert page.value("fpgapool_conductor_sessions_opened_total") == 0
-    finally:
-        standby.kill()
-
-
-@pytest.mark.long
-def test_a_port_that_is_taken(cloud, service_workspace, ports) -> None:
-    port = ports["conductor_port"]
-    late = _another_conductor("late", cloud, service_workspace, port)
-    late.start()
-    try:
-        late.wait_for_log(
-            "fpgapool-conductor: Invalid configuration: [metrics]"
-            f" conductor_port: 127.0.0.1 port {port}: Address already in use"
-        )
-        waiting.wait_until(lambda: not late.running, "it ends")
-    finally:
-        late.kill()

@@ -153,3 +153,41 @@ def test_a_host(cloud, api, rng, name: str, ahead_s: float) -> None:
     report = running.finish()
     assert (running.output, report.reconnects) == (text, 0)
     cloud.check_consistent()
+
+
+@pytest.mark.parametrize("ahead_s", [-HOUR_S, HOUR_S])
+def test_a_conductor(cloud, api, rng, ahead_s: float) -> None:
+    """The next leader's clock makes nobody's request too old, or late."""
+    text = rng.randbytes(8 * CHUNK)
+    running = programs.Transfer(cloud.hosts["compute"].socket_path(), text)
+    running.run_to(2 * CHUNK)
+    with cloud.hosts["compute"].door() as door:
+        (held,) = doors.hold_slots(door, 1)
+        requests = [door.open(wait_timeout_s=HOUR_S / 2)]
+        door.wait_state(requests[0], "QUEUED")
+        with wrong(cloud.conductor, ahead_s):
+            _restart(cloud)
+            requests.append(door.open(wait_timeout_s=HOUR_S / 2))
+            door.wait_state(requests[1], "QUEUED")
+            waits = api.open(wait_timeout_s=HOUR_S / 2).session
+            assert waits["state"] == "QUEUED"
+            running.run_to(4 * CHUNK)
+        _restart(cloud)
+        assert api.show(waits["id"]).session["state"] == "QUEUED"
+        doors.let_go([held])
+        for request in requests:
+            view = door.wait_state(request, "READY")
+            doors.let_go([door.attach(view)])
+            door.wait_state(request, "CLOSED")
+            _check_times(cloud, view)
+        api.wait(waits, "READY")
+        assert api.close(waits["id"]) in (202, 204)
+    report = running.finish()
+    assert (running.output, report.reconnects) == (text, 0)
+    cloud.check_consistent()
+
+
+def _restart(cloud: clouds.Cloud) -> None:
+    cloud.conductor.stop()
+    cloud.conductor.start()
+    cloud.wait_ready()
