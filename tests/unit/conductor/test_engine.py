@@ -562,6 +562,16 @@ def test_nobody_cancels_a_session_of_another_project(single):
     assert single.view(request_id).state == states.PREPARING
 
 
+def test_who_cancels_what_has_ended_is_told_how(single):
+    """The news of it may have been lost."""
+    request_id = open_until_ready(single)
+    single.end(states.CLOSED, codes.OK)
+    single.wire.clear()
+    single.cancel(request_id)
+    (news,) = _news_of(single)
+    assert (news.state, news.reason) == (states.CLOSED, codes.OK)
+
+
 def test_waiting_too_long_expires(single):
     single.open()
     request_id = single.open(wait_timeout_s=5.0)
