@@ -15,6 +15,7 @@
 import array
 import queue
 import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -252,3 +253,20 @@ def test_nobody_listens(machine: Machine) -> None:
             sockets._create_connection(("10.0.0.9", 80), 5.0)
 
     machine.run(connect)
+
+
+def test_a_default_argument_is_no_real_clock(machine: Machine) -> None:
+    def ages(
+        since_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> tuple[float, float]:
+        return clock() - since_s, wall()
+
+    system._replace_defaults(ages)
+
+    age_s, wall_s = ages(1000.0)
+
+    assert age_s == machine.kernel.now_s
+    assert wall_s == kernels.BEGINS_AT + machine.kernel.now_s
