@@ -56,7 +56,7 @@ def _bug(seed: int) -> Callable[[_Plant], _Plant]:
     return note
 
 
-@_bug(seed=8)
+@_bug(seed=3)
 def drain_forgets_ready_sessions() -> None:
     taken = engine.Engine._taken
 
@@ -138,7 +138,7 @@ def stale_report_believed() -> None:
     )
 
 
-@_bug(seed=10)
+@_bug(seed=1)
 def queue_position_lost_on_requeue() -> None:
     resubmit = engine.Engine._resubmit
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from fpgapool.core import model
 from tests.world import driver
 from tests.world import kernel as kernels
 from tests.world import pool as pools
@@ -52,6 +53,19 @@ def _agent(pool: pools.Pool, fault: schedules.Fault) -> pools.Agent:
 def _boarded(pool: pools.Pool, fault: schedules.Fault) -> pools.Agent:
     boards = [agent for agent in pool.agents if agent.board.slots]
     return boards[fault.target % len(boards)]
+
+
+def _awaited(pool: pools.Pool) -> list[pools.Agent]:
+    """Return the agents with a slot that waits for its client."""
+    leader = pool.leader()
+    if leader is None:
+        return []
+    hosts = {
+        hold.slot.device.host.uuid
+        for hold in leader.engine.holds.values()
+        if hold.phase is model.Phase.READY
+    }
+    return [agent for agent in pool.agents if agent.uuid in hosts]
 
 
 def _either(pool: pools.Pool, fault: schedules.Fault) -> pools.Daemon:
@@ -314,7 +328,14 @@ def _client_stop(
 
 @_fault
 def _drain(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
-    agent = _boarded(pool, fault)
+    # Where a client is awaited, if there is such a host: that lasts for so
+    # short that chance alone would rarely meet it.
+    awaited = _awaited(pool)
+    agent = (
+        awaited[fault.target % len(awaited)]
+        if awaited
+        else _boarded(pool, fault)
+    )
     device = driver.BOARD if fault.extent < 0.7 else None
     within_s = None if fault.extent < 0.2 else 4.0 * fault.extent
     pool.operate(
