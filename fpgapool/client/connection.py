@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import ctypes
 import dataclasses
 import mmap
 import os
@@ -42,6 +43,10 @@ _ATTEMPT_S = 10.0
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
 _MAX_WINDOW_BYTES = 2**32 - 1
+
+# Of the C library.
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 
 
 class WorkerError(Exception):
@@ -165,8 +170,16 @@ class SharedBuffers:
         finally:
             channel.close_fds([input_fd, output_fd])
 
+    @property
+    def held(self) -> bool:
+        """Whether the worker has not emptied them.
+
+        Look after what was read: then it was whole.
+        """
+        return bool(self._input[-1] and self._output[-1])
+
     def _map(self, fd: int) -> memoryview:
-        size_bytes = self.buffers * self._buffer_bytes
+        size_bytes = self.buffers * self._buffer_bytes + 1
         # Touching a page beyond the end would kill the process.
         if os.fstat(fd).st_size < size_bytes:
             raise frames.ProtocolError(
@@ -191,6 +204,35 @@ class SharedBuffers:
         """
         start = number * self._buffer_bytes
         return self._output[start : start + self._buffer_bytes]
+
+
+def detach(view: memoryview) -> None:
+    """Make the pages under a view private; what they hold stays.
+
+    The worker empties shared buffers when their session ends, and a program
+    may read its last output then.
+
+    :param view: of a map.
+    :raises OSError: if there is not enough memory; nothing is changed.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = address
+    libc.mmap.argtypes = address, size, *3 * (number,), ctypes.c_long
+    libc.mremap.argtypes = address, size, size, number, address
+
+    first_byte = ctypes.addressof(ctypes.c_char.from_buffer(view))
+    start = first_byte - first_byte % mmap.PAGESIZE
+    length_bytes = first_byte + len(view) - start
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    copy = libc.mmap(None, length_bytes, access, flags, -1, 0)
+    if copy == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), "no memory for a copy of the output")
+    ctypes.memmove(copy, start, length_bytes)
+    # In one step: another thread may be reading.
+    flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
+    libc.mremap(copy, length_bytes, length_bytes, flags, start)
 
 
 class Connection:

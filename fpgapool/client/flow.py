@@ -410,20 +410,31 @@ class Flow:
         deadline_s: float | None,
     ) -> None:
         shared = connection.shared
+        source, piece.shared = piece.shared, shared
         if shared is None:
-            piece.shared = None
             connection.channel.send(
                 prefix + piece.header(),
                 piece.data,
                 deadline_s=deadline_s,
             )
+            self._check_held(source)
             return
-        if piece.shared is None or piece.shared.identity != shared.identity:
+        if source is None or source.identity != shared.identity:
             # The worker made new buffers, or it is another one.
             buffer = shared.input(piece.number)
             buffer[: len(piece.data)] = piece.data
-        piece.shared = shared
+            self._check_held(source)
         connection.channel.send(prefix + piece.header(), deadline_s=deadline_s)
+
+    def _check_held(self, source: connections.SharedBuffers | None) -> None:
+        """See that what was read of a former slot's buffers was whole."""
+        if source is not None and not source.held:
+            raise errors.SessionFailed(
+                errors.SESSION_LOST,
+                "the slot was lost, and its worker has emptied the buffers "
+                "before this program went on",
+                self.acknowledged_bytes,
+            )
 
     # Receiving
 
@@ -758,6 +769,8 @@ class Flow:
         )
         if not self.stateless:
             raise failure
+        # Output that the caller has may be there, too.
+        self._check_held(self._connection.shared)
         self._count_reopen(failure)
         self._dialer.hang_up(self._connection.channel)
         try:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import mmap
 import threading
 import time
 import types
@@ -23,6 +24,7 @@ import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import view as views
@@ -173,8 +175,8 @@ class Session:
     def pout(self) -> memoryview:
         """The buffer of the last output.
 
-        With the transport ``shm`` it is the worker's own buffer; valid
-        until the next :meth:`run`.
+        With the transport ``shm`` it is the worker's own buffer, and when
+        the session ends a copy of that; valid until the next :meth:`run`.
         """
         return self._pout
 
@@ -198,7 +200,7 @@ class Session:
             last of a session must be a multiple of what the accelerator
             asks for (``chunk_multiple_bytes``).
         :param timeout_s: time limit; if it passes the session is over.
-        :returns: the output, valid until the next call.
+        :returns: the output, valid until the next :meth:`run`.
         :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
             of :attr:`pin`; the session is not affected.
         :raises errors.SessionClosed: after :meth:`close` or
@@ -231,7 +233,7 @@ class Session:
         """Say that there is no more input, and take the last output.
 
         :param timeout_s: time limit; if it passes the session is over.
-        :returns: the output, often empty; valid until :meth:`close`.
+        :returns: the output, often empty.
         :raises: as :meth:`run`.
         """
         deadline_s = channel.deadline_after(
@@ -256,7 +258,17 @@ class Session:
                 output.add(received)
         self._place = output.buffer
         self._pout = output.whole()
+        self._keep_input()
         return self._pout
+
+    def _keep_input(self) -> None:
+        """Have the input outlive the buffers of a slot that was lost."""
+        shared, former = self.flow.shared, self._input.shared
+        if former is not None and (
+            shared is None or shared.identity != former.identity
+        ):
+            connections.detach(self._pin)
+            self._input = flows.Piece(0, self._pin, None)
 
     def using(self) -> contextlib.AbstractContextManager[None]:
         """Use the flow of the session for a while, for transfers.
@@ -324,6 +336,7 @@ class Session:
         if self._failure is not None:
             self.abort()
             return
+        self._keep_output()
         place = flows.blank(self.flow.chunk_bytes)
         try:
             self.flow.close(place, deadline_s)
@@ -342,9 +355,16 @@ class Session:
         """Give the slot back at once, whatever is going on; never raises."""
         if self._closed:
             return
+        self._keep_output()
         self.flow.stop()
         self.flow.abandon()
         self._end()
+
+    def _keep_output(self) -> None:
+        """Have the last output outlive the worker's buffers."""
+        if self._pout and isinstance(self._pout.obj, mmap.mmap):
+            with contextlib.suppress(OSError):
+                connections.detach(self._pout)
 
     def _end(self) -> None:
         self._closed = True

@@ -85,10 +85,10 @@ class Door:
     def worker(self) -> harness.WorkerProcess:
         return self.slot.worker
 
-    def take_back(self) -> None:
+    def take_back(self, reason: str = "YIELDED") -> None:
         """Take the slot from the session that has it."""
         self.slot.agent.request(
-            "release", generation=self._generation, reason="YIELDED"
+            "release", generation=self._generation, reason=reason
         )
         self.slot.agent.wait_result(self._generation)
 

@@ -19,22 +19,43 @@ and used over and over within it. Callers hold the session's lock.
 from __future__ import annotations
 
 import collections
+import enum
 import fcntl
+import functools
 import heapq
 import logging
 import mmap
 import os
 import queue
+import threading
 import time
 import typing
 import weakref
+
+from fpgapool.agent.worker import crew
 
 LOG = logging.getLogger(__name__)
 
 #: How long closing waits for threads that are about to let go of a piece.
 CLOSE_S = 1.0
 
+#: How long a client may read output that it has not acknowledged, after the
+#: session has ended.
+UNREAD_S = 60.0
+
 _NO_BYTES = memoryview(b"")
+
+
+class Remains(enum.Enum):
+    """What becomes of shared buffers when their session has ended."""
+
+    #: All that the client will read it has read.
+    EMPTIED = "emptied"
+    #: The client may be reading output, or come back for its input.
+    KEPT = "kept for a while"
+    #: The pool has taken the slot: the client goes on elsewhere with its
+    #: input. It cannot bring this about.
+    LEFT = "left to the client"
 
 
 class Piece(typing.NamedTuple):
@@ -174,10 +195,12 @@ class Memory(typing.Protocol):
     def release_output(self, piece: Piece) -> None:
         """Take back the oldest kept piece."""
 
-    def close(self) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> None:
         """Let go of the bytes, and of what the system keeps open.
 
         Nothing may use the memory any more.
+
+        :param remains: what becomes of bytes that the client maps.
         """
 
 
@@ -238,7 +261,7 @@ class PrivateMemory:
         if piece.last:
             self._output_blocks.release()
 
-    def close(self) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> None:
         self._input = self._output = _NO_BYTES
 
 
@@ -299,15 +322,55 @@ class InPlaceMemory:
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
-    def close(self) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> None:
         self._memory = self._room = _NO_BYTES
+
+
+class Unread:
+    """What the client of one session may still be reading."""
+
+    def __init__(self) -> None:
+        self._later = crew.Later(UNREAD_S, "unread")
+        self._lock = threading.Lock()
+        self._number = 0
+        self._maps: list[mmap.mmap] = []
+
+    def keep(self, maps: list[mmap.mmap]) -> None:
+        """Empty buffers in time; those of the session before are emptied now.
+
+        Clients that acknowledge nothing would keep more and more memory.
+        """
+        self.empty()
+        with self._lock:
+            self._number += 1
+            self._maps = maps
+            number = self._number
+        self._later.call(functools.partial(self.empty, number))
+
+    def empty(self, number: int | None = None) -> None:
+        """Empty what is kept.
+
+        :param number: only if it was kept with this number.
+        """
+        with self._lock:
+            if number not in (None, self._number):
+                return
+            maps, self._maps = self._maps, []
+        for mapped in maps:
+            _empty(mapped)
+
+
+#: Of this process.
+UNREAD = Unread()
 
 
 class SharedMemory:
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
-    truncating them.
+    truncating them. Closing empties them: a client may keep its maps for
+    ever, and the pages would count as the worker's. The byte behind the
+    buffers is 1 until then.
 
     :param buffer_bytes: size of a buffer, the longest piece.
     :param buffers: number of buffers in each direction.
@@ -321,17 +384,19 @@ class SharedMemory:
         self._scratch = _NO_BYTES
         self._taken: list[int] = []
         self._free = list(range(buffers))
-        length_bytes = buffer_bytes * buffers
+        self._length_bytes = buffer_bytes * buffers + 1
         opened: list[int] = []
         try:
             for name in ("fpgapool-input", "fpgapool-output"):
-                opened.append(_sealed_memfd(name, length_bytes))
-            maps = [mmap.mmap(fd, length_bytes) for fd in opened]
+                opened.append(_sealed_memfd(name, self._length_bytes))
+            maps = [mmap.mmap(fd, self._length_bytes) for fd in opened]
         except OSError:
             for fd in opened:
                 os.close(fd)
             raise
         self.fds = opened
+        for mapped in maps:
+            mapped[-1] = 1
         self._input, self._output = (memoryview(mapped) for mapped in maps)
         self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
@@ -379,8 +444,14 @@ class SharedMemory:
     def release_output(self, piece: Piece) -> None:
         self._free.append(piece.aux)
 
-    def close(self) -> None:
-        """Unmap the buffers too; waits until that is done."""
+    def close(self, remains: Remains = Remains.EMPTIED) -> None:
+        """Empty and unmap the buffers too; waits until that is done."""
+        if remains is Remains.KEPT:
+            length_bytes = self._length_bytes
+            UNREAD.keep([mmap.mmap(fd, length_bytes) for fd in self.fds])
+        elif remains is Remains.EMPTIED and self.fds:
+            _empty(self._input.obj)
+            _empty(self._output.obj)
         self._input = self._output = self._scratch = _NO_BYTES
         for fd in self.fds:
             os.close(fd)
@@ -407,6 +478,13 @@ def _blank(blocks: Blocks) -> memoryview:
     # Pages are taken when they are first written to.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     return memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
+
+
+def _empty(shared: typing.Any) -> None:
+    # First: who sees it has seen all that was there.
+    shared[-1] = 0
+    # The pages go back to the system, wherever they are mapped.
+    shared.madvise(mmap.MADV_REMOVE)
 
 
 def _sealed_memfd(name: str, length_bytes: int) -> int:

@@ -34,6 +34,7 @@ from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import control
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import port as ports
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
@@ -151,6 +152,7 @@ class Worker:
             # The lock goes with the process, after the sockets.
             self._control.close()
             self._port.close()
+            memories.UNREAD.empty()
 
     def _next_item(self) -> _Item:
         deadline_s = self._machine.deadline_s

@@ -982,13 +982,23 @@ class DataSession:
         if self._thread_ended is not None:
             self._thread_ended.wait()
         with self._lock:
+            remains = self._remains(code)
             # Those who still read the connection keep the session.
             for pieces in (self._tasks, self._unsent, self._retained):
                 pieces.clear()
             self._room = None
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
-            self._memory.close()
+            self._memory.close(remains)
+
+    def _remains(self, code: str) -> memories.Remains:
+        if code == codes.RESUME_TIMEOUT:
+            return memories.Remains.KEPT
+        if code in codes.SLOT_LOST:
+            return memories.Remains.LEFT
+        if self._retained:
+            return memories.Remains.KEPT
+        return memories.Remains.EMPTIED
 
 
 def _encoded(sums: drivers.Checksums) -> bytes:

@@ -296,8 +296,10 @@ class Worker:
         # Fresh ones for each connection: the harder case for a client.
         for name in ("in", "out"):
             fd = os.memfd_create(name)
-            os.ftruncate(fd, self._window_bytes)
-            self._maps.append((fd, mmap.mmap(fd, self._window_bytes)))
+            os.ftruncate(fd, self._window_bytes + 1)
+            memory = mmap.mmap(fd, self._window_bytes + 1)
+            memory[-1] = 1
+            self._maps.append((fd, memory))
         self._free_outputs = collections.deque(range(self._buffers))
         self._used_outputs: collections.deque = collections.deque()
 

@@ -178,6 +178,49 @@ def test_runs_in_one_slot_after_the_other(directory):
     assert session.reopens == 2
 
 
+@pytest.mark.parametrize("aborted", [False, True])
+def test_the_last_output_outlives_the_session(local_door, aborted):
+    data = random.Random(10).randbytes(3000)
+    session = client.acc_open(
+        "copy", len(data), front_door=local_door.path, timeout_s=TIMEOUT_S
+    )
+    session.pin[: len(data)] = data
+    output = session.run(len(data), timeout_s=TIMEOUT_S)
+    rest = session.pout[1000:]
+    if aborted:
+        session.abort()
+        local_door.take_back("CANCELLED")
+        # It keeps output that was not acknowledged for a while.
+        local_door.worker.process.terminate()
+        local_door.worker.wait()
+    else:
+        session.close()
+        local_door.slot.agent.wait_result()
+    assert bytes(session.pin[: len(data)]) == bytes(len(data))
+    assert (bytes(output), bytes(rest)) == (data, data[1000:])
+
+
+def test_a_slot_that_was_lost_too_long_ago(directory):
+    door = slots.Door(directory, "shm")
+    door.spares.append(slots.Slot(directory / "spare", "shm"))
+    try:
+        with client.acc_open(
+            "copy", 1, front_door=door.path, timeout_s=TIMEOUT_S
+        ) as session:
+            session.pin[:3] = b"abc"
+            session.run(3, timeout_s=TIMEOUT_S)
+            # The worker keeps the buffers for a while, but not for ever.
+            door.take_back("RESUME_TIMEOUT")
+            door.worker.process.terminate()
+            door.worker.wait()
+            with pytest.raises(client.SessionFailed) as caught:
+                session.run(3, timeout_s=TIMEOUT_S)
+    finally:
+        door.stop()
+    assert caught.value.code == "SESSION_LOST"
+    assert "emptied" in caught.value.message
+
+
 def test_digest_is_started_over(directory):
     data = random.Random(8).randbytes(40 * harness.CHUNK_BYTES)
     door = slots.Door(directory, "shm")
