@@ -13,7 +13,8 @@
 """The Unix sockets by which programs of this host reach the pool.
 
 One socket per project: who may open it acts for the project. All clients are
-served by the agent's loop, so a client costs a descriptor and no thread.
+served by the agent's loop, so a client costs a descriptor and no thread. They
+take turns there, behind all that the agent has to do by itself.
 """
 
 from __future__ import annotations
@@ -51,8 +52,11 @@ LOG = logging.getLogger(__name__)
 
 TICK_S = 0.25
 BACKLOG = 512
-ACCEPTS_PER_TURN = 64
 RECEIVE_BYTES = 65536
+
+#: A turn of the loop's: what one socket gets before all others get theirs.
+ACCEPTS_PER_TURN = 16
+MESSAGES_PER_TURN = 16
 
 #: A client that leaves that much unread is not listening.
 MAX_UNREAD_BYTES = 1 << 20
@@ -149,6 +153,10 @@ class _Client:
     unsent: collections.deque[tuple[memoryview, list[int]]]
     unsent_bytes: int = 0
     questions: int = 0
+    #: It waits for its turn.
+    in_line: bool = False
+    #: The decoder may have more messages than were served so far.
+    behind: bool = False
     closed: bool = False
 
 
@@ -264,11 +272,12 @@ class FrontDoor:
     def _watch_listener(
         self, listener: socket.socket, project_id: str
     ) -> None:
-        self._loop.watch(
-            listener,
-            agent_loop.READ,
-            lambda _events: self._accept(listener, project_id),
-        )
+        def ready(_events: int) -> None:
+            self._loop.unwatch(listener)
+            self._loop.call_in_turn(lambda: self._accept(listener, project_id))
+
+        if listener in self._listeners.values():
+            self._loop.watch(listener, agent_loop.READ, ready)
 
     def _unlink(self, path: str) -> None:
         try:
@@ -284,20 +293,18 @@ class FrontDoor:
             try:
                 sock, _address = listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
-                return
+                break
             except OSError as error:
+                if listener not in self._listeners.values():
+                    return
                 LOG.error("Front door cannot take clients: %s", error)
-                self._loop.unwatch(listener)
                 self._loop.call_later(
                     ACCEPT_PAUSE_S,
-                    lambda: self._accept_again(listener, project_id),
+                    lambda: self._watch_listener(listener, project_id),
                 )
                 return
             self._greet(sock, project_id)
-
-    def _accept_again(self, listener: socket.socket, project_id: str) -> None:
-        if listener in self._listeners.values():
-            self._watch_listener(listener, project_id)
+        self._watch_listener(listener, project_id)
 
     def _greet(self, sock: socket.socket, project_id: str) -> None:
         sock.setblocking(False)
@@ -334,6 +341,8 @@ class FrontDoor:
     # Bytes.
 
     def _watch(self, client: _Client) -> None:
+        if client.in_line:
+            return
         events = agent_loop.READ
         if client.unsent:
             events |= agent_loop.WRITE
@@ -341,25 +350,44 @@ class FrontDoor:
             client.sock, events, functools.partial(self._ready, client)
         )
 
-    def _ready(self, client: _Client, events: int) -> None:
-        if not client.closed and events & agent_loop.WRITE:
+    def _ready(self, client: _Client, _events: int) -> None:
+        if client.in_line:
+            # Until its turn comes, it would be told again and again.
+            self._loop.unwatch(client.sock)
+        else:
+            self._line_up(client)
+
+    def _line_up(self, client: _Client) -> None:
+        client.in_line = True
+        self._loop.call_in_turn(functools.partial(self._take_turn, client))
+
+    def _take_turn(self, client: _Client) -> None:
+        if not client.closed:
             self._flush(client)
-        if not client.closed and events & agent_loop.READ:
             self._receive(client)
+        if client.closed:
+            return
+        if client.behind:
+            self._line_up(client)
+        else:
+            client.in_line = False
+            self._watch(client)
 
     def _receive(self, client: _Client) -> None:
+        data = b""
+        if not client.behind:
+            try:
+                data = client.sock.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._gone(client, str(error))
+                return
+            if not data:
+                self._gone(client, "closed by the client")
+                return
         try:
-            data = client.sock.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._gone(client, str(error))
-            return
-        if not data:
-            self._gone(client, "closed by the client")
-            return
-        try:
-            received = client.decoder.feed(data)
+            received = client.decoder.feed(data, MESSAGES_PER_TURN)
         except frames.ProtocolError as error:
             LOG.warning(
                 "Front door of project %s: connection of uid %s closed: %s",
@@ -369,6 +397,7 @@ class FrontDoor:
             )
             self._gone(client, "malformed message")
             return
+        client.behind = len(received) == MESSAGES_PER_TURN
         for message in received:
             if client.closed:
                 return

@@ -67,6 +67,7 @@ class Loop:
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
         self._calls: collections.deque[Callback] = collections.deque()
+        self._turns: collections.deque[Callback] = collections.deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._stopping = False
@@ -140,6 +141,16 @@ class Loop:
         if failures:
             raise failures[0]
 
+    def call_in_turn(self, callback: Callback) -> None:
+        """Run ``callback`` behind all else; only for the loop's own thread.
+
+        Before each of these, the loop serves its sockets, timers and calls:
+        however many take turns, they delay nothing but each other.
+
+        :param callback: a small piece of work; it asks again for the rest.
+        """
+        self._turns.append(callback)
+
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
         """Run ``callback`` once, later; only for the loop's own thread.
 
@@ -206,9 +217,11 @@ class Loop:
         self._run_timers()
         for _ in range(min(len(self._calls), MAX_CALLS_PER_TURN)):
             self._guarded(self._calls.popleft())
+        if self._turns:
+            self._guarded(self._turns.popleft())
 
     def _wait_s(self) -> float | None:
-        if self._calls:
+        if self._calls or self._turns:
             return 0.0
         if not self._timers:
             return None

@@ -82,10 +82,14 @@ class MessageDecoder:
         """Bytes that wait for the rest of their message."""
         return len(self._buffer)
 
-    def feed(self, data: frames.Buffer) -> list[Message]:
+    def feed(
+        self, data: frames.Buffer, limit: int | None = None
+    ) -> list[Message]:
         """Take more bytes.
 
         :param data: the next bytes of the connection.
+        :param limit: return at most that many messages; further calls, with
+            or without data, return the rest.
         :returns: the messages that are complete now, oldest first.
         :raises frames.ProtocolError: if a length is 0 or too large, or a
             message is not a JSON object; the connection is of no use
@@ -95,6 +99,8 @@ class MessageDecoder:
         messages: list[Message] = []
         position = 0
         while len(self._buffer) - position >= LENGTH_BYTES:
+            if len(messages) == limit:
+                break
             start = position + LENGTH_BYTES
             end = start + decode_length(self._buffer, position)
             if end > len(self._buffer):

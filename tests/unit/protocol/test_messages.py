@@ -92,3 +92,15 @@ def test_shapes():
         "event": "session",
         "a": 1,
     }
+
+
+def test_messages_are_taken_a_few_at_a_time():
+    decoder = messages.MessageDecoder()
+    stream = b"".join(messages.encode({"n": n}) for n in range(5))
+    taken = [decoder.feed(stream, 2), decoder.feed(b"", 2), decoder.feed(b"")]
+    assert [[one["n"] for one in few] for few in taken] == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
+    assert decoder.pending_bytes == 0

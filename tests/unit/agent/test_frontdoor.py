@@ -1,0 +1,154 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The front door shares its host: between projects, and with the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from fpgapool.agent import frontdoor
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import requests
+from fpgapool.core import codes
+from fpgapool.protocol import messages
+from tests.functional.agent.harness import Client
+from tests.harness import waiting
+
+pytestmark = pytest.mark.security
+
+SPAMMER, OTHER = "project-a", "project-b"
+
+#: What the loop does of its own, among the served requests.
+REPORT = "report"
+
+CONNECT = messages.encode(
+    messages.request(1, "connect", session_id="session-1", generation=1)
+)
+
+
+class FakeSlots:
+    """Notes whose requests are served, in their order."""
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+        self.has_workers = False
+
+    def connect(
+        self, project_id: str, session_id: str, generation: int
+    ) -> socket.socket:
+        self.served.append(project_id)
+        if not self.has_workers:
+            raise requests.RequestError(codes.SESSION_NOT_FOUND, "not here")
+        client_end, worker_end = socket.socketpair()
+        worker_end.close()
+        return client_end
+
+    def sessions_in_use(self) -> set[str]:
+        return set()
+
+
+class Scene:
+    """A front door for two projects, and its loop."""
+
+    def __init__(self, paths: dict[str, str]) -> None:
+        self.paths = paths
+        self.slots = FakeSlots()
+        self.loop = agent_loop.Loop("test-loop")
+        self.door = frontdoor.FrontDoor(
+            frontdoor.FrontDoorSettings(
+                host_uuid="host-uuid", host_name="host1", sockets=paths
+            ),
+            self.loop,
+            mock.Mock(name="conductor"),
+            mock.Mock(name="casts"),
+            mock.Mock(name="caller"),
+            self.slots,
+        )
+
+    def run(self, callback: Callable[[], object]) -> None:
+        """Do something in the loop's thread."""
+        self.loop.run_and_wait(callback, waiting.LIMIT_S)
+
+    @contextlib.contextmanager
+    def holding_up_the_loop(self) -> Iterator[None]:
+        """What is sent meanwhile is there when the loop goes on."""
+        reached, let_go = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            reached.set()
+            let_go.wait(waiting.LIMIT_S)
+
+        self.loop.call(hold_up)
+        assert reached.wait(waiting.LIMIT_S)
+        try:
+            yield
+        finally:
+            let_go.set()
+
+    @contextlib.contextmanager
+    def clients(self, project_id: str, count: int) -> Iterator[list[Client]]:
+        """Connect several clients that have been greeted."""
+        with contextlib.ExitStack() as stack:
+            made = [
+                stack.enter_context(Client(self.paths[project_id]))
+                for _ in range(count)
+            ]
+            for client in made:
+                assert client.request("hello")["ok"]
+            yield made
+
+    def wait_served(self, count: int) -> None:
+        waiting.wait_until(
+            lambda: len(self.slots.served) >= count,
+            lambda: f"{len(self.slots.served)} of {count} are served",
+        )
+
+
+@pytest.fixture
+def scene(tmp_path):
+    made = Scene(
+        {name: str(tmp_path / f"{name}.sock") for name in (SPAMMER, OTHER)}
+    )
+    made.loop.start()
+    made.run(made.door.start)
+    yield made
+    made.run(made.door.stop)
+    made.loop.stop(waiting.LIMIT_S)
+
+
+def test_a_projects_flood_delays_nobody_by_more_than_its_turns(scene):
+    """Neither another project's request nor what the agent has to do."""
+    spammers, each = 5, 800
+    served = scene.slots.served
+    with (
+        scene.clients(SPAMMER, spammers) as flood,
+        scene.clients(OTHER, 1) as (other,),
+    ):
+        with scene.holding_up_the_loop():
+            for client in flood:
+                client.sock.sendall(CONNECT * each)
+            other.sock.sendall(CONNECT)
+            scene.loop.call(lambda: served.append(REPORT))
+        scene.wait_served(spammers * each + 2)
+        assert served.index(REPORT) == 0
+        before_other = served.index(OTHER) - 1
+        assert before_other <= spammers * 16
+        # All of it is served, and answered, in the end.
+        assert served.count(SPAMMER) == spammers * each
