@@ -22,6 +22,7 @@ from __future__ import annotations
 import array
 import collections
 import dataclasses
+import fcntl
 import functools
 import itertools
 import os
@@ -29,6 +30,7 @@ import queue
 import socket
 import stat
 import struct
+import termios
 import time
 import typing
 from collections.abc import Callable
@@ -61,6 +63,12 @@ MESSAGES_PER_TURN = 16
 #: A client that leaves that much unread is not listening.
 MAX_UNREAD_BYTES = 1 << 20
 
+#: Connections to workers that a client has not received yet. Unread, they
+#: keep descriptors: of this process, or of all that its user may have on
+#: their way.
+MAX_UNREAD_DESCRIPTORS = 16
+MAX_PROJECT_UNREAD_DESCRIPTORS = 256
+
 MAX_OPENS_PER_CLIENT = 1024
 
 #: Of a request's id, if it is a text.
@@ -79,6 +87,7 @@ ACCEPT_PAUSE_S = 1.0
 MAX_PATH_BYTES = 107
 
 _CREDENTIALS = struct.Struct("3i")
+_INT = struct.Struct("i")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,6 +211,9 @@ class FrontDoor:
         self._inodes: dict[str, int] = {}
         self._clients: dict[int, _Client] = {}
         self._by_project: collections.Counter[str] = collections.Counter()
+        self._unread_descriptors: dict[str, collections.Counter[_Client]] = (
+            collections.defaultdict(collections.Counter)
+        )
         self._numbers = itertools.count(1)
         self._ticking = False
         self._polling = False
@@ -511,6 +523,7 @@ class FrontDoor:
         client.closed = True
         if self._clients.pop(client.number, None) is not None:
             self._by_project[client.project_id] -= 1
+        self._unread_descriptors[client.project_id].pop(client, None)
         self._loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:
@@ -723,11 +736,12 @@ class FrontDoor:
     def _connect(
         self, client: _Client, number: object, members: requests.Members
     ) -> None:
-        sock = self._slots.connect(
-            client.project_id,
-            requests.session_id(members),
-            requests.generation(members),
-        )
+        session_id = requests.session_id(members)
+        generation = requests.generation(members)
+        unread = self._unread_descriptors[client.project_id]
+        _check_descriptors(client, unread)
+        sock = self._slots.connect(client.project_id, session_id, generation)
+        unread[client] += 1
         self._send(client, messages.reply(number), [sock.detach()])
 
     def _pool(
@@ -904,6 +918,40 @@ def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
             array.array("i", fds).tobytes(),
         )
     ]
+
+
+def _check_descriptors(
+    client: _Client, unread: collections.Counter[_Client]
+) -> None:
+    """Check that a client may be sent one more descriptor.
+
+    :param unread: how many the project's clients may not have received yet;
+        those that have read all are removed.
+    :raises requests.RequestError: if it may not (RATE_LIMITED).
+    """
+    for one in list(unread):
+        if not one.unsent and not _unread_bytes(one.sock):
+            del unread[one]
+    for count, most, whose in (
+        (unread[client], MAX_UNREAD_DESCRIPTORS, "this connection"),
+        (unread.total(), MAX_PROJECT_UNREAD_DESCRIPTORS, "this project"),
+    ):
+        if count >= most:
+            raise requests.RequestError(
+                codes.RATE_LIMITED,
+                f"{whose} has not received {count} connections to workers "
+                "yet; read the answers first",
+            )
+
+
+def _unread_bytes(sock: socket.socket) -> int:
+    """Return what was sent and waits for the other end to read it.
+
+    The kernel counts its own overhead, too.
+    """
+    answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_INT.size))
+    count: int = _INT.unpack(answer)[0]
+    return count
 
 
 def _close_fds(fds: list[int]) -> None:

@@ -28,6 +28,7 @@ import signal
 import socket
 import stat
 import struct
+import termios
 import types
 import typing
 from collections.abc import Callable
@@ -411,6 +412,11 @@ class System:
         assert process is not None
         self._locks[key] = process, fd
 
+    def ioctl(self, sock: Socket, request: int, _room: bytes) -> bytes:
+        assert request == termios.TIOCOUTQ
+        other = sock._end().other
+        return struct.pack("i", 0 if other is None else len(other.data))
+
     def pidfd_open(self, pid: int) -> int:
         process = self.processes.get(pid)
         if process is None or not process.alive:
@@ -473,7 +479,9 @@ class System:
                 posix_spawn=self.posix_spawn,
                 _exit=self.exit,
             ),
-            "fcntl": _module(__import__("fcntl"), flock=self.flock),
+            "fcntl": _module(
+                __import__("fcntl"), flock=self.flock, ioctl=self.ioctl
+            ),
             "signal": _module(signal, pidfd_send_signal=self.signal),
             "select": _module(select, poll=_Poll),
             "selectors": _module(selectors, DefaultSelector=_Selector),

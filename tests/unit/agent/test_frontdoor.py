@@ -35,6 +35,9 @@ pytestmark = pytest.mark.security
 
 SPAMMER, OTHER = "project-a", "project-b"
 
+#: Connections to workers that a client, and a project's, need not have fetched.
+PER_CLIENT, PER_PROJECT = 16, 256
+
 #: What the loop does of its own, among the served requests.
 REPORT = "report"
 
@@ -152,3 +155,42 @@ def test_a_projects_flood_delays_nobody_by_more_than_its_turns(scene):
         assert before_other <= spammers * 16
         # All of it is served, and answered, in the end.
         assert served.count(SPAMMER) == spammers * each
+
+
+def test_descriptors_that_a_client_does_not_fetch_are_bounded(scene):
+    scene.slots.has_workers = True
+    with (
+        scene.clients(SPAMMER, 1) as (greedy,),
+        scene.clients(OTHER, 1) as (other,),
+    ):
+        greedy.sock.sendall(CONNECT * 100)
+        # Between two of these, the other one has a turn.
+        for _ in range(100):
+            assert other.request("hello")["ok"]
+        replies = [greedy.next(lambda one: True) for _ in range(100)]
+        refused = [one["error"]["code"] for one in replies if not one["ok"]]
+        assert refused == [codes.RATE_LIMITED] * (100 - PER_CLIENT)
+        assert len(greedy.fds) == PER_CLIENT
+        # It has read all: there is room again.
+        assert greedy.request("connect", session_id="session-1", generation=1)[
+            "ok"
+        ]
+
+
+def test_descriptors_that_a_projects_clients_do_not_fetch_are_bounded(scene):
+    scene.slots.has_workers = True
+    with (
+        scene.clients(SPAMMER, PER_PROJECT // PER_CLIENT) as greedy,
+        scene.clients(SPAMMER, 1) as (late,),
+        scene.clients(OTHER, 1) as (other,),
+    ):
+        for client in greedy:
+            client.sock.sendall(CONNECT * PER_CLIENT)
+        scene.wait_served(PER_PROJECT)
+        members = {"session_id": "session-1", "generation": 1}
+        reply = late.request("connect", **members)
+        assert reply["error"]["code"] == codes.RATE_LIMITED
+        assert other.request("connect", **members)["ok"]
+        for _ in range(PER_CLIENT):
+            assert greedy[0].next(lambda one: True)["ok"]
+        assert late.request("connect", **members)["ok"]
