@@ -63,6 +63,9 @@ MESSAGES_PER_TURN = 16
 #: A client that leaves that much unread is not listening.
 MAX_UNREAD_BYTES = 1 << 20
 
+#: Of the clients of a project together; who has left most unread goes.
+MAX_PROJECT_UNREAD_BYTES = 16 << 20
+
 #: Connections to workers that a client has not received yet. Unread, they
 #: keep descriptors: of this process, or of all that its user may have on
 #: their way.
@@ -159,7 +162,8 @@ class _Client:
     project_id: str
     user_id: str
     decoder: messages.MessageDecoder
-    unsent: collections.deque[tuple[memoryview, list[int]]]
+    #: Bytes, and the descriptors that go with the first of them.
+    unsent: collections.deque[tuple[bytearray, list[int]]]
     unsent_bytes: int = 0
     questions: int = 0
     #: It waits for its turn.
@@ -211,6 +215,7 @@ class FrontDoor:
         self._inodes: dict[str, int] = {}
         self._clients: dict[int, _Client] = {}
         self._by_project: collections.Counter[str] = collections.Counter()
+        self._unsent_bytes: collections.Counter[str] = collections.Counter()
         self._unread_descriptors: dict[str, collections.Counter[_Client]] = (
             collections.defaultdict(collections.Counter)
         )
@@ -468,18 +473,35 @@ class FrontDoor:
                 )
             )
             owned = []
-        client.unsent.append((memoryview(data), owned))
-        client.unsent_bytes += len(data)
+        if owned or not client.unsent or client.unsent[-1][1]:
+            client.unsent.append((bytearray(data), owned))
+        else:
+            client.unsent[-1][0].extend(data)
+        self._count_unsent(client, len(data))
         self._flush(client)
         if client.unsent_bytes > MAX_UNREAD_BYTES:
-            LOG.warning(
-                "Front door of project %s: connection of uid %s closed: "
-                "%d bytes were not read",
-                client.project_id,
-                client.user_id,
-                client.unsent_bytes,
-            )
-            self._gone(client, "does not read")
+            self._hang_up_on(client)
+        elif self._unsent_bytes[client.project_id] > MAX_PROJECT_UNREAD_BYTES:
+            own = [
+                one
+                for one in self._clients.values()
+                if one.project_id == client.project_id
+            ]
+            self._hang_up_on(max(own, key=lambda one: one.unsent_bytes))
+
+    def _count_unsent(self, client: _Client, more_bytes: int) -> None:
+        client.unsent_bytes += more_bytes
+        self._unsent_bytes[client.project_id] += more_bytes
+
+    def _hang_up_on(self, client: _Client) -> None:
+        LOG.warning(
+            "Front door of project %s: connection of uid %s closed: "
+            "%d bytes were not read",
+            client.project_id,
+            client.user_id,
+            client.unsent_bytes,
+        )
+        self._gone(client, "does not read")
 
     def _flush(self, client: _Client) -> None:
         try:
@@ -487,10 +509,9 @@ class FrontDoor:
                 data, fds = client.unsent[0]
                 sent_bytes = client.sock.sendmsg([data], _rights(fds))
                 _close_fds(fds)
-                client.unsent_bytes -= sent_bytes
-                if sent_bytes < len(data):
-                    client.unsent[0] = (data[sent_bytes:], [])
-                else:
+                self._count_unsent(client, -sent_bytes)
+                del data[:sent_bytes]
+                if not data:
                     client.unsent.popleft()
         except BlockingIOError:
             self._watch(client)
@@ -524,6 +545,7 @@ class FrontDoor:
         if self._clients.pop(client.number, None) is not None:
             self._by_project[client.project_id] -= 1
         self._unread_descriptors[client.project_id].pop(client, None)
+        self._count_unsent(client, -client.unsent_bytes)
         self._loop.unwatch(client.sock)
         client.sock.close()
         for _data, fds in client.unsent:

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.security
 
 SPAMMER, OTHER = "project-a", "project-b"
 
-#: Connections to workers that a client, and a project's, need not have fetched.
+#: Connections to workers that a client, and a project, may leave unread.
 PER_CLIENT, PER_PROJECT = 16, 256
 
 #: What the loop does of its own, among the served requests.
@@ -194,3 +194,30 @@ def test_descriptors_that_a_projects_clients_do_not_fetch_are_bounded(scene):
         for _ in range(PER_CLIENT):
             assert greedy[0].next(lambda one: True)["ok"]
         assert late.request("connect", **members)["ok"]
+
+
+def test_what_a_projects_clients_do_not_read_is_bounded(scene, monkeypatch):
+    """The one goes that has left most unread."""
+    most_bytes = 1 << 17
+    monkeypatch.setattr(
+        frontdoor, "MAX_PROJECT_UNREAD_BYTES", most_bytes, raising=False
+    )
+    # Far below what is left to one connection.
+    flood = messages.encode(messages.request("x" * 64, "nonsense")) * 2000
+    with (
+        scene.clients(SPAMMER, 2) as deaf,
+        scene.clients(SPAMMER, 1) as (polite,),
+    ):
+        for client in deaf:
+            client.sock.sendall(flood)
+        assert any(map(_is_cut_off, deaf))
+        assert polite.request("hello")["ok"]
+
+
+def _is_cut_off(client: Client) -> bool:
+    """Whether all answers to a flood come, or the end."""
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        for _ in range(2000):
+            client.next(lambda one: True)
+        return False
+    return True
