@@ -45,6 +45,7 @@ from fpgapool.agent import opens
 from fpgapool.agent import profiles
 from fpgapool.agent import requests
 from fpgapool.agent import sender
+from fpgapool.common import ratelimit
 from fpgapool.core import codes
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -201,6 +202,8 @@ class FrontDoor:
         self._casts = casts
         self._caller = caller
         self._slots = slots
+        #: For lines that clients cause.
+        self._log = ratelimit.RateLimitedLog(__name__)
         self._profiles = profiles.ProfileCache(
             loop,
             caller,
@@ -406,7 +409,7 @@ class FrontDoor:
         try:
             received = client.decoder.feed(data, MESSAGES_PER_TURN)
         except frames.ProtocolError as error:
-            LOG.warning(
+            self._log.warning(
                 "Front door of project %s: connection of uid %s closed: %s",
                 client.project_id,
                 client.user_id,
@@ -441,7 +444,7 @@ class FrontDoor:
         except requests.RequestError as error:
             self._fail(client, number, error.code, error.message)
         except Exception:
-            LOG.exception("Front door: operation %s failed", operation)
+            self._log.exception("Front door: operation %s failed", operation)
             self._fail(
                 client, number, codes.INTERNAL_ERROR, "see the agent's log"
             )
@@ -494,7 +497,7 @@ class FrontDoor:
         self._unsent_bytes[client.project_id] += more_bytes
 
     def _hang_up_on(self, client: _Client) -> None:
-        LOG.warning(
+        self._log.warning(
             "Front door of project %s: connection of uid %s closed: "
             "%d bytes were not read",
             client.project_id,
@@ -793,7 +796,7 @@ class FrontDoor:
                 # Not a line for each: somebody asks too much.
                 LOG.debug("A question was left out")
             else:
-                LOG.warning("The conductor did not answer: %s", error)
+                self._log.warning("The conductor did not answer: %s", error)
             self._unavailable(client, number)
 
         self._begin_question(client)

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import logging
 import socket
 import threading
 from collections.abc import Iterator
 
-LOG = logging.getLogger(__name__)
+from fpgapool.common import ratelimit
 
 
 class Strangers:
@@ -39,6 +38,7 @@ class Strangers:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._log = ratelimit.RateLimitedLog(__name__)
         self._lock = threading.Lock()
         # In the order of their arrival.
         self._addresses: dict[socket.socket, str] = {}
@@ -63,7 +63,7 @@ class Strangers:
                 self.cut_count += 1
             self._addresses[sock] = address
         if cut is not None:
-            LOG.warning("too many unidentified connections: one was cut")
+            self._log.warning("too many unidentified connections: one was cut")
             # Its own thread notices and closes it.
             with contextlib.suppress(OSError):
                 cut.shutdown(socket.SHUT_RDWR)

@@ -37,7 +37,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "agent": "core drivers objects protocol rpcapi conf common privsep"
         " bitstreams.files version",
         "agent.worker": "core drivers protocol common.channel"
-        " common.strangers version",
+        " common.ratelimit common.strangers version",
         "bitstreams": "core objects db conf common clients version",
         "api": "bitstreams core objects db clients rpcapi conf common"
         " policies version",

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import socket
@@ -27,11 +26,10 @@ from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.common import strangers
 from fpgapool.core import codes
 from fpgapool.protocol import frames
-
-LOG = logging.getLogger(__name__)
 
 #: Connections that have not said who they are; of more, one is cut.
 MAX_STRANGERS = 32
@@ -113,6 +111,7 @@ class DataPort:
         self._settings = settings
         self._desk = desk
         self._certificate = certificate
+        self._log = ratelimit.RateLimitedLog(__name__)
         self._strangers = strangers.Strangers(MAX_STRANGERS)
         self._local = listen_unix(settings.data_socket)
         self._tcp = None
@@ -151,7 +150,7 @@ class DataPort:
         try:
             sock, address = listener.accept()
         except OSError as exc:
-            LOG.warning("accepting a client failed: %s", exc)
+            self._log.warning("accepting a client failed: %s", exc)
             return
         local = listener is self._local
         place = "" if local else address[0]
@@ -177,22 +176,22 @@ class DataPort:
                 self._strangers.leave(sock)
             self._desk.serve(hello, channel, local)
         except (frames.ProtocolError, sessions.Refused) as exc:
-            LOG.warning("client refused: %s: %s", exc.code, exc.message)
+            self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
                 self._turn_away(channel, place, exc.code, exc.message)
         except channels.DeadlineExceeded:
-            LOG.warning("client dropped: no HELLO in time")
+            self._log.warning("client dropped: no HELLO in time")
             if channel is not None:
                 self._turn_away(
                     channel, place, codes.HELLO_TIMEOUT, "no HELLO in time"
                 )
         except OSError as exc:
-            LOG.info("client lost: %s", exc)
+            self._log.info("client lost: %s", exc)
             if channel is not None:
                 channel.close()
         except Exception as exc:
             # Without the exception's text: it may quote the client's bytes.
-            LOG.error("client dropped: internal %s", type(exc).__name__)
+            self._log.error("client dropped: internal %s", type(exc).__name__)
             if channel is not None:
                 self._turn_away(
                     channel, place, codes.INTERNAL_ERROR, "internal error"

@@ -1,0 +1,71 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Strangers at a worker's data port."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from unittest import mock
+
+import pytest
+
+from fpgapool.agent.worker import port
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.protocol import frames
+from tests.harness import waiting
+
+pytestmark = pytest.mark.security
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return worker_settings.Settings(
+        worker_id="board0.0",
+        device="board0",
+        slot=0,
+        state_dir=str(tmp_path),
+        control_socket=str(tmp_path / "control.sock"),
+        data_socket=str(tmp_path / "data.sock"),
+        driver="module:Class",
+    )
+
+
+@pytest.mark.parametrize(
+    "first_bytes",
+    [
+        pytest.param(bytes(frames.HEADER_BYTES), id="nonsense"),
+        pytest.param(frames.FrameHeader(frames.ACK).pack(), id="no HELLO"),
+        pytest.param(b"", id="gone at once"),
+    ],
+)
+def test_strangers_do_not_fill_the_log(settings, caplog, first_bytes):
+    caplog.set_level("INFO")
+    data_port = port.DataPort(settings, mock.Mock(name="desk"), None)
+    with selectors.DefaultSelector() as selector:
+        data_port.register(selector)
+        for _ in range(100):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.settimeout(waiting.LIMIT_S)
+                stranger.connect(settings.data_socket)
+                stranger.sendall(first_bytes)
+                stranger.shutdown(socket.SHUT_WR)
+                for key, _ in selector.select(waiting.LIMIT_S):
+                    key.data(key.fileobj)
+                while stranger.recv(4096):
+                    """Told why; what counts is the end."""
+    data_port.close()
+    about_strangers = [
+        record for record in caplog.records if record.name == port.__name__
+    ]
+    assert 1 <= len(about_strangers) <= 10
