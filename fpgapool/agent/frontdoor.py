@@ -84,6 +84,9 @@ SCARCE_SHARE = 0.75
 #: Questions of one client that the conductor has not answered yet.
 MAX_QUESTIONS_PER_CLIENT = 64
 
+#: How often a front door sees whether its sockets are still in their places.
+CHECK_INTERVAL_S = 1.0
+
 #: When the process has no descriptor left, new clients wait that long.
 ACCEPT_PAUSE_S = 1.0
 
@@ -253,6 +256,7 @@ class FrontDoor:
         except BaseException:
             self.stop()
             raise
+        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
         """Close everything; clients find the next agent and go on there.
@@ -299,12 +303,34 @@ class FrontDoor:
         if listener in self._listeners.values():
             self._loop.watch(listener, agent_loop.READ, ready)
 
+    def _check_sockets(self) -> None:
+        """Make sockets again that were removed, as by a cleaning job."""
+        if not self._listeners:
+            return
+        self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
+        for project_id, path in self._settings.sockets.items():
+            if self._is_in_place(path):
+                continue
+            lost = self._listeners[path]
+            self._log.warning("Front door %s is gone; it is made again", path)
+            try:
+                self._listen(project_id, path)
+            except FrontDoorError as error:
+                self._log.error("Front door is not made again: %s", error)
+                continue
+            self._loop.unwatch(lost)
+            lost.close()
+
+    def _is_in_place(self, path: str) -> bool:
+        try:
+            return os.stat(path).st_ino == self._inodes.get(path)
+        except OSError:
+            return False
+
     def _unlink(self, path: str) -> None:
         try:
-            if os.stat(path).st_ino == self._inodes.get(path):
+            if self._is_in_place(path):
                 os.unlink(path)
-        except FileNotFoundError:
-            return
         except OSError as error:
             LOG.warning("Front door %s was not removed: %s", path, error)
 

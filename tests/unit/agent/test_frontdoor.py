@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
 import socket
 import threading
 from collections.abc import Callable
@@ -199,9 +201,7 @@ def test_descriptors_that_a_projects_clients_do_not_fetch_are_bounded(scene):
 def test_what_a_projects_clients_do_not_read_is_bounded(scene, monkeypatch):
     """The one goes that has left most unread."""
     most_bytes = 1 << 17
-    monkeypatch.setattr(
-        frontdoor, "MAX_PROJECT_UNREAD_BYTES", most_bytes, raising=False
-    )
+    monkeypatch.setattr(frontdoor, "MAX_PROJECT_UNREAD_BYTES", most_bytes)
     # Far below what is left to one connection.
     flood = messages.encode(messages.request("x" * 64, "nonsense")) * 2000
     with (
@@ -221,3 +221,38 @@ def _is_cut_off(client: Client) -> bool:
             client.next(lambda one: True)
         return False
     return True
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(frontdoor, "CHECK_INTERVAL_S", 0.01)
+
+
+def _may_connect(path: str) -> bool:
+    with Client(path) as client:
+        return bool(client.request("hello")["ok"])
+
+
+def test_a_socket_that_was_removed_is_made_again(often, scene):
+    path = scene.paths[SPAMMER]
+    with scene.clients(SPAMMER, 1) as (before,):
+        os.unlink(path)
+        waiting.wait_until(lambda: _may_connect(path), "there is a socket")
+        # Who was there already stays.
+        assert before.request("hello")["ok"]
+    assert pathlib.Path(path).stat().st_mode & 0o777 == 0o660
+    scene.run(scene.door.stop)
+    assert not os.path.exists(path)
+
+
+def test_what_is_in_the_place_of_a_socket_stays(often, scene, caplog):
+    path = pathlib.Path(scene.paths[SPAMMER])
+    path.unlink()
+    path.write_text("somebody's file")
+    waiting.wait_until(
+        lambda: "a file is in the way" in caplog.text, "it is told"
+    )
+    assert path.read_text() == "somebody's file"
+    assert _may_connect(scene.paths[OTHER])
+    path.unlink()
+    waiting.wait_until(lambda: _may_connect(str(path)), "there is a socket")
