@@ -18,6 +18,7 @@ owner, so that more processes of it would only get into each other's way.
 """
 
 import contextlib
+import faulthandler
 import os
 import queue
 import resource
@@ -103,6 +104,10 @@ class Runner:
 
         :returns: the exit code for the process, 1 after :meth:`fail`.
         """
+        # Where the kernel ends the process, as at a look at a truncated file
+        # that is mapped, standard error says at which line it was.
+        if not faulthandler.is_enabled():
+            faulthandler.enable(all_threads=False)
         previous = {
             number: signal.signal(number, self._on_signal)
             for number in _SIGNALS

@@ -202,6 +202,13 @@ class EmulatorDriver(base.Driver):
             raise base.DriverError(
                 base.INVALID_SETTINGS, f"boards file: {exc}"
             ) from exc
+        try:
+            if self._ports.table.mend():
+                self._ports.declare(self._boards)
+        except OSError as exc:
+            raise base.DriverError(
+                base.INVALID_SETTINGS, f"emulator: {exc}"
+            ) from exc
         if version != self._boards.version:
             self._take(boards.read_boards(self._boards_file))
         return self._boards

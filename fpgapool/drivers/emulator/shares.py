@@ -24,6 +24,7 @@ import collections.abc
 import contextlib
 import fcntl
 import hashlib
+import logging
 import mmap
 import os
 import pathlib
@@ -31,6 +32,8 @@ import threading
 import weakref
 
 from fpgapool.core import fairness
+
+LOG = logging.getLogger(__name__)
 
 FILE_NAME = "shares.shm"
 
@@ -48,6 +51,10 @@ _MAX_CACHED_RATES = 1024
 
 class TableFull(Exception):
     """There are more pipes, NICs or slots than fit into the table."""
+
+
+class TableTruncated(Exception):
+    """The file was truncated, and what streams had entered is gone."""
 
 
 class _Layout:
@@ -102,10 +109,10 @@ class ShareTable:
         weakref.finalize(self, os.close, self._fd)
         self._thread_lock = threading.Lock()
         with self._locked():
-            if os.fstat(self._fd).st_size < _PLACES.length_bytes:
-                os.ftruncate(self._fd, _PLACES.length_bytes)
+            self._make_room()
             memory = memoryview(mmap.mmap(self._fd, _PLACES.length_bytes))
-            self._forget_earlier_boot(memory)
+            self._begin(memory)
+        self._memory = memory
         self._resource_keys = memory[_PLACES.resource_keys]
         self._stream_keys = memory[_PLACES.stream_keys]
         self._counters = memory[_PLACES.counters].cast("Q")
@@ -127,8 +134,44 @@ class ShareTable:
             finally:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
+    def _make_room(self) -> None:
+        try:
+            # Reserved: without room on the disk a look at what is mapped
+            # would end the process.
+            os.posix_fallocate(self._fd, 0, _PLACES.length_bytes)
+        except OSError as exc:
+            raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
+
+    def _is_truncated(self) -> bool:
+        return os.fstat(self._fd).st_size < _PLACES.length_bytes
+
+    def _check(self) -> None:
+        """Keep the kernel from ending the process at what is not there.
+
+        :raises TableTruncated: if the file is shorter than what is mapped.
+        """
+        if self._is_truncated():
+            raise TableTruncated(f"{self._path} was truncated")
+
+    def mend(self) -> bool:
+        """Make the file whole if it was truncated; it has no entries then.
+
+        :returns: whether it was.
+        :raises OSError: if there is no room for it.
+        """
+        if not self._is_truncated():
+            return False
+        with self._locked():
+            # Another process may just have done so.
+            if self._is_truncated():
+                LOG.error("%s was truncated, and begins anew", self._path)
+                self._make_room()
+                self._memory[_PLACES.identity] = bytes(_KEY_BYTES)
+                self._begin(self._memory)
+        return True
+
     @staticmethod
-    def _forget_earlier_boot(memory: memoryview) -> None:
+    def _begin(memory: memoryview) -> None:
         # The clock starts again at boot: what was written before would make
         # slots look busy for days.
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
@@ -146,6 +189,7 @@ class ShareTable:
         :param capacity_bytes_per_s: its rate.
         :returns: its number in this table.
         :raises TableFull: if there are too many.
+        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             number = self._resource(name)
@@ -161,6 +205,7 @@ class ShareTable:
         :param capacity_bytes_per_s: its rate if nobody has declared it.
         :returns: its number in this table.
         :raises TableFull: if there are too many.
+        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             number = self._resource(name)
@@ -178,6 +223,7 @@ class ShareTable:
         self, keys: memoryview, counter: int, most: int, name: str
     ) -> int:
         """Find or add an entry; the caller holds the lock."""
+        self._check()
         key = _key(name.encode())
         count = self._counters[counter]
         for number in range(count):
@@ -195,7 +241,9 @@ class ShareTable:
         :param resource: its number.
         :param now_ns: monotonic time.
         :returns: how many there are.
+        :raises TableTruncated: if the file was truncated.
         """
+        self._check()
         return sum(
             resource in dict(self._uses(stream))
             for stream in self._busy_streams(now_ns)
@@ -217,6 +265,7 @@ class ShareTable:
             :data:`MAX_USES`.
         :returns: its number in this table.
         :raises TableFull: if there are too many.
+        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             stream = self._entry(
@@ -238,8 +287,10 @@ class ShareTable:
 
         :param stream: the caller's own.
         :param peak_bytes_per_s: its rate alone from now on.
+        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
+            self._check()
             self._peaks_bytes_per_s[stream] = peak_bytes_per_s
             self._counters[_CHANGES] += 1
 
@@ -248,7 +299,9 @@ class ShareTable:
 
         :param stream: the caller's own.
         :param busy_until_ns: monotonic time.
+        :raises TableTruncated: if the file was truncated.
         """
+        self._check()
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
@@ -257,7 +310,11 @@ class ShareTable:
         :param stream: the caller's own; it counts as busy.
         :param now_ns: monotonic time.
         :returns: its rate.
+        :raises TableTruncated: if the file was truncated since it joined.
         """
+        self._check()
+        if stream >= self._counters[_STREAMS]:
+            raise TableTruncated(f"{self._path} was truncated, and is mended")
         busy = self._busy_streams(now_ns, stream)
         changes = self._counters[_CHANGES]
         if changes != self._cached_at or len(self._cached) > _MAX_CACHED_RATES:

@@ -209,6 +209,35 @@ def test_whoever_insists_ends_the_process_at_once():
         assert process.wait(WAIT_S) == 128 + signal.SIGTERM
 
 
+def test_a_service_that_the_kernel_ends_says_where():
+    program = textwrap.dedent(
+        """
+        import os, signal
+        from oslo_config import cfg
+        from fpgapool.common import service
+
+        class Looks:
+            def start(self):
+                os.kill(os.getpid(), signal.SIGBUS)
+            def stop(self):
+                pass
+
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[])
+        service.Runner(conf).run([Looks()])
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == -signal.SIGBUS
+    assert "Fatal Python error: Bus error" in done.stderr
+    assert "in start" in done.stderr
+
+
 @pytest.fixture(params=["file", "abstract"])
 def systemd(request, tmp_path, monkeypatch):
     """Give a socket that hears what systemd would."""

@@ -13,6 +13,10 @@
 """The table that the processes of an emulated cluster share."""
 
 import concurrent.futures
+import errno
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -194,3 +198,62 @@ class TestPorts:
         table.announce(join(here, 1, local=True), LATER_NS)
         assert here.busy_slots("board0", NOW_NS) == 2
         assert there.busy_slots("board0", NOW_NS) == 0
+
+
+TRUNCATES = """
+import os, sys
+from fpgapool.drivers import base, emulator
+
+directory, size_bytes = sys.argv[1], int(sys.argv[2])
+settings = {"state_dir": directory, "boards_file": directory + "/boards.yaml"}
+driver = emulator.EmulatorDriver(settings)
+driver.program("board0", 0, "builtin:copy")
+running = driver.open("board0", 0, {})
+piece = memoryview(bytearray(16))
+running.process(piece, memoryview(bytearray(16)), 0)
+os.truncate(directory + "/emulator/shares.shm", size_bytes)
+if sys.argv[3] == "session":
+    try:
+        running.process(piece, memoryview(bytearray(16)), 16)
+    except Exception as error:
+        print(error, file=sys.stderr)
+    else:
+        sys.exit("the session goes on")
+print(driver.health("board0"), driver.telemetry("board0"))
+after = driver.open("board0", 0, {})
+assert after.process(piece, memoryview(bytearray(16)), 0) == 16
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [0, 30_000])
+@pytest.mark.parametrize("who", ["agent", "session"])
+def test_a_table_that_is_truncated_ends_no_process(tmp_path, size_bytes, who):
+    """The kernel would, at the next look at what is mapped."""
+    (tmp_path / "boards.yaml").write_text(
+        "boards: [{name: board0, slots: 1}]\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            TRUNCATES,
+            str(tmp_path),
+            str(size_bytes),
+            who,
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{shares.FILE_NAME} was truncated" in done.stderr
+
+
+def test_a_table_that_finds_no_room_says_where(tmp_path, monkeypatch):
+    def no_room(fd: int, offset: int, length_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    monkeypatch.setattr(os, "ftruncate", lambda fd, size: no_room(fd, 0, size))
+    with pytest.raises(OSError, match=shares.FILE_NAME):
+        shares.ShareTable(tmp_path)
