@@ -422,14 +422,8 @@ class Supervisor:
 
     def _document(self, key: table.Key) -> dict[str, object]:
         settings = self._settings
-        name = f"{key[0]}.{key[1]}"
-        log_file = None
-        if settings.log_dir is not None:
-            log_file = os.path.join(
-                os.path.abspath(settings.log_dir), f"worker-{name}.log"
-            )
         return {
-            "worker_id": name,
+            "worker_id": f"{key[0]}.{key[1]}",
             "device": key[0],
             "slot": key[1],
             "state_dir": settings.state_dir,
@@ -445,9 +439,17 @@ class Supervisor:
             "hello_timeout_s": settings.hello_timeout_s,
             "orphan_s": settings.orphan_s,
             "exit_with_agent": not settings.outlive_agent,
-            "log_file": log_file,
+            "log_file": self._log_file(key),
             "log_level": settings.log_level,
         }
+
+    def _log_file(self, key: table.Key) -> str | None:
+        log_dir = self._settings.log_dir
+        if log_dir is None:
+            return None
+        return os.path.join(
+            os.path.abspath(log_dir), f"worker-{key[0]}.{key[1]}.log"
+        )
 
     # Connection.
 
@@ -625,7 +627,7 @@ class Supervisor:
         LOG.info(
             "Worker of slot %s.%d ended (%s)",
             *worker.key,
-            worker.ended_for or f"status {exit_status}",
+            worker.ended_for or _how(exit_status),
         )
         lived_s = self._loop.now() - worker.started_at_s
         if worker.heard and lived_s >= HEALTHY_AFTER_S:
@@ -643,9 +645,10 @@ class Supervisor:
             # The other one may have been started by an agent that died
             # before the worker had made its socket.
             taken = exit_status == EXIT_SLOT_TAKEN
+            log = self._log_file(worker.key) or "standard error of the agent"
             self._failed(
                 worker,
-                f"the worker ended ({exit_status})",
+                f"the worker ended ({_how(exit_status)}); {log} says why",
                 self._take_over if taken else self._spawn,
             )
 
@@ -724,12 +727,25 @@ def _ended(pidfd: int, timeout_s: float) -> bool:
 
 
 def _exit_status(pidfd: int) -> int | None:
-    """Reap an ended process; None for one that another process started."""
+    """Reap an ended process.
+
+    :returns: its status, or the negative number of the signal that ended it;
+        None for one that another process started.
+    """
     try:
         result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return None
-    return None if result is None else result.si_status
+    if result is None:
+        return None
+    has_exited = result.si_code == os.CLD_EXITED
+    return result.si_status if has_exited else -result.si_status
+
+
+def _how(exit_status: int | None) -> str:
+    if exit_status is None or exit_status >= 0:
+        return f"status {exit_status}"
+    return signal.Signals(-exit_status).name
 
 
 def _is_worker(pid: int) -> bool:

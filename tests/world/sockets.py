@@ -430,7 +430,12 @@ class System:
         me = self.me()
         if process.parent is not me:
             raise ChildProcessError(errno.ECHILD, "not a child")
-        return types.SimpleNamespace(si_status=process.exit_status)
+        status = process.exit_status
+        assert status is not None
+        return types.SimpleNamespace(
+            si_code=os.CLD_EXITED if status >= 0 else os.CLD_KILLED,
+            si_status=abs(status),
+        )
 
     def signal(self, fd: int, number: int) -> None:
         process = typing.cast(_ProcessFile, self.file(fd)).process

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -107,14 +108,24 @@ def _read(argument: str) -> str:
 
 
 def _set_up_log(settings: worker_settings.Settings) -> None:
+    stream, problem = sys.stderr, None
+    if settings.log_file is not None:
+        try:
+            stream = open(settings.log_file, "a", encoding="utf-8")  # noqa: SIM115
+        except OSError as exc:
+            problem = exc
+    # Where the kernel ends the process, the log says at which line it was.
+    faulthandler.enable(stream, all_threads=False)
     logging.basicConfig(
-        filename=settings.log_file,
+        stream=stream,
         level=settings.log_level,
         format=(
             "%(asctime)s %(levelname)s %(name)s "
             f"[{settings.worker_id}] %(message)s"
         ),
     )
+    if problem is not None:
+        LOG.error("the log goes to standard error: %s", problem)
 
 
 if __name__ == "__main__":

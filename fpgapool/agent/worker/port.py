@@ -49,7 +49,7 @@ def listen_unix(path: str) -> socket.socket:
 
     :param path: of the socket.
     :returns: the listening socket.
-    :raises OSError: if that is impossible.
+    :raises OSError: if that is impossible; it names the path.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -58,9 +58,10 @@ def listen_unix(path: str) -> socket.socket:
         listener.bind(path)
         os.chmod(path, 0o600)
         listener.listen(_BACKLOG)
-    except OSError:
+    except OSError as exc:
         listener.close()
-        raise
+        # Of a socket, the system does not say which.
+        raise OSError(exc.errno, exc.strerror or str(exc), path) from exc
     return listener
 
 

@@ -445,6 +445,9 @@ def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
         "PREPARE_FAILED",
         "SLOT_FAULTY",
     )
+    assert slot.last_result.message == (
+        "the worker ended (status 1); standard error of the agent says why"
+    )
 
 
 MUTE_PROGRAM = """

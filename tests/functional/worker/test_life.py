@@ -12,6 +12,7 @@
 
 """The life of a worker process and of its sessions."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -282,3 +283,23 @@ def test_light_at_start():
         "stevedore",
         "yaml",
     }
+
+
+def test_a_worker_whose_log_cannot_be_written_works_and_says_so(
+    start, directory, capfd
+):
+    path = directory / "missing" / "worker.log"
+    with contextlib.closing(start(log_file=str(path)).connect()) as agent:
+        assert agent.status()["state"] == "idle"
+    said = capfd.readouterr().err
+    assert f"No such file or directory: '{path}'" in said
+    assert "Traceback" not in said
+
+
+def test_a_worker_that_the_kernel_ends_says_where(start):
+    """As at a look at what is mapped of a file that was truncated."""
+    worker = start()
+    worker.connect().close()
+    worker.process.send_signal(signal.SIGBUS)
+    assert worker.wait() == -signal.SIGBUS
+    assert "Fatal Python error: Bus error" in worker.log()

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import re
 import selectors
 import socket
 from unittest import mock
@@ -69,3 +70,9 @@ def test_strangers_do_not_fill_the_log(settings, caplog, first_bytes):
         record for record in caplog.records if record.name == port.__name__
     ]
     assert 1 <= len(about_strangers) <= 10
+
+
+def test_a_socket_that_cannot_be_made_is_named(tmp_path):
+    path = str(tmp_path / "missing" / "data.sock")
+    with pytest.raises(OSError, match=re.escape(path)):
+        port.listen_unix(path)
