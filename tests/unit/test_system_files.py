@@ -48,13 +48,14 @@ class _Unit(dict):
         return value
 
 
-def _unit(name: str) -> _Unit:
+def read_unit(name: str) -> _Unit:
+    """Return the sections of a service's unit."""
     return _Unit(ETC / "systemd" / f"{name}.service")
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_units_are_hardened(name):
-    unit = _unit(name)
+    unit = read_unit(name)
     assert unit.service("User") == unit.service("Group") == "fpgapool"
     assert unit.service("NoNewPrivileges") == "yes"
     assert unit.service("ProtectSystem") == "strict"
@@ -66,7 +67,7 @@ def test_units_are_hardened(name):
 @pytest.mark.parametrize("name", UNITS)
 def test_services_tell_when_they_are_ready(name):
     # fpgapool.common.service and uWSGI do.
-    assert _unit(name).service("Type") == "notify"
+    assert read_unit(name).service("Type") == "notify"
 
 
 def test_directories_are_those_of_the_options(monkeypatch):
@@ -76,28 +77,33 @@ def test_directories_are_those_of_the_options(monkeypatch):
         if option.name == "state_path"
     ]
     for name in UNITS:
-        directory = _unit(name).service("StateDirectory")
+        directory = read_unit(name).service("StateDirectory")
         assert f"/var/lib/{directory}" == state_path
-    assert _unit("fpgapool-agent").service("RuntimeDirectory") == "fpgapool"
+    assert (
+        read_unit("fpgapool-agent").service("RuntimeDirectory") == "fpgapool"
+    )
 
 
 def test_workers_outlive_the_agent_only():
-    assert _unit("fpgapool-agent").service("KillMode") == "process"
-    assert _unit("fpgapool-agent").service("RuntimeDirectoryPreserve") == "yes"
+    assert read_unit("fpgapool-agent").service("KillMode") == "process"
+    assert (
+        read_unit("fpgapool-agent").service("RuntimeDirectoryPreserve")
+        == "yes"
+    )
     for name in ("fpgapool-api", "fpgapool-conductor"):
-        assert "KillMode" not in _unit(name)["Service"]
+        assert "KillMode" not in read_unit(name)["Service"]
 
 
 def test_workers_see_the_same_files_as_the_next_agent():
     # Each start of a unit gets another private /tmp.
-    assert "PrivateTmp" not in _unit("fpgapool-agent")["Service"]
+    assert "PrivateTmp" not in read_unit("fpgapool-agent")["Service"]
 
 
 def test_commands_are_those_of_the_package():
     text = (ROOT / "pyproject.toml").read_text()
     scripts = tomllib.loads(text)["project"]["scripts"]
     for name in ("fpgapool-agent", "fpgapool-conductor"):
-        command = pathlib.PurePath(_unit(name).service("ExecStart"))
+        command = pathlib.PurePath(read_unit(name).service("ExecStart"))
         assert command.name in scripts
         assert str(command.parent) == "/usr/bin"
 
@@ -106,7 +112,7 @@ def test_a_cap_lifts_what_sudo_cannot_live_with():
     drop_in = _Unit(
         ETC / "systemd/fpgapool-agent.service.d/link-protection.conf"
     )
-    agent = _unit("fpgapool-agent")["Service"]
+    agent = read_unit("fpgapool-agent")["Service"]
     implying = {
         name
         for name in agent
@@ -133,7 +139,7 @@ def test_systemd_understands_the_units(name, tmp_path):
     for old, new in (
         ("User=fpgapool", f"User={user}"),
         ("Group=fpgapool", f"Group={group}"),
-        ("ExecStart=/usr/bin/", "ExecStart=/bin/true "),
+        ("ExecStart=/usr/bin/", "ExecStart=/usr/bin/true "),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -158,9 +164,7 @@ def test_uwsgi():
     path = ROOT / module.replace(".", "/")
     assert f"\n{variable} = app.load()" in path.with_suffix(".py").read_text()
     assert app.load.__module__ == "fpgapool.api.app"
-    socket = pathlib.PurePath(options["socket"])
-    unit = _unit("fpgapool-api")
-    assert str(socket.parent) == f"/run/{unit.service('RuntimeDirectory')}"
+    unit = read_unit("fpgapool-api")
     assert "/etc/fpgapool/fpgapool-api-uwsgi.ini" in unit.service("ExecStart")
     threads = int(options["threads"])
     defaults = {one.name: one.default for one in fpgapool_conf.api.api_opts}
@@ -169,6 +173,34 @@ def test_uwsgi():
     assert defaults["max_waiters"] < defaults["max_project_requests"] / 2
     assert defaults["max_waiters"] <= threads * 2 / 3
     assert defaults["max_project_requests"] <= threads * 3 / 4
+
+
+@pytest.mark.security
+def test_the_socket_of_the_api_is_for_one_group():
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    options = parser["uwsgi"]
+    # Clients of uWSGI's own protocol choose what it runs.
+    assert not {"socket", "uwsgi-socket", "http", "plugins"} & set(options)
+    assert options["chmod-socket"] == "660"
+    owner, _, group = options["chown-socket"].partition(":")
+    unit = read_unit("fpgapool-api")
+    assert owner == unit.service("User") != group
+    assert group == unit.service("SupplementaryGroups")
+    socket = pathlib.PurePath(options["http-socket"])
+    directory = f"/run/{unit.service('RuntimeDirectory')}"
+    assert str(socket.parent) == directory
+    assert unit.service("RuntimeDirectoryMode") == "0750"
+    command = unit.service("ExecStartPre")
+    assert command == f"/usr/bin/chgrp {group} {directory}"
+    accounts = (ETC / "sysusers.d/fpgapool.conf").read_text()
+    assert f"\ng {group} -\n" in accounts
+    for name in ("services.rst", "tls.rst"):
+        text = (ROOT / "doc/source" / name).read_text()
+        assert "uwsgi_pass unix:" not in text
+    text = (ROOT / "doc/source/services.rst").read_text()
+    assert f"proxy_pass http://unix:{socket};" in text
+    assert f"usermod --append --groups {group} " in text
 
 
 def test_logrotate_and_the_account():

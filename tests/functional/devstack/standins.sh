@@ -220,6 +220,7 @@ function write_uwsgi_config {
     record write_uwsgi_config "$@"
     rm -f "$1"
     iniset_multiline "$1" uwsgi module "$2"
+    iniset_multiline "$1" uwsgi chmod-socket 666
     echo "ProxyPass $3" >>"$(apache_site_config_for "$5")"
 }
 

@@ -209,10 +209,20 @@ def test_uwsgi_configuration(plain):
     sandbox, _ = plain
     assert harness.read(sandbox.uwsgi_conf)["uwsgi"] == {
         "module": "fpgapool.wsgi.api:application",
+        "chmod-socket": "660",
         "threads": "24",
         "env": f"OS_FPGAPOOL_CONFIG_FILES={sandbox.conf}",
     }
     assert app.CONFIG_FILES == "OS_FPGAPOOL_CONFIG_FILES"
+
+
+@pytest.mark.security
+def test_only_the_web_server_reaches_the_socket(plain):
+    sandbox, calls = plain
+    (start,) = harness.named(calls, "run_process", "fpgapool-api")
+    assert start[3:] == ["www-data"]
+    options = harness.read(sandbox.uwsgi_conf)["uwsgi"]
+    assert options["chmod-socket"] == "660"
 
 
 def test_the_unit_of_the_agent_lets_workers_live(plain):

@@ -1,0 +1,209 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The sample for uWSGI, run: who reaches the API's socket, and with what."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shlex
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services import openstack
+from tests.services import process
+from tests.unit import test_system_files as system_files
+
+pytestmark = [
+    pytest.mark.security,
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can act for other accounts"
+    ),
+]
+
+SAMPLE = system_files.ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample"
+RUN_DIRECTORY = "/run/fpgapool-api"
+#: Stands for the group of the socket, in which a proxy's account is.
+GROUP_ID = 64001
+PROXY = (64002, GROUP_ID)
+STRANGER = (64003, 64003)
+
+LIMIT_S = 30.0
+
+#: Takes the place of the API: the socket is what is looked at.
+APPLICATION = """
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [environ["wsgi.url_scheme"].encode(), environ["HTTP_HOST"].encode()]
+"""
+#: Arguments: user, group, socket. Standard input is sent, answers come out.
+CLIENT = """
+import os, socket, sys
+user_id, group_id, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+os.setgroups([])
+os.setgid(group_id)
+os.setuid(user_id)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(path)
+connection.sendall(sys.stdin.buffer.read())
+while piece := connection.recv(65536):
+    sys.stdout.buffer.write(piece)
+"""
+#: What a client has uWSGI load.
+INTRUDER = """
+import pathlib
+pathlib.Path({marker!r}).touch()
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [b"intruder"]
+"""
+
+
+class _Uwsgi(process.Service):
+    """uWSGI as sample and unit have it; root stands for the service's user."""
+
+    def __init__(self, workspace: process.Workspace) -> None:
+        super().__init__("uwsgi-sample", workspace)
+        run = self.directory / "run"
+        unit = system_files.read_unit("fpgapool-api")["Service"]
+        (mode,) = unit.get("RuntimeDirectoryMode", ["0755"])
+        run.mkdir()
+        run.chmod(int(mode, 8))
+        for command in unit.get("ExecStartPre", []):
+            subprocess.run(shlex.split(self._here(command)), check=True)
+        self.socket = run / "api.sock"
+        self.intruder = self.directory / "intruder.py"
+        self.marker = self.directory / "marker"
+        self.intruder.write_text(INTRUDER.format(marker=str(self.marker)))
+        self._settings = self.directory / "uwsgi.ini"
+        self._settings.write_text(self._sample())
+
+    def _here(self, text: str) -> str:
+        text = text.replace(RUN_DIRECTORY, str(self.directory / "run"))
+        text = text.replace("fpgapool:fpgapool-api", f"0:{GROUP_ID}")
+        return re.sub(r"\bfpgapool-api\b", str(GROUP_ID), text)
+
+    def _sample(self) -> str:
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(SAMPLE)
+        options = parser["uwsgi"]
+        # uWSGI from PyPI has Python built in.
+        del options["plugin"]
+        del options["module"]
+        application = self.directory / "application.py"
+        application.write_text(APPLICATION)
+        options["wsgi-file"] = str(application)
+        options["processes"] = "1"
+        lines = [f"{name} = {value}" for name, value in options.items()]
+        return self._here("\n".join(["[uwsgi]", *lines, ""]))
+
+    def command(self) -> list[str]:
+        return [openstack.program("uwsgi"), "--ini", str(self._settings)]
+
+    def ports(self) -> tuple[int, ...]:
+        return ()
+
+    def is_ready(self) -> bool:
+        # Said when the application is loaded.
+        return "WSGI app 0" in self.log_tail()
+
+
+@pytest.fixture(scope="module")
+def uwsgi(service_workspace: process.Workspace) -> Iterator[_Uwsgi]:
+    """Give the server, running."""
+    server = _Uwsgi(service_workspace)
+    server.start()
+    yield server
+    server.kill()
+
+
+def _ask(account: tuple[int, int], server: _Uwsgi, request: bytes) -> bytes:
+    """Send a request as another account.
+
+    :param account: user and group.
+    :raises PermissionError: if the socket is not for that account.
+    """
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            CLIENT,
+            *map(str, account),
+            server.socket,
+        ],
+        input=request,
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    if b"\nPermissionError: " in result.stderr:
+        raise PermissionError(result.stderr.decode())
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout
+
+
+def _uwsgi_request(**variables: str) -> bytes:
+    """Return a request in uWSGI's own protocol."""
+    body = b"".join(
+        struct.pack("<H", len(word)) + word
+        for pair in variables.items()
+        for word in map(str.encode, pair)
+    )
+    return struct.pack("<BHB", 0, len(body), 0) + body
+
+
+def _intrusion(server: _Uwsgi) -> bytes:
+    return _uwsgi_request(
+        REQUEST_METHOD="GET",
+        SERVER_PROTOCOL="HTTP/1.0",
+        HTTP_HOST="fpga.example.org",
+        # No application is loaded there yet.
+        SCRIPT_NAME="/intruder",
+        PATH_INFO="/",
+        UWSGI_FILE=str(server.intruder),
+    )
+
+
+def test_a_stranger_does_not_reach_the_socket(uwsgi):
+    """Else every account of the machine could run code as the service."""
+    with pytest.raises(PermissionError):
+        _ask(STRANGER, uwsgi, _intrusion(uwsgi))
+    assert not uwsgi.marker.exists()
+
+
+def test_the_proxy_has_its_requests_answered(uwsgi):
+    request = (
+        b"GET / HTTP/1.0\r\nHost: fpga.example.org\r\n"
+        b"X-Forwarded-Proto: https\r\n\r\n"
+    )
+    answer = _ask(PROXY, uwsgi, request)
+    assert answer.endswith(b"\r\n\r\nhttpsfpga.example.org")
+    # A connection serves one request.
+    assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_the_proxy_does_not_choose_what_is_run(uwsgi):
+    headers = (
+        f"GET /intruder HTTP/1.0\r\nHost: fpga.example.org\r\n"
+        f"SCRIPT_NAME: /intruder\r\nUWSGI_FILE: {uwsgi.intruder}\r\n\r\n"
+    ).encode()
+    for request in (_intrusion(uwsgi), headers):
+        answer = _ask(PROXY, uwsgi, request)
+        assert b"intruder" not in answer
+    assert not uwsgi.marker.exists()
