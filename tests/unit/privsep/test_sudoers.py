@@ -1,0 +1,37 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the agent's user may run by sudo."""
+
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+from tests.harness import sudoers
+
+PAGE = pathlib.Path(__file__).parents[3] / "doc/source/link-protection.rst"
+
+
+@pytest.mark.security
+def test_the_documented_line_of_sudoers_is_for_the_helper_only():
+    """More arguments would choose other code for root to run."""
+    (block,) = re.findall(
+        r"(?m)^   fpgapool ALL = .*\n(?:     .*\n)+", PAGE.read_text()
+    )
+    line = re.sub(r"\s*\\\n\s*", " ", textwrap.dedent(block)).strip()
+    assert line.startswith("fpgapool ALL = (root) NOPASSWD: ")
+    helper = "/usr/bin/privsep-helper --config-file"
+    sudoers.check_is_for_the_helper_only(
+        line, f"{helper} /etc/fpgapool/fpgapool.conf"
+    )
