@@ -64,6 +64,41 @@ def test_units_are_hardened(name):
     assert unit["Install"] == {"WantedBy": ["multi-user.target"]}
 
 
+@pytest.mark.security
+@pytest.mark.parametrize("name", UNITS)
+def test_units_take_away_what_services_do_not_need(name):
+    unit = read_unit(name)
+    # Tenants' data and keys are in memory.
+    assert unit.service("LimitCORE") == "0"
+    assert unit.service("SystemCallFilter") == "@system-service"
+    assert unit.service("SystemCallErrorNumber") == "EPERM"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("name", UNITS)
+def test_units_leave_memory_and_tasks_for_others(name):
+    unit = read_unit(name)
+    assert 0 < int(unit.service("MemoryMax").removesuffix("%")) <= 50
+    assert 0 < int(unit.service("TasksMax")) <= 4096
+
+
+def test_no_worker_takes_the_others_along():
+    """By default systemd ends a unit of which the kernel ends a process."""
+    for name in ("fpgapool-agent", "fpgapool-api"):
+        assert read_unit(name).service("OOMPolicy") == "continue"
+
+
+def test_all_threads_of_the_api_are_allowed():
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample")
+    processes, threads = (
+        int(parser["uwsgi"][name]) for name in ("processes", "threads")
+    )
+    # RPC and what waits for sessions have threads beside those of uWSGI.
+    most = int(read_unit("fpgapool-api").service("TasksMax"))
+    assert processes * threads * 2 <= most
+
+
 @pytest.mark.parametrize("name", UNITS)
 def test_services_tell_when_they_are_ready(name):
     # fpgapool.common.service and uWSGI do.
@@ -116,8 +151,9 @@ def test_a_cap_lifts_what_sudo_cannot_live_with():
     implying = {
         name
         for name in agent
-        if name.startswith(("Restrict", "ProtectKernel", "SystemCall"))
+        if name.startswith(("Restrict", "ProtectKernel"))
         or name in {"LockPersonality", "ProtectClock", "ProtectHostname"}
+        or name in {"SystemCallArchitectures", "SystemCallFilter"}
     }
     assert implying | {"NoNewPrivileges"} <= set(drop_in["Service"])
     assert drop_in.service("NoNewPrivileges") == "no"

@@ -25,6 +25,7 @@ import tempfile
 import time
 import typing
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 from fpgapool.common import descriptors
 
@@ -38,14 +39,21 @@ class Pool:
 
     :param run_dir: for its sockets.
     :param options: of the command.
+    :param launcher: a command that runs another one.
     """
 
-    def __init__(self, run_dir: pathlib.Path, *options: str) -> None:
+    def __init__(
+        self,
+        run_dir: pathlib.Path,
+        *options: str,
+        launcher: Sequence[str] = (),
+    ) -> None:
         self.run_dir = run_dir
         ready_fd, write_fd = os.pipe()
         self.ready = os.fdopen(ready_fd, "rb", buffering=0)
         self.process = subprocess.Popen(
             [
+                *launcher,
                 *command("allinone", "--run-dir", str(run_dir), *options),
                 f"--ready-fd={write_fd}",
             ],

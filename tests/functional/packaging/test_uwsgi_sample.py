@@ -22,6 +22,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pytest
 
@@ -64,6 +65,10 @@ connection.sendall(sys.stdin.buffer.read())
 while piece := connection.recv(65536):
     sys.stdout.buffer.write(piece)
 """
+REQUEST = (
+    b"GET / HTTP/1.0\r\nHost: fpga.example.org\r\n"
+    b"X-Forwarded-Proto: https\r\n\r\n"
+)
 #: What a client has uWSGI load.
 INTRUDER = """
 import pathlib
@@ -74,11 +79,22 @@ def application(environ, start_response):
 """
 
 
-class _Uwsgi(process.Service):
-    """uWSGI as sample and unit have it; root stands for the service's user."""
+class Uwsgi(process.Service):
+    """uWSGI as sample and unit have it; root stands for the service's user.
 
-    def __init__(self, workspace: process.Workspace) -> None:
-        super().__init__("uwsgi-sample", workspace)
+    :param name: for its directory and for messages.
+    :param workspace: where it lives and who cleans up after it.
+    :param launcher: a command that runs another one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        workspace: process.Workspace,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name, workspace)
+        self._launcher = launcher
         run = self.directory / "run"
         unit = system_files.read_unit("fpgapool-api")["Service"]
         (mode,) = unit.get("RuntimeDirectoryMode", ["0755"])
@@ -113,7 +129,8 @@ class _Uwsgi(process.Service):
         return self._here("\n".join(["[uwsgi]", *lines, ""]))
 
     def command(self) -> list[str]:
-        return [openstack.program("uwsgi"), "--ini", str(self._settings)]
+        command = [openstack.program("uwsgi"), "--ini", str(self._settings)]
+        return [*self._launcher, *command]
 
     def ports(self) -> tuple[int, ...]:
         return ()
@@ -124,15 +141,15 @@ class _Uwsgi(process.Service):
 
 
 @pytest.fixture(scope="module")
-def uwsgi(service_workspace: process.Workspace) -> Iterator[_Uwsgi]:
+def uwsgi(service_workspace: process.Workspace) -> Iterator[Uwsgi]:
     """Give the server, running."""
-    server = _Uwsgi(service_workspace)
+    server = Uwsgi("uwsgi-sample", service_workspace)
     server.start()
     yield server
     server.kill()
 
 
-def _ask(account: tuple[int, int], server: _Uwsgi, request: bytes) -> bytes:
+def ask(account: tuple[int, int], server: Uwsgi, request: bytes) -> bytes:
     """Send a request as another account.
 
     :param account: user and group.
@@ -168,7 +185,7 @@ def _uwsgi_request(**variables: str) -> bytes:
     return struct.pack("<BHB", 0, len(body), 0) + body
 
 
-def _intrusion(server: _Uwsgi) -> bytes:
+def _intrusion(server: Uwsgi) -> bytes:
     return _uwsgi_request(
         REQUEST_METHOD="GET",
         SERVER_PROTOCOL="HTTP/1.0",
@@ -183,16 +200,12 @@ def _intrusion(server: _Uwsgi) -> bytes:
 def test_a_stranger_does_not_reach_the_socket(uwsgi):
     """Else every account of the machine could run code as the service."""
     with pytest.raises(PermissionError):
-        _ask(STRANGER, uwsgi, _intrusion(uwsgi))
+        ask(STRANGER, uwsgi, _intrusion(uwsgi))
     assert not uwsgi.marker.exists()
 
 
 def test_the_proxy_has_its_requests_answered(uwsgi):
-    request = (
-        b"GET / HTTP/1.0\r\nHost: fpga.example.org\r\n"
-        b"X-Forwarded-Proto: https\r\n\r\n"
-    )
-    answer = _ask(PROXY, uwsgi, request)
+    answer = ask(PROXY, uwsgi, REQUEST)
     assert answer.endswith(b"\r\n\r\nhttpsfpga.example.org")
     # A connection serves one request.
     assert b"\r\nConnection: close\r\n" in answer
@@ -204,6 +217,6 @@ def test_the_proxy_does_not_choose_what_is_run(uwsgi):
         f"SCRIPT_NAME: /intruder\r\nUWSGI_FILE: {uwsgi.intruder}\r\n\r\n"
     ).encode()
     for request in (_intrusion(uwsgi), headers):
-        answer = _ask(PROXY, uwsgi, request)
+        answer = ask(PROXY, uwsgi, request)
         assert b"intruder" not in answer
     assert not uwsgi.marker.exists()

@@ -1,0 +1,94 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What services do is not among the system calls that units take away."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.functional.allinone import harness
+from tests.functional.allinone import test_allinone
+from tests.functional.packaging import test_uwsgi_sample as uwsgi_sample
+from tests.harness import system_calls
+from tests.unit import test_system_files as system_files
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="only systemd knows what is in its sets of system calls",
+)
+
+#: As an agent asks for the device of the data plane.
+ASK_KERNEL = """
+from fpgapool.agent import monitor
+kernel = monitor.NetlinkKernel()
+assert kernel.find_device("127.0.0.1") == "lo"
+kernel.counters("lo")
+"""
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """Give the system calls that all services may use."""
+    found = [
+        system_calls.allowed(
+            system_files.read_unit(unit)["Service"]["SystemCallFilter"]
+        )
+        for unit in system_files.UNITS
+    ]
+    return set.intersection(*found)
+
+
+def test_a_pool_needs_no_others(names):
+    """Shared memory, TLS, workers that are started and ended: all works."""
+    with harness.short_directory() as run_dir:
+        launcher = system_calls.confined(names, [])
+        pool = harness.Pool(run_dir, *harness.SMALL, launcher=launcher)
+        try:
+            pool.wait_until_ready()
+            local = test_allinone.encrypt(pool.front_door("node1"))
+            remote = test_allinone.encrypt(pool.front_door("node2"))
+        finally:
+            pool.close()
+    assert (local.local, remote.local) == (True, False)
+    assert pool.process.returncode == 0, pool.output
+
+
+def test_the_kernel_is_asked_for_devices(names):
+    command = [sys.executable, "-c", ASK_KERNEL]
+    subprocess.run(system_calls.confined(names, command), check=True)
+
+
+def test_uwsgi_needs_no_others(names, service_workspace):
+    launcher = system_calls.confined(names, [])
+    server = uwsgi_sample.Uwsgi("confined", service_workspace, launcher)
+    server.start()
+    answer = uwsgi_sample.ask(
+        (0, uwsgi_sample.GROUP_ID), server, uwsgi_sample.REQUEST
+    )
+    assert answer.startswith(b"HTTP/1.0 200 ")
+    server.kill()
+
+
+@pytest.mark.security
+def test_others_are_refused(names):
+    """One of those that take over another process of the account."""
+    program = "import ctypes\nprint(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
+    result = subprocess.run(
+        system_calls.confined(names, [sys.executable, "-c", program]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert result.stdout == "-1\n"
