@@ -214,6 +214,19 @@ sample-config: $(VENV)/.installed ## write the samples in etc/fpgapool
 	    --config-file tools/config/fpgapool-policy-generator.conf
 	@echo "wrote etc/fpgapool/policy.yaml.sample"
 
+# All that is in the first environment, and what only users of the other need.
+FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
+    --exclude-editable
+.PHONY: constraints
+constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
+constraints: ## write the installed versions to constraints.txt
+	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
+	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
+	    { $(BIN)/python $(FREEZE); \
+	        $(OPENSTACK_VENV)/bin/python $(FREEZE) | grep '^pyuwsgi=='; \
+	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
+	@echo "wrote constraints.txt"
+
 .PHONY: api-ref
 api-ref: $(VENV)/.installed ## write doc/source/api-ref.rst from the API's table
 	@$(BIN)/python tools/write-api-ref doc/source/api-ref.rst

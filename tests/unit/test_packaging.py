@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
 from sqlalchemy import engine
 
 from tests.harness import distributions
@@ -183,6 +184,42 @@ def _normalised(requirement: str) -> str:
 def _required() -> set[str]:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     return {_normalised(line) for line in lines if line and line[0] != "#"}
+
+
+#: Files that name what is installed from PyPI, but for services of OpenStack.
+REQUIREMENTS = (
+    *("requirements.txt", "test-requirements.txt"),
+    "doc/requirements.txt",
+)
+
+
+def _constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line[0] != "#"]
+    return {_normalised(name): version for name, version in pairs}
+
+
+def _named() -> Iterator[Requirement]:
+    for name in REQUIREMENTS:
+        for line in (ROOT / name).read_text().splitlines():
+            if text := line.partition("#")[0].strip():
+                yield Requirement(text)
+    for texts in _pyproject()["project"]["optional-dependencies"].values():
+        yield from map(Requirement, texts)
+    # What doc/source/services.rst says to install for the API.
+    path = ROOT / "tests/services/openstack-requirements.txt"
+    (text,) = re.findall(r"(?m)^pyuwsgi\S+", path.read_text())
+    yield Requirement(text)
+
+
+def test_constraints_have_all_that_requirements_name() -> None:
+    # If they do not: make constraints
+    constraints = _constraints()
+    for requirement in _named():
+        name = _normalised(requirement.name)
+        if name != "fpgapool":
+            assert name in constraints
+            assert requirement.specifier.contains(constraints[name]), name
 
 
 def _optional() -> set[str]:
