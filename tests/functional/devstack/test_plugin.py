@@ -13,6 +13,8 @@
 """The DevStack plugin, phase by phase, over stand-ins of DevStack."""
 
 import copy
+import re
+import shlex
 import subprocess
 import tomllib
 
@@ -198,6 +200,20 @@ def test_agent_configuration(sandbox, known):
     sections = harness.read(sandbox.agent_conf)
     assert "database" not in sections
     assert "keystone_authtoken" not in sections
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("devstack/local.conf.sample", "devstack/local.conf.compute.sample"),
+        "doc/source/devstack.rst",
+    ],
+)
+def test_samples_name_the_branch(name):
+    """Without one DevStack takes "master", which this repository lacks."""
+    text = (harness.ROOT / name).read_text()
+    lines = re.findall(r"(?m)^ *(enable_plugin .*)$", text)
+    assert [shlex.split(line)[3:] for line in lines] == [["main"]]
 
 
 def test_data_ports_are_no_ports_of_outgoing_connections(plain, known):
