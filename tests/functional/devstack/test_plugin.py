@@ -202,6 +202,15 @@ def test_agent_configuration(sandbox, known):
     assert "keystone_authtoken" not in sections
 
 
+@pytest.mark.security
+def test_others_do_not_read_configuration(sandbox):
+    sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_DATA_SHARE_PERCENT="50")
+    files = [path for path in (sandbox.path / "etc").iterdir()]
+    assert len(files) == 4
+    for path in (*files, sandbox.path / "sudoers"):
+        assert path.stat().st_mode & 0o137 == 0, path
+
+
 @pytest.mark.parametrize(
     "name",
     [
