@@ -53,7 +53,9 @@ class Sandbox:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self._calls = path / "calls"
-        for name in ("apache", "bin", "nova", "opt/data/nova", "systemd"):
+        for name in (
+            *("apache", "bin", "nova", "opt/data/nova", "systemd", "uwsgi"),
+        ):
             (path / name).mkdir(parents=True)
         self.nova_conf = path / "nova" / "nova.conf"
         self.conf = path / "etc" / "fpgapool.conf"
@@ -143,10 +145,23 @@ class Sandbox:
         """Run all phases of stack.sh."""
         return self.run(services, *STACK, disabled=disabled, **variables)
 
+    def leave_what_services_do(self) -> None:
+        """Make the files that services have made when they are stopped."""
+        (self.state_path / "workers").mkdir()
+        (self.state_path / "workers" / "1").touch()
+        if self.uwsgi_conf.exists():
+            (self.path / "uwsgi" / "fpgapool-api.socket").touch()
+
     def files(self) -> dict[str, str]:
-        """Return all files with their text, by their paths."""
+        """Return all files with their text, by their paths.
+
+        The name of the directory itself is left out of both.
+        """
+        here = str(self.path)
         return {
-            str(path.relative_to(self.path)): path.read_text()
+            str(path.relative_to(self.path)): path.read_text().replace(
+                here, "HERE"
+            )
             for path in sorted(self.path.rglob("*"))
             if path.is_file() and path != self._calls
         }

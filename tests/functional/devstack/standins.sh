@@ -59,7 +59,7 @@ function _define_recorded {
 
 _define_recorded async_wait create_service_user define_plugin echo_summary \
     get_or_create_endpoint get_or_create_service recreate_database \
-    remove_uwsgi_config run_process setup_develop stop_process test_with_retry
+    run_process setup_develop stop_process test_with_retry
 
 # What needs an answer
 # --------------------
@@ -220,8 +220,14 @@ function write_uwsgi_config {
     record write_uwsgi_config "$@"
     rm -f "$1"
     iniset_multiline "$1" uwsgi module "$2"
+    iniset_multiline "$1" uwsgi socket "$SANDBOX/uwsgi/$5.socket"
     iniset_multiline "$1" uwsgi chmod-socket 666
     echo "ProxyPass $3" >>"$(apache_site_config_for "$5")"
+}
+
+function remove_uwsgi_config {
+    record remove_uwsgi_config "$@"
+    rm -rf "$1"
 }
 
 # Root
@@ -241,6 +247,9 @@ function sudo {
                     rm -rf "$word"
                 fi
             done
+            ;;
+        test)
+            _is_inside "$3" && "$@"
             ;;
         chmod|mkdir)
             _is_inside "${@: -1}" && "$@"

@@ -205,7 +205,7 @@ def test_agent_configuration(sandbox, known):
 @pytest.mark.security
 def test_others_do_not_read_configuration(sandbox):
     sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_DATA_SHARE_PERCENT="50")
-    files = [path for path in (sandbox.path / "etc").iterdir()]
+    files = list((sandbox.path / "etc").iterdir())
     assert len(files) == 4
     for path in (*files, sandbox.path / "sudoers"):
         assert path.stat().st_mode & 0o137 == 0, path
@@ -235,6 +235,7 @@ def test_uwsgi_configuration(plain):
     sandbox, _ = plain
     assert harness.read(sandbox.uwsgi_conf)["uwsgi"] == {
         "module": "fpgapool.wsgi.api:application",
+        "socket": str(sandbox.path / "uwsgi/fpgapool-api.socket"),
         "chmod-socket": "660",
         "threads": "24",
         "env": f"OS_FPGAPOOL_CONFIG_FILES={sandbox.conf}",
@@ -536,7 +537,12 @@ def test_restacking_leads_to_the_same(sandbox):
     first_calls = sandbox.stack(harness.ALL_IN_ONE)
     first = sandbox.files()
     sandbox.reset_nova_conf()
-    assert sandbox.stack(harness.ALL_IN_ONE) == first_calls
+    removals = (["sudo", "rm"], ["remove_uwsgi_config"])
+    first_calls, second_calls = (
+        [x for x in calls if not any(x[: len(y)] == y for y in removals)]
+        for calls in (first_calls, sandbox.stack(harness.ALL_IN_ONE))
+    )
+    assert second_calls == first_calls
     assert sandbox.files() == first
     # Also where Nova's file is kept.
     sandbox.stack(harness.ALL_IN_ONE)
@@ -594,14 +600,80 @@ def test_unstacking_removes_the_cap(sandbox):
     assert ["sudo", str(sandbox.path / "bin/python3"), "-"] in calls
 
 
-def test_cleaning_leaves_nothing(sandbox):
+#: What runs on a node: services, those that local.conf disables, variables.
+NODES = {
+    "one": (harness.ALL_IN_ONE, "", {}),
+    "one, capped": (
+        harness.ALL_IN_ONE,
+        "",
+        {"FPGAPOOL_DATA_SHARE_PERCENT": "50"},
+    ),
+    "one, TLS": (f"{harness.ALL_IN_ONE},tls-proxy", "", {}),
+    "controller": (harness.ALL_IN_ONE, "fpgapool-agent", {}),
+    "controller, TLS": (
+        f"{harness.ALL_IN_ONE},tls-proxy",
+        "fpgapool-agent",
+        {},
+    ),
+    "compute": (harness.COMPUTE, "fpgapool-api,fpgapool-cond", {}),
+    "compute, TLS, no boards": (
+        f"{harness.COMPUTE},tls-proxy",
+        "fpgapool-api,fpgapool-cond",
+        {"FPGAPOOL_BOARDS": "0"},
+    ),
+}
+
+
+def _stack_and_unstack(sandbox, node):
+    """Stack a node, let its services work, and unstack it."""
+    services, disabled, variables = NODES[node]
+    sandbox.stack(services, disabled=disabled, **variables)
+    sandbox.leave_what_services_do()
+    return sandbox.run(services, "unstack", disabled=disabled, **variables)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_unstacking_and_cleaning_leave_nothing(sandbox, node):
     before = sandbox.files()
-    variables = {"FPGAPOOL_DATA_SHARE_PERCENT": "50"}
-    sandbox.stack(harness.ALL_IN_ONE, **variables)
-    sandbox.run(harness.ALL_IN_ONE, "unstack", **variables)
+    _stack_and_unstack(sandbox, node)
+    # Configuration and units, as DevStack leaves its own.
+    there = ("etc/", "systemd/devstack@fpgapool-agent.service.d/")
     sandbox.reset_nova_conf()
-    sandbox.run(harness.ALL_IN_ONE, "clean", **variables)
+    left = sandbox.files().keys() - before.keys()
+    assert [name for name in left if not name.startswith(there)] == []
+    assert not sandbox.state_path.exists()
+    services, disabled, variables = NODES[node]
+    sandbox.run(services, "clean", disabled=disabled, **variables)
     assert sandbox.files() == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("one, TLS", "one"), *(("one, capped", node) for node in NODES)],
+)
+def test_a_second_stack_finds_nothing(tmp_path, first, second):
+    """Whatever local.conf said at first."""
+    again, fresh = (
+        harness.Sandbox(tmp_path / name) for name in ("again", "fresh")
+    )
+    _stack_and_unstack(again, first)
+    again.reset_nova_conf()
+    services, disabled, variables = NODES[second]
+    for sandbox in (again, fresh):
+        sandbox.stack(services, disabled=disabled, **variables)
+    assert again.files() == fresh.files()
+
+
+def test_a_cap_is_removed_that_local_conf_has_no_more(sandbox):
+    services, disabled, variables = NODES["one, capped"]
+    sandbox.stack(services, disabled=disabled, **variables)
+    calls = sandbox.run(services, "unstack")
+    assert ["sudo", str(sandbox.path / "bin/python3"), "-"] in calls
+
+
+def test_a_node_without_the_api_touches_no_web_server(sandbox):
+    calls = _stack_and_unstack(sandbox, "compute")
+    assert harness.named(calls, "remove_uwsgi_config") == []
 
 
 def test_cleaning_what_was_never_stacked(sandbox):
