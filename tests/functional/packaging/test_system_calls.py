@@ -12,7 +12,6 @@
 
 """What services do is not among the system calls that units take away."""
 
-import shutil
 import subprocess
 import sys
 
@@ -23,11 +22,6 @@ from tests.functional.allinone import test_allinone
 from tests.functional.packaging import test_uwsgi_sample as uwsgi_sample
 from tests.harness import system_calls
 from tests.unit import test_system_files as system_files
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None,
-    reason="only systemd knows what is in its sets of system calls",
-)
 
 #: As an agent asks for the device of the data plane.
 ASK_KERNEL = """
