@@ -26,6 +26,7 @@ from oslo_middleware import request_id
 from fpgapool.api import errors
 from fpgapool.common import context
 from fpgapool.core import codes
+from fpgapool.policies import base
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,12 @@ PEER = "fpgapool.peer"
 _DEFAULT_USER = "noauth"
 _DEFAULT_PROJECT = "default"
 _ADMIN = "admin"
-_ADMIN_ROLES = "admin,manager,member,reader,service"
+_ADMIN_ROLES = ",".join(
+    (
+        *("admin", "manager", "member", "reader", "service"),
+        *(base.AGENT_ROLE, base.VENDORDATA_ROLE),
+    )
+)
 _USER_ROLES = "member,reader"
 
 Environ = dict[str, Any]

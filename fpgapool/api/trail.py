@@ -23,17 +23,20 @@ from fpgapool.common import context
 from fpgapool.core import codes
 from fpgapool.policies import base
 
-_SERVICE = "service"
-
 # By default: who gives such a right to others may want to know, too.
 _ADMINS = frozenset(
     rule.name for rule in policies.list_rules() if rule.check_str == base.ADMIN
 )
-_OPERATORS = frozenset(
-    rule.name
+# Besides administrators, by default: who does so all the time.
+_ROUTINE = {
+    base.ADMIN_OR_SERVICE: "service",
+    base.ADMIN_OR_AGENT: base.AGENT_ROLE,
+}
+_OPERATORS = {
+    rule.name: _ROUTINE[rule.check_str]
     for rule in policies.list_rules()
-    if rule.check_str == base.ADMIN_OR_SERVICE
-)
+    if rule.check_str in _ROUTINE
+}
 
 
 class Trail:
@@ -100,6 +103,5 @@ class Trail:
 
 def _is_privileged(rule: str, caller: context.RequestContext) -> bool:
     if rule in _OPERATORS:
-        # Other services do so all the time.
-        return _SERVICE not in caller.roles
+        return _OPERATORS[rule] not in caller.roles
     return rule in _ADMINS

@@ -47,8 +47,8 @@ Where files come from. With ``file`` the agent reads the directory of the
 API's file store by itself, because it is on the same machine or a shared file
 system; with ``api`` it asks the service ``fpgapool`` of the catalog.
 
-The user of ``api`` needs the role ``service`` in any project. Nobody is asked
-before the first bitstream is needed.
+The user of ``api`` needs the role ``fpgapool:agent`` in any project. The API
+is not asked before the first bitstream is needed.
 """,
     ),
     cfg.IntOpt(

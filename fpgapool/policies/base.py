@@ -18,12 +18,18 @@ manager a member, a member a reader, each in the project of the token.
 
 from oslo_policy import policy
 
+#: Roles that an operator makes, each for one kind of user: an agent, and the
+#: one as whom Nova asks for vendordata.
+AGENT_ROLE = "fpgapool:agent"
+VENDORDATA_ROLE = "fpgapool:vendordata"
+
 #: Anybody, without a token.
 PUBLIC = "@"
 
 ADMIN = "rule:admin_api"
 ADMIN_OR_SERVICE = "rule:admin_or_service_api"
-SERVICE = "rule:service_api"
+ADMIN_OR_AGENT = "rule:admin_or_agent_api"
+VENDORDATA = "rule:vendordata_api"
 PROJECT_MEMBER = "rule:project_member_api"
 PROJECT_MEMBER_OR_ADMIN = "rule:project_member_or_admin"
 PROJECT_READER_OR_ADMIN = "rule:project_reader_or_admin"
@@ -54,6 +60,21 @@ def list_rules() -> list[policy.RuleDefault]:
             "admin_or_service_api",
             "rule:admin_api or rule:service_api",
             description="Administrators and other services.",
+        ),
+        policy.RuleDefault(
+            "agent_api",
+            f"role:{AGENT_ROLE}",
+            description="Agents, which fetch the files of bitstreams.",
+        ),
+        policy.RuleDefault(
+            "admin_or_agent_api",
+            "rule:admin_api or rule:agent_api",
+            description="Administrators and agents.",
+        ),
+        policy.RuleDefault(
+            "vendordata_api",
+            f"role:{VENDORDATA_ROLE}",
+            description="The user as whom Nova asks for vendordata.",
         ),
         policy.RuleDefault(
             "project_reader_api",

@@ -35,7 +35,7 @@ _ONE = "/v1/bitstreams/{bitstream_id}"
 _FILE = f"{_ONE}/file"
 _PROJECT = f"{_ONE}/projects/{{project_id}}"
 
-_READER_OR_SERVICE = "rule:project_reader_or_admin or rule:service_api"
+_READER_OR_AGENT = "rule:project_reader_or_admin or rule:agent_api"
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -57,14 +57,14 @@ def list_rules() -> list[policy.RuleDefault]:
         ),
         base.rule(
             GET,
-            _READER_OR_SERVICE,
+            base.PROJECT_READER_OR_ADMIN,
             "Show a bitstream.",
             "GET",
             _ONE,
         ),
         policy.DocumentedRuleDefault(
             name=ALL_PROJECTS,
-            check_str=base.ADMIN_OR_SERVICE,
+            check_str=base.ADMIN_OR_AGENT,
             description="Find the bitstreams of other projects, too.",
             operations=[
                 {"method": "GET", "path": _ONE},
@@ -90,7 +90,7 @@ def list_rules() -> list[policy.RuleDefault]:
         ),
         base.rule(
             DOWNLOAD,
-            _READER_OR_SERVICE,
+            _READER_OR_AGENT,
             "Download a bitstream's file; agents do so.",
             "GET",
             _FILE,

@@ -24,7 +24,7 @@ def list_rules() -> list[policy.RuleDefault]:
     return [
         base.rule(
             CREATE,
-            base.SERVICE,
+            base.VENDORDATA,
             "Get the token of any instance, as Nova does for its metadata.",
             "POST",
             "/v1/vendordata",

@@ -61,6 +61,8 @@ def test_wrong_password_gives_none(
         ("manager", {"reader", "member", "manager"}),
         ("stranger", {"reader", "member"}),
         ("service", {"service"}),
+        ("agent", {openstack.AGENT_ROLE}),
+        ("nova", {openstack.VENDORDATA_ROLE, "service"}),
         ("admin", {"reader", "member", "manager", "admin"}),
     ],
 )

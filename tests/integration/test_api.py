@@ -45,20 +45,18 @@ INSTANCE, SECOND_INSTANCE = (str(uuid.UUID(int=n)) for n in (1, 2))
 #: not; the others are what everybody has in common, or belong to the caller.
 MATRIX = {
     "GET /v1/accelerators": (
-        "reader member manager stranger service admin instance"
+        "reader member manager stranger service nova admin instance"
     ),
     "GET /v1/accelerators/{name}": (
-        "reader member manager stranger service admin instance"
+        "reader member manager stranger service nova admin instance"
     ),
     "GET /v1/bitstreams": "reader member manager stranger admin",
     "POST /v1/bitstreams": "member manager stranger admin",
-    "GET /v1/bitstreams/{bitstream_id}": (
-        "reader member manager service admin"
-    ),
+    "GET /v1/bitstreams/{bitstream_id}": ("reader member manager admin"),
     "PATCH /v1/bitstreams/{bitstream_id}": "member manager admin",
     "PUT /v1/bitstreams/{bitstream_id}/file": "member manager admin",
     "GET /v1/bitstreams/{bitstream_id}/file": (
-        "reader member manager service admin"
+        "reader member manager agent admin"
     ),
     "POST /v1/bitstreams/{bitstream_id}/approve": "admin",
     "POST /v1/bitstreams/{bitstream_id}/reject": "admin",
@@ -69,16 +67,18 @@ MATRIX = {
         "member manager admin"
     ),
     "DELETE /v1/bitstreams/{bitstream_id}": "member manager admin",
-    "GET /v1/hosts": "service admin",
-    "GET /v1/hosts/{host_uuid}": "service admin",
+    "GET /v1/hosts": "service nova admin",
+    "GET /v1/hosts/{host_uuid}": "service nova admin",
     "PATCH /v1/hosts/{host_uuid}": "admin",
-    "GET /v1/devices": "reader member manager stranger service admin",
+    "GET /v1/devices": "reader member manager stranger service nova admin",
     "GET /v1/devices/{device_id}": (
-        "reader member manager stranger service admin"
+        "reader member manager stranger service nova admin"
     ),
     "PATCH /v1/devices/{device_id}": "admin",
-    "GET /v1/slots": "reader member manager stranger service admin",
-    "GET /v1/slots/{slot_id}": "reader member manager stranger service admin",
+    "GET /v1/slots": "reader member manager stranger service nova admin",
+    "GET /v1/slots/{slot_id}": (
+        "reader member manager stranger service nova admin"
+    ),
     "POST /v1/slots/{slot_id}/test": "admin",
     "POST /v1/sessions": "member manager stranger admin instance",
     "GET /v1/sessions": "reader member manager stranger admin instance",
@@ -86,16 +86,16 @@ MATRIX = {
     "DELETE /v1/sessions/{session_id}": "member manager admin",
     "POST /v1/sessions/{session_id}/reopen": "member manager",
     "POST /v1/sessions/{session_id}/renew-secret": "member manager",
-    "GET /v1/pool": "reader member manager stranger service admin",
-    "GET /v1/pool/snapshot": "service admin",
+    "GET /v1/pool": "reader member manager stranger service nova admin",
+    "GET /v1/pool/snapshot": "service nova admin",
     "GET /v1/quotas": "reader member manager stranger admin",
     "GET /v1/quotas/defaults": "reader member manager stranger admin",
     "GET /v1/quotas/{project_id}": "reader member manager admin",
     "PUT /v1/quotas/{project_id}": "admin",
     "DELETE /v1/quotas/{project_id}": "admin",
     "GET /v1/usage": "reader member manager stranger admin",
-    "GET /v1/services": "service admin",
-    "POST /v1/vendordata": "service",
+    "GET /v1/services": "service nova admin",
+    "POST /v1/vendordata": "nova",
     "GET /v1/instances": "reader member manager stranger admin",
     "DELETE /v1/instances/{instance_id}/token": "member manager admin",
 }

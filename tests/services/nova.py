@@ -478,7 +478,10 @@ class Nova:
 
         :param accounts: of its Keystone, which has to run.
         """
-        accounts.create_service_user(_USER)
+        accounts.create_role(openstack.VENDORDATA_ROLE)
+        accounts.create_service_user(
+            _USER, *openstack.SERVICE_ROLES, openstack.VENDORDATA_ROLE
+        )
         for name, service_type, url in (
             ("nova", "compute", self.base_url),
             ("neutron", "network", self._neutron.base_url),

@@ -47,6 +47,10 @@ SERVICE_PROJECT = "service"
 SERVICE_NAME = SERVICE_TYPE = "fpgapool"
 # What DevStack gives a service's user.
 SERVICE_ROLES = ("service", "admin")
+#: Of fpgapool's own, for agents and for the one as whom Nova asks for
+#: vendordata.
+AGENT_ROLE = "fpgapool:agent"
+VENDORDATA_ROLE = "fpgapool:vendordata"
 
 _INTERFACES = ("public", "internal", "admin")
 _STAMP = VENV / ".installed"
@@ -326,6 +330,8 @@ class Personas:
     :param reader: of project A, like member and manager.
     :param stranger: a member of project B.
     :param service: another service's user.
+    :param agent: of agents.
+    :param nova: the one as whom Nova asks.
     :param admin: of the cloud.
     """
 
@@ -334,6 +340,8 @@ class Personas:
     manager: User
     stranger: User
     service: User
+    agent: User
+    nova: User
     admin: User
 
 
@@ -451,6 +459,15 @@ class Accounts:
     def _role_ids(self) -> dict[str, str]:
         return {role["name"]: role["id"] for role in self._find("roles")}
 
+    def create_role(self, name: str) -> None:
+        """Make a role.
+
+        :param name: its name.
+        """
+        self._ensure("roles", {"name": name})
+        # Read again when it is used.
+        self.__dict__.pop("_role_ids", None)
+
     def create_project(self, name: str) -> Project:
         """Make a project.
 
@@ -511,10 +528,12 @@ class Accounts:
         return self.create_user(name, project, *(roles or SERVICE_ROLES))
 
     def create_fpgapool(self) -> User:
-        """Make fpgapool's user and its type of service known.
+        """Make fpgapool's user, its roles and its type of service known.
 
         :returns: the user.
         """
+        for role in (AGENT_ROLE, VENDORDATA_ROLE):
+            self.create_role(role)
         self.register_service(SERVICE_NAME, SERVICE_TYPE)
         return self.create_service_user(SERVICE_NAME)
 
@@ -531,6 +550,10 @@ class Accounts:
             manager=self.create_user(f"{prefix}-manager", a, "manager"),
             stranger=self.create_user(f"{prefix}-stranger", b, "member"),
             service=self.create_service_user(f"{prefix}-service", "service"),
+            agent=self.create_service_user(f"{prefix}-agent", AGENT_ROLE),
+            nova=self.create_service_user(
+                f"{prefix}-nova", VENDORDATA_ROLE, "service"
+            ),
             admin=self.admin(),
         )
 

@@ -34,6 +34,8 @@ SERVICE_HOST=${SERVICE_HOST:-192.0.2.10}
 SERVICE_PROTOCOL=${SERVICE_PROTOCOL:-http}
 SERVICE_TIMEOUT=60
 REGION_NAME=RegionOne
+SERVICE_PROJECT_NAME=service
+SERVICE_DOMAIN_NAME=Default
 VIRT_DRIVER=${VIRT_DRIVER:-libvirt}
 HOSTNAME=node
 GLOBAL_VENV=${GLOBAL_VENV:-True}
@@ -58,8 +60,9 @@ function _define_recorded {
 }
 
 _define_recorded async_wait create_service_user define_plugin echo_summary \
-    get_or_create_endpoint get_or_create_service recreate_database \
-    run_process setup_develop stop_process test_with_retry
+    get_or_add_user_project_role get_or_create_endpoint get_or_create_role \
+    get_or_create_service recreate_database run_process setup_develop \
+    stop_process test_with_retry
 
 # What needs an answer
 # --------------------

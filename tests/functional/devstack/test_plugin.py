@@ -31,6 +31,7 @@ from fpgapool.clients import placement
 from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.drivers.emulator import boards
+from fpgapool.policies import base
 from fpgapool.privsep import link
 from tests.functional.devstack import harness
 from tests.harness import sudoers
@@ -313,8 +314,20 @@ def test_classes_are_where_nova_looks_for_them():
         assert f"\nclass {name}(" in path.read_text()
 
 
+@pytest.mark.security
+def test_nova_alone_may_ask_for_vendordata(plain):
+    _, calls = plain
+    role = base.VENDORDATA_ROLE
+    assert harness.named(calls, "get_or_create_role") == [
+        ["get_or_create_role", role]
+    ]
+    ((_, *given),) = harness.named(calls, "get_or_add_user_project_role")
+    assert given == [role, "nova", "service", "Default", "Default"]
+
+
 def test_vendordata_can_be_left_out(sandbox):
-    sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_VENDORDATA="False")
+    calls = sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_VENDORDATA="False")
+    assert harness.named(calls, "get_or_create_role") == []
     assert "vendordata" not in sandbox.nova_conf.read_text()
     assert "[vendordata]" not in sandbox.conf.read_text()
 

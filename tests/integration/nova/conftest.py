@@ -140,9 +140,9 @@ def metadata(
             "vendordata_dynamic_auth": {
                 "auth_type": "password",
                 **keystone.auth_options(
-                    personas.service.name, openstack.SERVICE_PROJECT
+                    personas.nova.name, openstack.SERVICE_PROJECT
                 ),
-                "password": personas.service.password,
+                "password": personas.nova.password,
             },
         },
     )

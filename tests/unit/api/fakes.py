@@ -48,7 +48,9 @@ MEMBER = "eve:p1:member,reader"
 READER = "rob:p1:reader"
 STRANGER = "mallory:p2:member,reader"
 ADMIN = "root:p9:admin,manager,member,reader"
-SERVICE = "nova:p8:service"
+SERVICE = "glance:p8:service"
+AGENT = "agent1:p8:fpgapool:agent"
+NOVA = "nova:p8:fpgapool:vendordata,service"
 NOBODY = "nobody:p1:none"
 
 

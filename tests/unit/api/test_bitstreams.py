@@ -243,11 +243,15 @@ def test_only_administrators_publish(pool):
     assert own["key"] == "aes"
 
 
-def test_services_fetch_files(pool):
+@pytest.mark.security
+def test_only_agents_fetch_files_of_other_projects(pool):
     made = pool.ready()
     path = f"/v1/bitstreams/{made['id']}"
-    assert pool.ask("GET", path, fakes.SERVICE).status_code == 200
-    file = pool.ask("GET", f"{path}/file", fakes.SERVICE, check=False)
+    for token in (fakes.SERVICE, fakes.NOVA):
+        assert pool.error("GET", path, token) == (403, codes.FORBIDDEN)
+        found = pool.error("GET", f"{path}/file", token)
+        assert found == (403, codes.FORBIDDEN)
+    file = pool.ask("GET", f"{path}/file", fakes.AGENT, check=False)
     assert file.content == DATA
 
 

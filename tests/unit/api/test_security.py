@@ -46,6 +46,7 @@ from fpgapool.conductor import limits
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
+from fpgapool.policies import base
 from tests.unit.api import fakes
 
 KEY = "k" * 32
@@ -373,7 +374,10 @@ def test_other_machines_without_authentication(make_world, tmp_path, address):
 # -- names -------------------------------------------------------------------
 
 #: Nothing but what it sends is wrong with this one.
-ALMIGHTY = "root:p1:admin,manager,member,reader,service"
+ALMIGHTY = (
+    "root:p1:admin,manager,member,reader,service,"
+    f"{base.AGENT_ROLE},{base.VENDORDATA_ROLE}"
+)
 
 ODD_NAMES = {
     "parents": "..%2F..%2F..%2Fetc%2Fpasswd",

@@ -358,7 +358,7 @@ def _world(make_world, desk=None):
 
 def test_nova_is_answered(make_world):
     world = _world(make_world, make_desk())
-    answer = world.ask("POST", "/v1/vendordata", fakes.SERVICE, body=BODY)
+    answer = world.ask("POST", "/v1/vendordata", fakes.NOVA, body=BODY)
     assert answer.status_code == 200
     assert answer.json["instance_token"].startswith("fpi_")
     assert answer.json["api_url"].startswith("http://")
@@ -367,12 +367,16 @@ def test_nova_is_answered(make_world):
 def test_nothing_is_an_empty_object(make_world):
     for desk in (None, make_desk(Servers({}))):
         world = _world(make_world, desk)
-        answer = world.ask("POST", "/v1/vendordata", fakes.SERVICE, body=BODY)
+        answer = world.ask("POST", "/v1/vendordata", fakes.NOVA, body=BODY)
         assert (answer.status_code, answer.json) == (200, {})
 
 
-@pytest.mark.parametrize("token", [fakes.MEMBER, fakes.ADMIN, fakes.NOBODY])
-def test_nobody_but_services_asks_for_tokens(make_world, token):
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "token",
+    [fakes.MEMBER, fakes.ADMIN, fakes.NOBODY, fakes.SERVICE, fakes.AGENT],
+)
+def test_only_nova_asks_for_tokens(make_world, token):
     world = _world(make_world, make_desk())
     found = world.error("POST", "/v1/vendordata", token, body=BODY)
     assert found == (403, codes.FORBIDDEN)
@@ -383,7 +387,7 @@ def test_bodies_of_other_versions_of_nova(make_world):
     large = {**BODY, "user-data": "A" * 90_000, "new-thing": {"a": [1]}}
     empty = {"instance-id": VM}
     for body in (large, empty, {**BODY, "image-id": "", "metadata": None}):
-        answer = world.ask("POST", "/v1/vendordata", fakes.SERVICE, body=body)
+        answer = world.ask("POST", "/v1/vendordata", fakes.NOVA, body=body)
         assert answer.json["instance_token"]
 
 
@@ -404,5 +408,5 @@ def test_bodies_of_other_versions_of_nova(make_world):
 )
 def test_bodies_that_are_refused(make_world, body, expected):
     world = _world(make_world, make_desk())
-    found = world.error("POST", "/v1/vendordata", fakes.SERVICE, body=body)
+    found = world.error("POST", "/v1/vendordata", fakes.NOVA, body=body)
     assert found == expected

@@ -28,6 +28,8 @@ PERSONAS = {
     "member": "member,reader",
     "manager": "manager,member,reader",
     "service": "service",
+    "agent": "fpgapool:agent",
+    "nova": "fpgapool:vendordata,service",
     "admin": "admin,manager,member,reader",
     "instance": "fpgapool:instance",
 }
@@ -35,26 +37,25 @@ PERSONAS = {
 #: Who may do it: in one's own project, and in another one.
 _READERS = ("reader member manager admin", "admin")
 _MEMBERS = ("member manager admin", "admin")
-_ANY = ("reader member manager service admin", "service admin")
-_OPERATORS = ("service admin", "service admin")
+_ANY = ("reader member manager service nova admin", "service nova admin")
+_OPERATORS = ("service nova admin", "service nova admin")
 #: An instance is restricted to its own sessions beyond that.
 _AND_INSTANCES = ("reader member manager admin instance", "admin")
 _USERS = ("member manager admin instance", "")
-_READERS_AND_SERVICES = (
-    "reader member manager service admin",
-    "service admin",
-)
 
 EXPECTED = {
     "fpgapool:accelerators:list": (f"{_ANY[0]} instance", _ANY[1]),
     "fpgapool:accelerators:get": (f"{_ANY[0]} instance", _ANY[1]),
     "fpgapool:bitstreams:list": _READERS,
     "fpgapool:bitstreams:list:all_projects": ("admin", "admin"),
-    "fpgapool:bitstreams:get": _READERS_AND_SERVICES,
-    "fpgapool:bitstreams:all_projects": _OPERATORS,
+    "fpgapool:bitstreams:get": _READERS,
+    "fpgapool:bitstreams:all_projects": ("agent admin", "agent admin"),
     "fpgapool:bitstreams:create": ("member manager admin", ""),
     "fpgapool:bitstreams:upload": _MEMBERS,
-    "fpgapool:bitstreams:download": _READERS_AND_SERVICES,
+    "fpgapool:bitstreams:download": (
+        "reader member manager agent admin",
+        "agent admin",
+    ),
     "fpgapool:bitstreams:update": _MEMBERS,
     "fpgapool:bitstreams:publish": ("admin", "admin"),
     "fpgapool:bitstreams:share": _MEMBERS,
@@ -83,7 +84,7 @@ EXPECTED = {
     "fpgapool:instances:list:all_projects": ("admin", "admin"),
     "fpgapool:instances:all_projects": ("admin", "admin"),
     "fpgapool:instances:revoke_token": _MEMBERS,
-    "fpgapool:vendordata:create": ("service", "service"),
+    "fpgapool:vendordata:create": ("nova", "nova"),
     "fpgapool:sessions:list": _AND_INSTANCES,
     "fpgapool:sessions:list:all_projects": ("admin", "admin"),
     "fpgapool:sessions:get": _AND_INSTANCES,
@@ -149,6 +150,7 @@ def test_who_has_no_role_is_refused_everywhere(make_world, route):
     assert route.policy in error["detail"]
 
 
+@pytest.mark.security
 @pytest.mark.parametrize("persona", PERSONAS)
 @pytest.mark.parametrize("rule", EXPECTED)
 def test_personas(enforcer, rule, persona):
