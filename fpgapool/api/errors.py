@@ -40,6 +40,7 @@ STATUSES: Mapping[str, int] = {
     codes.INVALID_DECLARATION: 400,
     codes.UNAUTHORIZED: 401,
     codes.FORBIDDEN: 403,
+    codes.HOST_NOT_LOOPBACK: 403,
     codes.PATH_NOT_FOUND: 404,
     codes.ACCELERATOR_NOT_FOUND: 404,
     codes.HOST_NOT_FOUND: 404,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import urllib.parse
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
@@ -36,8 +37,9 @@ CONTEXT = "fpgapool.context"
 #: Where the path of a request's route is, once that is known.
 ROUTE = "fpgapool.route"
 
-#: Where the address that the server saw is.
+#: Where the address that the server saw is, and the ``Host`` that it got.
 PEER = "fpgapool.peer"
+HOST = "fpgapool.host"
 
 _DEFAULT_USER = "noauth"
 _DEFAULT_PROJECT = "default"
@@ -73,7 +75,7 @@ def refuse(
 
 
 class RememberPeer:
-    """Keep the address that the server saw from the headers of proxies.
+    """Keep what the server saw, before headers of proxies replace it.
 
     :param app: what is inside.
     """
@@ -86,11 +88,16 @@ class RememberPeer:
     ) -> Iterable[bytes]:
         """Answer a request."""
         environ[PEER] = environ.get("REMOTE_ADDR", "")
+        environ[HOST] = environ.get("HTTP_HOST", "")
         return self._app(environ, start_response)
 
 
 class NoAuth:
     """Believe everything, but only what comes from this machine.
+
+    A browser on this machine sends what a page of a stranger wants, if the
+    stranger's name leads to this machine. So the request must name this
+    machine itself, too.
 
     The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
     Without roles, ``admin`` and callers without a token have all of them,
@@ -107,14 +114,19 @@ class NoAuth:
     ) -> Iterable[bytes]:
         """Answer a request."""
         if not _is_loopback(environ.get(PEER, "")):
-            return refuse(
-                environ,
-                start_response,
-                errors.ApiError(
-                    codes.FORBIDDEN,
-                    "without authentication, only this machine is served",
-                ),
+            error = errors.ApiError(
+                codes.FORBIDDEN,
+                "without authentication, only this machine is served",
             )
+            return refuse(environ, start_response, error)
+        host = environ.get(HOST, "")
+        if not _is_loopback_name(host):
+            error = errors.ApiError(
+                codes.HOST_NOT_LOOPBACK,
+                f"the request is for the host {host!r:.80}; without"
+                " authentication, use localhost, 127.0.0.1 or [::1]",
+            )
+            return refuse(environ, start_response, error)
         token = environ.get("HTTP_X_AUTH_TOKEN") or _ADMIN
         user, _, rest = token.partition(":")
         project, _, roles = rest.partition(":")
@@ -134,6 +146,15 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def _is_loopback_name(host: str) -> bool:
+    """Whether a ``Host``, with or without a port, is this machine only."""
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or _is_loopback(name)
 
 
 class Context:

@@ -32,7 +32,8 @@ api_opts = [
 How callers are identified.
 
 With ``noauth`` everybody may act for every project, so that only requests
-that come from the loopback device are answered. It is for tests and for
+are answered that come from the loopback device, and whose ``Host`` is
+``localhost`` or a loopback address. It is for tests and for
 ``fpgapool-allinone``.
 """,
     ),

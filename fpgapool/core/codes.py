@@ -52,6 +52,8 @@ STORE_FAILED = "STORE_FAILED"
 # The caller may not do this.
 UNAUTHORIZED = "UNAUTHORIZED"
 FORBIDDEN = "FORBIDDEN"
+# Without Keystone, only names of this machine are answered to.
+HOST_NOT_LOOPBACK = "HOST_NOT_LOOPBACK"
 RATE_LIMITED = "RATE_LIMITED"
 
 # A limit was met: the same request may pass later.

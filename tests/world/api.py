@@ -153,6 +153,7 @@ class Adapter:
             "CONTENT_TYPE": "application/json",
             "CONTENT_LENGTH": str(len(body)),
             "SERVER_NAME": "api",
+            "HTTP_HOST": "localhost",
             "SERVER_PORT": "80",
             "SERVER_PROTOCOL": "HTTP/1.1",
             "REMOTE_ADDR": "127.0.0.1",

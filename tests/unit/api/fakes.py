@@ -587,7 +587,9 @@ class World:
             ),
         )
         self.app = app.build(self.conf, self.backends, table)
-        self.client = falcon.testing.TestClient(self.app)
+        self.client = falcon.testing.TestClient(
+            self.app, headers={"Host": "localhost"}
+        )
 
     def ask(
         self,

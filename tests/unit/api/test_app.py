@@ -56,7 +56,7 @@ def test_version_documents_need_no_token(world):
     assert version["id"] == "v1"
     assert version["min_version"] == version["max_version"] == "1.0"
     (link,) = version["links"]
-    assert link["href"] == "http://falconframework.org/v1"
+    assert link["href"] == "http://localhost/v1"
 
 
 def test_healthcheck_is_outside_of_everything(world):
@@ -168,6 +168,7 @@ def test_refused_bodies_are_read_on(world, path, size_bytes, read_bytes):
         method="DELETE",
         headers={
             "X-Auth-Token": fakes.MEMBER,
+            "Host": "localhost",
             "Content-Length": str(size_bytes),
         },
         remote_addr="127.0.0.1",

@@ -602,3 +602,64 @@ def test_texts_that_no_database_takes(make_world, tmp_path, route):
         )
         assert not told, request
         assert answer.status_code < 500, request
+
+
+# What a browser on this machine is made to send.
+
+LOOPBACK_NAMES = ["localhost", "LOCALHOST:8778", "127.0.0.1:8778", "[::1]:1"]
+OTHER_NAMES = [
+    "attacker.example.org",
+    "attacker.example.org:8778",
+    "localhost.example.org",
+    "127.0.0.1.example.org",
+    "10.0.0.1:8778",
+    "[::",
+    "",
+]
+
+
+def _host_of(scene: Scene, host: str, **headers: str) -> Any:
+    """Ask for the pool as a browser does whose page is from a host."""
+    return scene.world.client.simulate_request(
+        "GET",
+        "/v1/pool",
+        headers={"Host": host, **headers},
+        remote_addr="127.0.0.1",
+    )
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("host", OTHER_NAMES)
+def test_names_of_others_without_authentication(make_world, tmp_path, host):
+    """A name that was rebound to this machine opens nothing.
+
+    Also if a page says of itself that a proxy has sent it.
+    """
+    scene = Scene(make_world, tmp_path, "noauth")
+    scene.world.conf.set_override(
+        "enable_proxy_headers_parsing", True, group="oslo_middleware"
+    )
+    for headers in ({}, {"X-Forwarded-Host": "localhost"}):
+        answer = _host_of(scene, host, **headers)
+        assert answer.status_code == 403
+        (error,) = answer.json["errors"]
+        assert error["code"] == codes.HOST_NOT_LOOPBACK
+        assert "localhost" in error["detail"]
+
+
+@pytest.mark.parametrize("host", LOOPBACK_NAMES)
+def test_names_of_this_machine_without_authentication(
+    make_world, tmp_path, host
+):
+    """Programs on this machine are served by any of its loopback names."""
+    scene = Scene(make_world, tmp_path, "noauth")
+    assert _host_of(scene, host).status_code == 200
+
+
+def test_any_name_with_authentication(make_world, tmp_path):
+    """Where Keystone is asked, the name protects nothing."""
+    scene = Scene(make_world, tmp_path, "keystone")
+    answer = _host_of(
+        scene, "fpga.example.org", **{"X-Auth-Token": token_of(OWNER)}
+    )
+    assert answer.json["errors"][0]["code"] == codes.FORBIDDEN
