@@ -30,6 +30,7 @@ from oslo_middleware import healthcheck
 from oslo_middleware import http_proxy_to_wsgi
 from oslo_middleware import request_id
 
+from fpgapool.api import access
 from fpgapool.api import call as calls
 from fpgapool.api import crowd
 from fpgapool.api import errors
@@ -194,12 +195,12 @@ def build(
     # The ordering here is important, from the inside out. The context is
     # made of what authentication has found out. Instances have tokens of
     # which Keystone knows nothing. Public documents and the
-    # health check ask nobody who they are. Errors of authentication carry
-    # the request's id, too. What the proxy says of addresses must be known
-    # to all of these; but it must not say that a request comes from this
-    # machine, so that noauth looks at the address that the server itself
-    # saw. The shield is the last resort of what is outside of Falcon, which
-    # has the version and the operation.
+    # health check ask nobody who they are. What the proxy says of addresses
+    # must be known to all of these; but it must not say that a request comes
+    # from this machine, so that noauth looks at the address that the server
+    # itself saw. The shield is the last resort of what is outside of Falcon,
+    # which has the version and the operation. Whatever is logged or refused
+    # has the request's own id, so that this is given first.
     known = instances.InstanceAuth.from_conf(
         conf,
         _authenticated(conf, middleware.Context(handlers)),
@@ -207,11 +208,12 @@ def build(
         backends.database,
     )
     app = _choice(known, handlers, lambda path: path in public)
-    app = request_id.RequestId(app)
     app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     app = middleware.RememberPeer(app)
     app = middleware.Shield(app)
     app = metrics.Measured(app, backends.metrics)
+    app = access.Access(app)
+    app = request_id.RequestId(app)
     health = healthcheck.Healthcheck(None, conf)
     return _choice(app, health, lambda path: path == _HEALTHCHECK)
 

@@ -262,6 +262,7 @@ class InstanceAuth:
             project_id=record.project_id,
             roles=[ROLE],
             request_id=environ.get(request_id.ENV_REQUEST_ID),
+            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
         )
         return self._app(environ, start_response)
 
