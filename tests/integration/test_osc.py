@@ -210,7 +210,7 @@ def test_pages_are_joined(fpga: Command) -> None:
 
 
 def test_life_of_a_session(
-    fpga: Command, opened: Callable[..., dict[str, Any]]
+    fpga: Command, opened: Callable[..., dict[str, Any]], personas: Any
 ) -> None:
     """Opened, seen, closed; its secret is shown to who asks for it."""
     session = opened("--wait", "--request-id", "from-a-person")
@@ -237,7 +237,7 @@ def test_life_of_a_session(
         *("--request-id", "from-a-person"),
     ).document
     assert [one["ID"] for one in listed] == [session["id"]]
-    project = ("--project", session["project_id"])
+    project = ("--project", personas.member.project.name)
     listed = fpga("admin", "session", "list", *project, "-f", "json").document
     assert session["id"] in [one["ID"] for one in listed]
 
@@ -410,10 +410,14 @@ def test_a_bitstream_from_its_file_to_its_end(
     name = created["id"]
     assert fpga("member", "bitstream", "set", "--approve", name).status == 1
     assert fpga("stranger", "bitstream", "show", name).status == 1
-    stranger = personas.stranger.project.id
+    # A member may not ask Keystone for other projects.
+    stranger = ("--project", personas.stranger.project.id)
+    refused = fpga("member", "bitstream", "set", *stranger, name)
+    assert (refused.status, "--force-project" in refused.errors) == (1, True)
+    stranger = (*stranger, "--force-project")
     for persona, options in (
         ("admin", ("--approve", "--force")),
-        ("member", ("--description", "for tests", "--project", stranger)),
+        ("member", ("--description", "for tests", *stranger)),
     ):
         result = fpga(persona, "bitstream", "set", *options, name)
         assert result.status == 0, result.errors
@@ -427,7 +431,7 @@ def test_a_bitstream_from_its_file_to_its_end(
     saved = fpga("member", "bitstream", "save", "--file", str(copy), name)
     assert saved.status == 0, saved.errors
     assert copy.read_bytes() == file.read_bytes()
-    fpga("member", "bitstream", "unset", "--project", stranger, name)
+    fpga("member", "bitstream", "unset", *stranger, name)
     assert fpga("stranger", "bitstream", "show", name).status == 1
     assert fpga("member", "bitstream", "delete", name).status == 0
     again = fpga("member", "bitstream", "delete", name)
@@ -496,9 +500,11 @@ def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
     }
     own = fpga("member", "quota", "show", "-f", "json")
     assert own.document == changed.document
-    # A member may not ask Keystone for projects: it is taken for an ID.
+    # Of projects, a member may ask Keystone for the own one.
     by_id = fpga("member", "quota", "show", project.id, "-f", "json")
     assert by_id.document == changed.document
+    unknown = fpga("admin", "quota", "set", "--sessions=7", "reserach")
+    assert (unknown.status, "reserach" in unknown.errors) == (1, True)
     unset = fpga(
         *("admin", "quota", "unset", "--sessions", project.name),
         *("-f", "json"),

@@ -150,6 +150,16 @@ def _json_object(text: str) -> dict[str, Any]:
     return found
 
 
+def _project_ids(
+    asked: base.Command, parsed_args: argparse.Namespace
+) -> list[str]:
+    """Return the projects, all of which there are, before any is changed."""
+    return [
+        projects.find_id(asked.connection, project, parsed_args)
+        for project in parsed_args.projects
+    ]
+
+
 class CreateBitstream(base.ShowCommand):
     """Bring a bitstream into the library."""
 
@@ -306,17 +316,21 @@ class ListBitstreams(base.ListCommand):
         )
         parser.add_argument(
             "--project",
-            metavar="<project-id>",
-            dest="project_id",
-            help="only of this project (ID)",
+            metavar="<project>",
+            help="only of this project (name or ID)",
         )
+        projects.add_options(parser)
         return parser
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
         """Ask for the bitstreams."""
+        project_id = parsed_args.project and projects.find_id(
+            self.connection, parsed_args.project, parsed_args
+        )
         filters = base.given(
+            project_id=project_id,
             **{
                 name: getattr(parsed_args, name)
                 for name in (
@@ -326,9 +340,8 @@ class ListBitstreams(base.ListCommand):
                     "visibility",
                     "shape",
                     "all_projects",
-                    "project_id",
                 )
-            }
+            },
         )
         return self.client.bitstreams(**filters, **query)
 
@@ -369,7 +382,7 @@ class SetBitstream(base.Command):
             help="let this project use it, too (name or ID; repeat the option"
             " for several)",
         )
-        projects.add_domain_option(parser)
+        projects.add_options(parser)
         _add_file(parser)
         group = parser.add_mutually_exclusive_group()
         group.add_argument(
@@ -391,6 +404,7 @@ class SetBitstream(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Do one after the other, the approval last."""
+        project_ids = _project_ids(self, parsed_args)
         bitstream = parsed_args.bitstream
         changes = base.given(
             name=parsed_args.name,
@@ -402,13 +416,8 @@ class SetBitstream(base.Command):
         if parsed_args.file is not None:
             with _opened(parsed_args.file) as file:
                 self.client.upload_bitstream(bitstream, file)
-        for project in parsed_args.projects:
-            self.client.share_bitstream(
-                bitstream,
-                projects.find_id(
-                    self.connection, project, parsed_args.project_domain
-                ),
-            )
+        for project_id in project_ids:
+            self.client.share_bitstream(bitstream, project_id)
         if parsed_args.approve:
             self.client.approve_bitstream(bitstream, force=parsed_args.force)
         if parsed_args.reject is not None:
@@ -432,18 +441,13 @@ class UnsetBitstream(base.Command):
             help="let this project use it no more (name or ID; repeat the"
             " option for several)",
         )
-        projects.add_domain_option(parser)
+        projects.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Take it from the projects."""
-        for project in parsed_args.projects:
-            self.client.unshare_bitstream(
-                parsed_args.bitstream,
-                projects.find_id(
-                    self.connection, project, parsed_args.project_domain
-                ),
-            )
+        for project_id in _project_ids(self, parsed_args):
+            self.client.unshare_bitstream(parsed_args.bitstream, project_id)
 
 
 class DeleteBitstream(base.Command):

@@ -60,13 +60,11 @@ def _add_project(parser: argparse.ArgumentParser, nargs: str | None) -> None:
         help="the project (name or ID)"
         + ("; default is one's own" if nargs else ""),
     )
-    projects.add_domain_option(parser)
+    projects.add_options(parser)
 
 
 def _project_id(asked: base.Command, parsed_args: argparse.Namespace) -> str:
-    return projects.find_id(
-        asked.connection, parsed_args.project, parsed_args.project_domain
-    )
+    return projects.find_id(asked.connection, parsed_args.project, parsed_args)
 
 
 class ShowQuota(base.Command, command.Lister):

@@ -29,6 +29,7 @@ from osc_lib.cli import format_columns
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import projects
 from fpgapool.osc.v1 import waiting
 
 _STATES = tuple(
@@ -270,26 +271,29 @@ class ListSessions(base.ListCommand):
         )
         parser.add_argument(
             "--project",
-            metavar="<project-id>",
-            dest="project_id",
-            help="only of this project (ID, admin only)",
+            metavar="<project>",
+            help="only of this project (name or ID, admin only)",
         )
+        projects.add_options(parser)
         return parser
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
         """Ask for the sessions."""
-        all_projects = parsed_args.all_projects
-        if parsed_args.project_id is not None:
+        all_projects, project_id = parsed_args.all_projects, None
+        if parsed_args.project is not None:
             all_projects = True
+            project_id = projects.find_id(
+                self.connection, parsed_args.project, parsed_args
+            )
         filters = base.given(
             state=parsed_args.states,
             accelerator=parsed_args.accelerator,
             request_id=parsed_args.request_id,
             host_uuid=parsed_args.host_uuid,
             all_projects=all_projects,
-            project_id=parsed_args.project_id,
+            project_id=project_id,
         )
         return self.client.sessions(**filters, **query)
 

@@ -57,7 +57,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         metavar="<project>",
         help="of this project (name or ID); default is one's own",
     )
-    projects.add_domain_option(parser)
+    projects.add_options(parser)
     parser.add_argument(
         "--start",
         metavar="<day>",
@@ -81,7 +81,7 @@ def _filters(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
     project_id = parsed_args.project and projects.find_id(
-        asked.connection, parsed_args.project, parsed_args.project_domain
+        asked.connection, parsed_args.project, parsed_args
     )
     return base.given(
         project_id=project_id,

@@ -19,6 +19,7 @@ import io
 import json
 import types
 from typing import Any
+from unittest import mock
 
 import requests
 from openstack import exceptions
@@ -36,16 +37,34 @@ class App:
     """What a command sees of the shell.
 
     :ivar client: a proxy with the methods of the real one.
+    :ivar identity: stands for Keystone, which knows no project.
     """
 
     def __init__(self) -> None:
         self.client: Any = fakes.generate_fake_proxy(
             fpgapool_service.FpgapoolService
         )
-        self.client_manager = types.SimpleNamespace(fpgapool=self.client)
+        self.identity = mock.Mock()
+        self.client_manager = types.SimpleNamespace(
+            fpgapool=self.client,
+            sdk_connection=types.SimpleNamespace(identity=self.identity),
+        )
+        self.know_projects({})
         self.stdout = io.StringIO()
         self.stderr = io.StringIO()
         self.options = argparse.Namespace(debug=False)
+
+    def know_projects(self, projects: dict[str, str]) -> None:
+        """Have Keystone know projects.
+
+        :param projects: ids by names.
+        """
+
+        def find_project(name: str, **_: Any) -> Any:
+            found = name if name in projects.values() else projects.get(name)
+            return found and types.SimpleNamespace(id=found)
+
+        self.identity.find_project.side_effect = find_project
 
     def run(self, class_: type[command.Command], *arguments: str) -> int:
         """Run a command.

@@ -141,14 +141,8 @@ def test_what_is_no_profile(
     assert "--profile" in capsys.readouterr().err
 
 
-def test_all_that_can_be_set(
-    app: fakes.App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        bitstream.projects, "find_id", lambda _, name, domain: f"id-{name}"
-    )
-    monkeypatch.setattr(bitstream.SetBitstream, "connection", None)
-    monkeypatch.setattr(bitstream.UnsetBitstream, "connection", None)
+def test_all_that_can_be_set(app: fakes.App) -> None:
+    app.know_projects({"p2": "id-p2"})
     assert not app.run(
         bitstream.SetBitstream,
         ID,

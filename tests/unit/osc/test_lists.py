@@ -192,7 +192,7 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             "session",
-            "--project p",
+            "--project p --force-project",
             {"all_projects": True, "project_id": "p"},
         ),
     ],

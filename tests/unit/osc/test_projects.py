@@ -1,0 +1,131 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Projects by name, in all commands that take one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from keystoneauth1 import exceptions as auth_exceptions
+from openstack import exceptions
+from osc_lib import exceptions as osc_exceptions
+
+from fpgapool.osc.sdk import quota as quota_sdk
+from fpgapool.osc.v1 import bitstream
+from fpgapool.osc.v1 import quota
+from fpgapool.osc.v1 import session
+from fpgapool.osc.v1 import usage
+from tests.unit.osc import fakes
+
+PROJECT_ID = "5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d"
+
+#: Class and options, with the name of a project at the end.
+COMMANDS: dict[str, tuple[Any, list[str]]] = {
+    "quota show": (quota.ShowQuota, ["research"]),
+    "quota set": (quota.SetQuota, ["--sessions=5", "research"]),
+    "quota unset": (quota.UnsetQuota, ["--sessions", "research"]),
+    "quota delete": (quota.DeleteQuota, ["research"]),
+    "usage show": (usage.ShowUsage, ["--project=research"]),
+    "usage list": (usage.ListUsage, ["--project=research"]),
+    "session list": (session.ListSessions, ["--project=research"]),
+    "bitstream list": (bitstream.ListBitstreams, ["--project=research"]),
+    "bitstream set": (
+        bitstream.SetBitstream,
+        ["b1", "--name=n", "--project=research"],
+    ),
+    "bitstream unset": (
+        bitstream.UnsetBitstream,
+        ["b1", "--project=research"],
+    ),
+}
+
+every_command = pytest.mark.parametrize(
+    ("class_", "arguments"), COMMANDS.values(), ids=COMMANDS
+)
+
+
+@pytest.fixture
+def app() -> fakes.App:
+    """Give an application whose Keystone knows no project."""
+    made = fakes.App()
+    for name in ("get_quota", "set_quota"):
+        getattr(made.client, name).side_effect = lambda *_, **__: (
+            quota_sdk.Quota()
+        )
+    for name in ("usage", "sessions", "bitstreams"):
+        getattr(made.client, name).side_effect = lambda **_: []
+    return made
+
+
+def _asked_for(app: fakes.App) -> str:
+    """Return the project of the only question, or change, that names one."""
+    (found,) = (
+        given[-1] if given else options["project_id"]
+        for name, given, options in app.client.mock_calls
+        if name != "update_bitstream"
+    )
+    return str(found)
+
+
+@every_command
+def test_a_name_stands_for_the_id(
+    app: fakes.App, class_: Any, arguments: list[str]
+) -> None:
+    app.know_projects({"research": PROJECT_ID})
+    app.run(class_, *arguments)
+    assert _asked_for(app) == PROJECT_ID
+
+
+@every_command
+def test_what_keystone_does_not_know_is_refused(
+    app: fakes.App, class_: Any, arguments: list[str]
+) -> None:
+    """A name with a slip in it changes nothing, and is not an empty list."""
+    with pytest.raises(
+        osc_exceptions.CommandError, match=r"'research'.*--force-project"
+    ):
+        app.run(class_, *arguments)
+    assert not app.client.mock_calls
+
+
+@every_command
+def test_what_is_forced_is_an_id(
+    app: fakes.App, class_: Any, arguments: list[str]
+) -> None:
+    """As of a project that is gone from Keystone."""
+    app.know_projects({"research": PROJECT_ID})
+    app.run(class_, *arguments, "--force-project")
+    assert _asked_for(app) == "research"
+    app.identity.find_project.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ForbiddenException(),
+        exceptions.NotFoundException(),
+        auth_exceptions.EndpointNotFound(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_keystone_does_not_tell_is_refused(
+    app: fakes.App, error: Exception
+) -> None:
+    """Most users may not look for other projects."""
+    app.identity.find_project.side_effect = error
+    with pytest.raises(
+        osc_exceptions.CommandError, match=r"'research'.*--force-project"
+    ):
+        app.run(quota.DeleteQuota, "research")
+    assert not app.client.mock_calls
