@@ -13,10 +13,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.core import codes
 from fpgapool.core import model
+
+_MEMBERS = (
+    *("admin_state", "admin_reason", "drain_deadline_at"),
+    "reservable_slots",
+)
+
+
+def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
+    """Have the audit log say what holds before a change.
+
+    :param document: of the device or host.
+    """
+    call.trail.before = {
+        name: document[name] for name in _MEMBERS if name in document
+    }
 
 
 def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:

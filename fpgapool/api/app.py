@@ -376,9 +376,11 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
                 call = _with_stream(call, req)
             answer = _handled(route, call)
         except Exception as error:
-            call.trail.record(caller, operation, {**path, **req.params}, error)
+            target = {**path, **req.params}
+            call.trail.record(caller, operation, target, call.body, error)
             raise
-        call.trail.record(caller, operation, {**path, **req.params})
+        target = {**path, **req.params}
+        call.trail.record(caller, operation, target, call.body)
         _send(resp, answer)
         resp.set_headers(call.origin.headers)
 

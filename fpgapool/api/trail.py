@@ -40,9 +40,13 @@ _OPERATORS = {
 
 
 class Trail:
-    """The privileges that one request has used or wanted."""
+    """The privileges that one request has used or wanted.
+
+    :ivar before: what was there of that which the request changes.
+    """
 
     def __init__(self) -> None:
+        self.before: dict[str, object] = {}
         self._rules: list[str] = []
         self._projects: list[str] = []
 
@@ -73,6 +77,7 @@ class Trail:
         caller: context.RequestContext,
         operation: str,
         target: Mapping[str, object],
+        values: Mapping[str, object],
         error: Exception | None = None,
     ) -> None:
         """Write the line of the request, if it needs one.
@@ -80,6 +85,7 @@ class Trail:
         :param caller: who asks.
         :param operation: method and route.
         :param target: what it is about.
+        :param values: the request's body.
         :param error: why it has failed; None if it has not.
         """
         if not self._rules:
@@ -97,6 +103,8 @@ class Trail:
             project=caller.project_id,
             target=target,
             target_projects=self._projects or None,
+            values=values,
+            before=self.before,
             request_id=caller.request_id,
         )
 

@@ -18,6 +18,7 @@ the logger is one of its own, so that it can be sent elsewhere.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
 
@@ -31,6 +32,9 @@ DONE = "done"
 DENIED = "denied"
 FAILED = "failed"
 
+# Of what was asked for, and of what was there: the rest is cut.
+_MAX_CHARACTERS = 4096
+
 
 def record(
     *,
@@ -42,6 +46,8 @@ def record(
     target_projects: list[str] | None = None,
     request_id: str | None = None,
     code: str | None = None,
+    values: Mapping[str, object] | None = None,
+    before: Mapping[str, object] | None = None,
 ) -> None:
     """Write the line of one action.
 
@@ -53,8 +59,11 @@ def record(
     :param target_projects: whose that is, where it is another project's.
     :param request_id: what other lines of the log name the request by.
     :param code: why not, if so.
+    :param values: what was asked for.
+    :param before: what of it was there before.
     """
     line = {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(),
         "action": action,
         "outcome": outcome,
         "code": code,
@@ -62,6 +71,8 @@ def record(
         "project": project,
         "target": dict(target),
         "target_projects": target_projects,
+        "values": _cut(values),
+        "before": _cut(before),
         "request_id": request_id,
     }
     LOG.info(
@@ -71,3 +82,13 @@ def record(
             default=str,
         ),
     )
+
+
+def _cut(values: Mapping[str, object] | None) -> dict[str, object] | None:
+    """Return values, or their beginning if they would make a long line."""
+    if not values:
+        return None
+    text = json.dumps(dict(values), default=str)
+    if len(text) <= _MAX_CHARACTERS:
+        return dict(values)
+    return {"cut": text[:_MAX_CHARACTERS]}

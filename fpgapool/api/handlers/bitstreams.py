@@ -125,6 +125,11 @@ def update(call: calls.Call) -> calls.Answer:
         public = wanted["visibility"] == library.PUBLIC
         if public or record.public:
             call.require(policies.PUBLISH)
+    call.trail.before = {
+        "name": record.name,
+        "description": record.description,
+        "visibility": library.visibility_of(record),
+    }
     call.backends.conductor.change_bitstream(
         objects.UpdateBitstream(
             bitstream_id=record.bitstream_id,
@@ -140,6 +145,7 @@ def delete(call: calls.Call) -> calls.Answer:
     """Delete a bitstream and its file."""
     record = _find(call)
     call.require(policies.DELETE, record.project_id)
+    call.trail.before = {"name": record.name, "state": record.state}
     call.backends.conductor.change_bitstream(
         objects.DeleteBitstream(bitstream_id=record.bitstream_id)
     )
@@ -319,6 +325,7 @@ def _decide(
     decision: objects.DecideBitstream,
     record: db_api.BitstreamRecord,
 ) -> calls.Answer:
+    call.trail.before = {"state": record.state}
     call.backends.conductor.change_bitstream(decision)
     return _answer(call, _reread(call, record.bitstream_id))
 
@@ -329,6 +336,7 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
     project_id = call.path["project_id"]
     if not project_id.isprintable() or len(project_id) > 64:
         raise errors.ApiError(codes.INVALID_REQUEST, "no id of a project")
+    call.trail.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
             bitstream_id=record.bitstream_id,
@@ -355,6 +363,7 @@ def _record(
             "accelerator": library.key_of(record),
             "checksum_sha256": record.checksum_sha256,
         },
+        before=call.trail.before,
         request_id=call.caller.request_id,
     )
 

@@ -46,6 +46,7 @@ def change(call: calls.Call) -> calls.Answer:
     # It may have come just now.
     known.forget()
     device = _found(call)
+    administration.remember(call, device)
     name = device["host_uuid"], device["name"]
     try:
         if "reservable_slots" in call.body:

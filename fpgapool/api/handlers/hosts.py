@@ -46,7 +46,9 @@ def change(call: calls.Call) -> calls.Answer:
     known = call.backends.inventory
     # It may have come just now.
     known.forget()
-    administration.change(call, _found(call)["uuid"], None)
+    host = _found(call)
+    administration.remember(call, host)
+    administration.change(call, host["uuid"], None)
     known.forget()
     return calls.Answer(document={"host": _found(call)})
 

@@ -60,6 +60,7 @@ def revoke_token(call: calls.Call) -> calls.Answer:
     """Take the token of an instance away, for good."""
     record = _find(call)
     call.require(policies.REVOKE_TOKEN, record.project_id)
+    call.trail.before = {"token": _token(record)}
     if not record.token_revoked:
         call.backends.conductor.revoke_instance_token(record.instance_id)
     return calls.Answer(document=None, status=204)
@@ -97,6 +98,10 @@ def _check_marker(
         raise paging.bad_marker(marker)
 
 
+def _token(record: db_api.InstanceRecord) -> str:
+    return "revoked" if record.token_revoked else "valid"
+
+
 def _document(
     record: db_api.InstanceRecord, with_host: bool
 ) -> dict[str, Any]:
@@ -107,6 +112,6 @@ def _document(
         # Where an instance is, Nova does not tell its owner either.
         "host_uuid": record.host_uuid if with_host else None,
         "max_sessions": record.max_sessions,
-        "token": "revoked" if record.token_revoked else "valid",
+        "token": _token(record),
         "created_at": times.text(record.created_at),
     }

@@ -51,18 +51,30 @@ def update(call: calls.Call) -> calls.Answer:
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
-    told = call.backends.conductor.set_quota(project_id, limits)
-    return _answer(call, project_id, told)
+    return _answer(call, project_id, _set(call, project_id, limits))
 
 
 def delete(call: calls.Call) -> calls.Answer:
     """Let the defaults hold for a project."""
     project_id = call.path["project_id"]
     call.require(policies.DELETE, project_id)
-    call.backends.conductor.set_quota(
-        project_id, dict.fromkeys(schemas.RESOURCES)
-    )
+    _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
     return calls.Answer(document=None, status=204)
+
+
+def _set(
+    call: calls.Call, project_id: str, limits: Mapping[str, int | None]
+) -> Mapping[str, Mapping[str, Any]]:
+    known = {
+        one.resource: one.hard_limit
+        for one in call.backends.database.quotas(project_id)
+    }
+    # None: the default holds.
+    call.trail.before = {name: known.get(name) for name in limits}
+    told: Mapping[str, Mapping[str, Any]] = call.backends.conductor.set_quota(
+        project_id, limits
+    )
+    return told
 
 
 def _shown(call: calls.Call, project_id: str) -> calls.Answer:

@@ -106,6 +106,7 @@ def delete(call: calls.Call) -> calls.Answer:
     """Cancel or close a session; one that has ended stays as it is."""
     view = _find(call)
     call.require(policies.DELETE, view.project_id)
+    call.trail.before = {"state": view.state}
     left = _insist(
         call,
         view,

@@ -50,6 +50,7 @@ def test(call: calls.Call) -> calls.Answer:
     # It may have come just now.
     known.forget()
     slot = _found(call)
+    call.trail.before = {"state": slot["state"]}
     try:
         call.backends.conductor.test_slot(
             slot["host_uuid"],

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -288,3 +289,24 @@ def test_no_snapshot_without_conductor_and_database(
     answer = world.ask("GET", "/v1/pool/snapshot", fakes.SERVICE)
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_audit_log_says_what_was_and_what_is_wanted(
+    world: Administered, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "fpgapool.audit")
+    wish = {"state": "draining", "reason": "new fan"}
+    world.ask("PATCH", path, fakes.ADMIN, body=wish)
+    world.ask("PATCH", path, fakes.ADMIN, body={"state": "enabled"})
+    first, second = (
+        json.loads(one.getMessage())
+        for one in caplog.records
+        if one.name == "fpgapool.audit"
+    )
+    assert first["values"] == wish
+    assert first["before"]["admin_state"] == "enabled"
+    assert second["values"] == {"state": "enabled"}
+    assert second["before"]["admin_state"] == "draining"
+    assert second["before"]["admin_reason"] == "new fan"
+    assert first["time"] <= second["time"]

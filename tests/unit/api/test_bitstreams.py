@@ -618,6 +618,11 @@ def test_decisions_and_deletions_are_in_the_audit_log(pool, caplog):
     for word in ("approve", "reject", "delete"):
         assert any(word in action for action in actions), actions
     assert all(line["outcome"] == "done" for line in lines)
+    approved, rejected, deleted = lines
+    assert approved["before"] == {"state": "unapproved"}
+    assert rejected["before"] == {"state": "approved"}
+    assert rejected["values"] == {"reject": {"reason": "bad"}}
+    assert deleted["target"]["bitstream_id"] == made["id"]
 
 
 def test_a_pool_without_a_store(make_world):

@@ -212,6 +212,7 @@ def test_an_act_on_the_session_of_another_project(world, lines) -> None:
     (line,) = lines()
     assert line["action"].startswith(f"DELETE {ONE} ")
     assert line["target"] == {"session_id": fakes.view().session_id}
+    assert line["before"] == {"state": "READY"}
     assert line["target_projects"] == ["p1"]
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from fpgapool.common import exception
 from fpgapool.core import codes
+from fpgapool.db import api as db_api
 from tests.unit.api import fakes
 
 FOREIGN = "/v1/quotas/p2"
@@ -145,6 +146,36 @@ def test_changes_are_audited(world, caplog):
     assert (done["outcome"], denied["outcome"]) == ("done", "denied")
     assert done["target_projects"] == ["p2"]
     assert done["target"]["project_id"] == "p2"
+    assert done["values"] == {"quota": {"sessions": 4}}
+    assert done["before"] == {"sessions": None}
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "before"),
+    [
+        ("PUT", {"quota": {"sessions": 4}}, {"sessions": 7}),
+        ("DELETE", None, {"sessions": 7, "queued": None}),
+    ],
+)
+def test_the_audit_log_says_which_quota_was_changed(
+    world, caplog, method, body, before
+):
+    world.database.limits = [
+        db_api.QuotaRecord(
+            id=number, project_id=project, resource=resource, hard_limit=limit
+        )
+        for number, (project, resource, limit) in enumerate(
+            [("p2", "sessions", 7), ("p1", "queued", 8)]
+        )
+    ]
+    caplog.set_level("INFO", "fpgapool.audit")
+    world.ask(method, FOREIGN, fakes.ADMIN, body=body)
+    (line,) = (
+        json.loads(one.getMessage())
+        for one in caplog.records
+        if one.name == "fpgapool.audit"
+    )
+    assert before.items() <= line["before"].items()
 
 
 # -- usage ------------------------------------------------------------------

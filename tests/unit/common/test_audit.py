@@ -12,6 +12,7 @@
 
 """The lines of the audit log."""
 
+import datetime
 import json
 import logging
 
@@ -36,7 +37,11 @@ def _line(caplog, **members):
 
 
 def test_a_line_is_an_object_without_what_is_not_known(caplog) -> None:
-    assert json.loads(_line(caplog, request_id="req-1")) == {
+    line = json.loads(_line(caplog, request_id="req-1"))
+    # In UTC, and first, as in other logs.
+    assert next(iter(line)) == "time"
+    assert datetime.datetime.fromisoformat(line.pop("time")).tzname() == "UTC"
+    assert line == {
         "action": "a",
         "outcome": "done",
         "user": "eve",
@@ -52,3 +57,11 @@ def test_nobody_can_forge_a_line(caplog) -> None:
     assert line.isprintable()
     assert line.isascii()
     assert json.loads(line)["user"] == text
+
+
+def test_a_line_has_a_length(caplog) -> None:
+    line = _line(
+        caplog, values={"a": "x" * 60_000}, before={"reason": "y" * 60_000}
+    )
+    assert len(line) < 10_000
+    assert json.loads(line)["values"]["cut"].startswith('{"a": "xxx')
