@@ -14,18 +14,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from collections.abc import Iterable
 from typing import Any
 
-from openstack import resource
 from osc_lib import exceptions
-from osc_lib import utils
 
 from fpgapool.osc.v1 import base
-
-# Names are the same on many hosts of a large cloud.
-_MAX_CANDIDATES = 20
 
 
 def add_options(
@@ -89,32 +82,6 @@ def wish(parsed_args: argparse.Namespace) -> dict[str, Any]:
         state=parsed_args.state,
         reason=parsed_args.reason,
         drain_deadline_s=parsed_args.deadline,
-    )
-
-
-def find(
-    text: str,
-    members: Callable[[], Iterable[resource.Resource]],
-    describe: Callable[[resource.Resource], str],
-) -> str:
-    """Return the identifier of what is named.
-
-    :param text: its identifier, or its name if nothing else has that.
-    :param members: lists all.
-    :param describe: what tells one from another, with its identifier.
-    :raises CommandError: if nothing has the name, or several have.
-    """
-    if utils.is_uuid_like(text):
-        return text
-    found = [one for one in members() if one.name == text]
-    if len(found) == 1:
-        identifier: str = found[0].id
-        return identifier
-    if not found:
-        raise exceptions.CommandError(f"nothing is called {text!r}")
-    shown = "\n".join(sorted(map(describe, found))[:_MAX_CANDIDATES])
-    raise exceptions.CommandError(
-        f"{len(found)} are called {text!r}; say which by its ID:\n{shown}"
     )
 
 

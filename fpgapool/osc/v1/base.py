@@ -159,7 +159,10 @@ def do_each(
     for one in identifiers:
         try:
             act(one, ignore_missing=False)
-        except sdk_exceptions.SDKException as error:
+        except (
+            sdk_exceptions.SDKException,
+            exceptions.CommandError,
+        ) as error:
             failed.append(one)
             LOG.error("%s %s: %s", kind, one, messages.of_error(error))
     if failed:

@@ -38,6 +38,7 @@ from osc_lib.cli import parseractions
 from fpgapool.osc.sdk import bitstream as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
 
 _STATES = ("uploading", "unapproved", "approved", "rejected")
@@ -63,7 +64,7 @@ def _add_bitstream(parser: argparse.ArgumentParser) -> None:
         "bitstream",
         metavar="<bitstream>",
         type=base.identifier,
-        help="ID of the bitstream",
+        help="ID of the bitstream, or its name if no other one has it",
     )
 
 
@@ -357,7 +358,8 @@ class ShowBitstream(base.ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
-        return _shown(self.client.get_bitstream(parsed_args.bitstream))
+        found = names.bitstream(self.client, parsed_args.bitstream)
+        return _shown(self.client.get_bitstream(found))
 
 
 class SetBitstream(base.Command):
@@ -405,7 +407,7 @@ class SetBitstream(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Do one after the other, the approval last."""
         project_ids = _project_ids(self, parsed_args)
-        bitstream = parsed_args.bitstream
+        bitstream = names.bitstream(self.client, parsed_args.bitstream)
         changes = base.given(
             name=parsed_args.name,
             description=parsed_args.description,
@@ -446,8 +448,10 @@ class UnsetBitstream(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Take it from the projects."""
-        for project_id in _project_ids(self, parsed_args):
-            self.client.unshare_bitstream(parsed_args.bitstream, project_id)
+        project_ids = _project_ids(self, parsed_args)
+        bitstream = names.bitstream(self.client, parsed_args.bitstream)
+        for project_id in project_ids:
+            self.client.unshare_bitstream(bitstream, project_id)
 
 
 class DeleteBitstream(base.Command):
@@ -461,18 +465,18 @@ class DeleteBitstream(base.Command):
             metavar="<bitstream>",
             nargs="+",
             type=base.identifier,
-            help="ID of a bitstream",
+            help="ID of a bitstream, or its name if no other one has it",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete them, and go on if one cannot be deleted."""
-        base.do_each(
-            parsed_args.bitstreams,
-            self.client.delete_bitstream,
-            "bitstream",
-            "deleted",
-        )
+
+        def delete(bitstream: str, ignore_missing: bool) -> None:
+            found = names.bitstream(self.client, bitstream)
+            self.client.delete_bitstream(found, ignore_missing=ignore_missing)
+
+        base.do_each(parsed_args.bitstreams, delete, "bitstream", "deleted")
 
 
 class SaveBitstream(base.Command):
@@ -493,14 +497,13 @@ class SaveBitstream(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write it beside its place, and put it there at the end."""
         target = pathlib.Path(parsed_args.file)
+        found = names.bitstream(self.client, parsed_args.bitstream)
         try:
             with tempfile.NamedTemporaryFile(
                 dir=target.parent, prefix=f".{target.name}.", delete=False
             ) as part:
                 try:
-                    for chunk in self.client.download_bitstream(
-                        parsed_args.bitstream
-                    ):
+                    for chunk in self.client.download_bitstream(found):
                         part.write(chunk)
                     part.flush()
                     os.replace(part.name, target)

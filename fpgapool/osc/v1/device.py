@@ -25,6 +25,7 @@ from osc_lib.cli import format_columns
 
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import names
 
 _FORMATTERS = {"dma_bytes_per_s": format_columns.SizeColumn}
 _STATES = ("up", "down", "faulty", "draining", "disabled")
@@ -92,13 +93,14 @@ class ShowDevice(base.ShowCommand):
             "device",
             metavar="<device>",
             type=base.identifier,
-            help="ID of the device",
+            help="ID of the device, or its name if no other one has it",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
-        found = self.client.get_device(parsed_args.device)
+        named = names.device(self.client, parsed_args.device)
+        found = self.client.get_device(named)
         return base.shown(found, _FORMATTERS)
 
 
@@ -133,11 +135,7 @@ class SetDevice(base.ShowCommand):
             raise exceptions.CommandError(
                 "say --enable, --disable, --drain or --reservable-slots"
             )
-        found = administration.find(
-            parsed_args.device,
-            self.client.devices,
-            lambda one: f"{one.id} on {one.host_name} ({one.host_uuid})",
-        )
+        found = names.device(self.client, parsed_args.device)
         changed = self.client.administer_device(found, **wish)
         return base.shown(changed, _FORMATTERS)
 

@@ -22,9 +22,9 @@ from typing import Any
 from openstack import resource
 from osc_lib.cli import format_columns
 
-from fpgapool.osc.sdk import proxy
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import names
 
 _FORMATTERS = {
     "nic_bytes_per_s": format_columns.SizeColumn,
@@ -86,7 +86,7 @@ class ShowHost(base.ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
-        found = _find(self.client, parsed_args.host)
+        found = names.host(self.client, parsed_args.host)
         return base.shown(self.client.get_host(found), _FORMATTERS, ["id"])
 
 
@@ -108,12 +108,6 @@ class SetHost(base.ShowCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Do so, and show it."""
         wish = administration.wish(parsed_args)
-        found = _find(self.client, parsed_args.host)
+        found = names.host(self.client, parsed_args.host)
         changed = self.client.administer_host(found, **wish)
         return base.shown(changed, _FORMATTERS, ["id"])
-
-
-def _find(client: proxy.Proxy, host: str) -> str:
-    return administration.find(
-        host, lambda: client.hosts(name=host), lambda one: str(one.id)
-    )

@@ -30,7 +30,7 @@ _LISTS = {
 }
 
 
-def of_error(error: exceptions.SDKException) -> str:
+def of_error(error: Exception) -> str:
     """Return what a person is told of an error.
 
     :param error: what was raised.

@@ -22,6 +22,7 @@ from typing import Any
 from openstack import resource
 
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import names
 
 _STATES = (
     "idle",
@@ -70,8 +71,9 @@ class ListSlots(base.ListCommand):
         parser.add_argument(
             "--device",
             metavar="<device>",
-            dest="device_id",
-            help="only of this device (ID)",
+            type=base.identifier,
+            help="only of this device (ID, or its name if no other one has"
+            " it)",
         )
         parser.add_argument(
             "--accelerator",
@@ -87,10 +89,13 @@ class ListSlots(base.ListCommand):
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
         """Ask for the slots."""
+        device_id = parsed_args.device and names.device(
+            self.client, parsed_args.device
+        )
         return self.client.slots(
             **base.host_filter(parsed_args.host),
             **base.given(
-                device_id=parsed_args.device_id,
+                device_id=device_id,
                 accelerator=parsed_args.accelerator,
                 state=parsed_args.state,
             ),
@@ -108,13 +113,15 @@ class ShowSlot(base.ShowCommand):
             "slot",
             metavar="<slot>",
             type=base.identifier,
-            help="ID of the slot",
+            help="ID of the slot, or DEVICE.NUMBER if no other host has such"
+            " a one",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
-        return base.shown(self.client.get_slot(parsed_args.slot), {}, ["name"])
+        found = names.slot(self.client, parsed_args.slot)
+        return base.shown(self.client.get_slot(found), {}, ["name"])
 
 
 class TestSlot(base.Command):
@@ -128,7 +135,8 @@ class TestSlot(base.Command):
             metavar="<slot>",
             type=base.identifier,
             nargs="+",
-            help="ID of the slot; one that a session has is not tested",
+            help="ID of the slot, or DEVICE.NUMBER if no other host has such"
+            " a one; one that a session has is not tested",
         )
         parser.add_argument(
             "--accelerator",
@@ -142,6 +150,7 @@ class TestSlot(base.Command):
         """Ask for all of them; go on if one cannot be tested."""
 
         def test(slot: str, ignore_missing: bool) -> None:
-            self.client.test_slot(slot, parsed_args.accelerator)
+            found = names.slot(self.client, slot)
+            self.client.test_slot(found, parsed_args.accelerator)
 
         base.do_each(parsed_args.slots, test, "slot", "tested")

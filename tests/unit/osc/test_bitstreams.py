@@ -31,6 +31,7 @@ from tests.unit.osc import fakes
 
 DATA = b"a bitstream"
 ID = fakes.SESSION_ID
+OTHER_ID = ID[:-1] + "2"
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_those_that_cannot_be_deleted_do_not_stop_the_others(
         None,
     ]
     with pytest.raises(exceptions.CommandError, match="1 of 2"):
-        app.run(bitstream.DeleteBitstream, "a", "b")
+        app.run(bitstream.DeleteBitstream, ID, OTHER_ID)
     assert app.client.delete_bitstream.call_count == 2
 
 

@@ -177,8 +177,8 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("slot", "--host compute1", {"host_name": "compute1"}),
         (
             "slot",
-            "--device d --accelerator aes --state idle",
-            {"device_id": "d", "accelerator": "aes", "state": "idle"},
+            f"--device {UUID} --accelerator aes --state idle",
+            {"device_id": UUID, "accelerator": "aes", "state": "idle"},
         ),
         (
             "session",

@@ -76,7 +76,7 @@ def test_commands_fail_with_the_message() -> None:
     app = fakes.App()
     app.client.get_device.side_effect = sdk_exceptions.SDKException("why")
     with pytest.raises(exceptions.CommandError, match=r"^why$"):
-        app.run(device.ShowDevice, "x")
+        app.run(device.ShowDevice, fakes.SESSION_ID)
 
 
 def test_lists_fail_with_the_message() -> None:

@@ -42,11 +42,11 @@ COMMANDS: dict[str, tuple[Any, list[str]]] = {
     "bitstream list": (bitstream.ListBitstreams, ["--project=research"]),
     "bitstream set": (
         bitstream.SetBitstream,
-        ["b1", "--name=n", "--project=research"],
+        [fakes.SESSION_ID, "--name=n", "--project=research"],
     ),
     "bitstream unset": (
         bitstream.UnsetBitstream,
-        ["b1", "--project=research"],
+        [fakes.SESSION_ID, "--project=research"],
     ),
 }
 

@@ -1,0 +1,110 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Hosts, devices, slots and bitstreams by their names.
+
+Each function takes an identifier or a name and returns the identifier. An
+identifier is not looked for. Each raises a CommandError if nothing has the
+name, or several have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+
+from openstack import exceptions as sdk_exceptions
+from osc_lib import exceptions
+from osc_lib import utils
+
+from fpgapool.osc.sdk import proxy
+
+# Names are the same on many hosts of a large cloud.
+_MAX_CANDIDATES = 20
+
+
+def host(client: proxy.Proxy, text: str) -> str:
+    """Return the UUID of a host."""
+    return _find(text, lambda: client.hosts(name=text), lambda one: one.name)
+
+
+def device(client: proxy.Proxy, text: str) -> str:
+    """Return the identifier of a device."""
+    return _find(
+        text,
+        client.devices,
+        lambda one: one.name,
+        lambda one: f"on {one.host_name} ({one.host_uuid})",
+    )
+
+
+def slot(client: proxy.Proxy, text: str) -> str:
+    """Return the identifier of a slot, which is called ``DEVICE.NUMBER``."""
+    return _find(
+        text,
+        client.slots,
+        lambda one: f"{one.device_name}.{one.number}",
+        lambda one: f"on {one.host_name} ({one.host_uuid})",
+    )
+
+
+def bitstream(client: proxy.Proxy, text: str) -> str:
+    """Return the identifier of a bitstream.
+
+    Those that the own project may know of come first; then, for
+    administrators, those of all others.
+    """
+
+    def members() -> list[Any]:
+        own = list(client.bitstreams(name=text))
+        if own:
+            return own
+        try:
+            return list(client.bitstreams(name=text, all_projects=True))
+        except sdk_exceptions.ForbiddenException:
+            return []
+
+    return _find(
+        text,
+        members,
+        lambda one: one.name,
+        lambda one: f"version {one.version}, {one.state}, {one.project_id}",
+    )
+
+
+def _find(
+    text: str,
+    members: Callable[[], Iterable[Any]],
+    name_of: Callable[[Any], str],
+    describe: Callable[[Any], str] = lambda _one: "",
+) -> str:
+    """Return the identifier of what is named.
+
+    :param text: its identifier, or its name if nothing else has that.
+    :param members: lists all.
+    :param name_of: what one is called.
+    :param describe: what tells one from another.
+    """
+    if utils.is_uuid_like(text):
+        return text
+    found = [one for one in members() if name_of(one) == text]
+    if len(found) == 1:
+        identifier: str = found[0].id
+        return identifier
+    if not found:
+        raise exceptions.CommandError(f"nothing is called {text!r}")
+    lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
+    shown = "\n".join(lines[:_MAX_CANDIDATES])
+    raise exceptions.CommandError(
+        f"{len(found)} are called {text!r}; say which by its ID:\n{shown}"
+    )
