@@ -81,8 +81,8 @@ RPC_FAILURES = _counter(
 VENDORDATA = _counter(
     "fpgapool_api_vendordata_total",
     help="Questions of Nova what an instance is told, by how they ended; all"
-    " but given and not_wanted mean that an instance got nothing that should"
-    " perhaps have.",
+    " but given, remembered and not_wanted mean that an instance got nothing"
+    " that should perhaps have.",
     labels=("outcome",),
 )
 

@@ -13,7 +13,8 @@
 """What an instance is told of the pool when Nova asks for it.
 
 A boot waits for the answer and must not fail for lack of an accelerator, so
-whatever goes wrong, the answer is that there is nothing, and comes soon.
+whatever goes wrong, the answer comes soon: what the instance was told before,
+or that there is nothing.
 """
 
 from __future__ import annotations
@@ -44,15 +45,19 @@ LOG = logging.getLogger(__name__)
 GIVEN = "given"
 NOT_WANTED = "not_wanted"
 REVOKED = "revoked"
+REMEMBERED = "remembered"
 UNKNOWN = "unknown_instance"
 NOT_CONFIGURED = "not_configured"
 BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 OUTCOMES = (
-    *(GIVEN, NOT_WANTED, REVOKED, UNKNOWN),
+    *(GIVEN, NOT_WANTED, REMEMBERED, REVOKED, UNKNOWN),
     *(NOT_CONFIGURED, BUSY, TIMEOUT, FAILED),
 )
+
+# Nova has not said what the instance may have.
+_UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
 # Shorter ones can be guessed.
 _MIN_KEY_LENGTH = 32
@@ -160,7 +165,10 @@ class Vendordata:
         self._servers = servers
         self._conductor = conductor
         self._known = known
-        self._free = threading.BoundedSemaphore(settings.max_lookups)
+        # When all that ask Nova wait for it, as many others can still find out
+        # what is known of an instance.
+        self._asking = threading.BoundedSemaphore(settings.max_lookups)
+        self._free = threading.BoundedSemaphore(2 * settings.max_lookups)
         self._lock = threading.Lock()
         self._outcomes = collections.Counter[str]()
 
@@ -190,29 +198,49 @@ class Vendordata:
         :param body: what Nova says of the instance.
         :param base_url: by which Nova has reached this API.
         """
-        document, outcome = self._within_time(str(body["instance-id"]))
+        instance_id = str(body["instance-id"])
+        known: list[db_api.InstanceRecord] = []
+        document, outcome = self._within_time(instance_id, known)
+        if outcome in _UNCLEAR and (token := self._remembered(known)):
+            LOG.info("Instance %s gets the token that it has", instance_id)
+            document, outcome = {"instance_token": token}, REMEMBERED
         with self._lock:
             self._outcomes[outcome] += 1
-        if outcome != GIVEN:
+        if outcome not in (GIVEN, REMEMBERED):
             return {}
         answer = {"api_url": self._settings.api_url or base_url, **document}
         if ca_cert := self._settings.present_ca_cert():
             answer["ca_cert"] = ca_cert
         return answer
 
-    def _within_time(self, instance_id: str) -> tuple[dict[str, Any], str]:
-        """:returns: what is there for an instance, and how that ended."""
+    def _remembered(
+        self, known: Sequence[db_api.InstanceRecord]
+    ) -> str | None:
+        """Return the token of an instance that is known, if it has one."""
+        for record in known:
+            if record.usable:
+                return self._made_again(record.instance_id, record)
+        return None
+
+    def _within_time(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
+        """Look an instance up, as far as there is time.
+
+        :param known: gets the instance's row, if there is one.
+        :returns: what is there for an instance, and how that ended.
+        """
         if self._servers is None or not self._settings.token_keys:
             return {}, NOT_CONFIGURED
         if not self._free.acquire(blocking=False):
-            LOG.warning("Instance %s gets nothing: too many ask", instance_id)
+            LOG.warning("Instance %s is not looked up: too many", instance_id)
             return {}, BUSY
         found: list[tuple[dict[str, Any], str]] = []
         done = threading.Event()
 
         def work() -> None:
             try:
-                found.append(self._safely(instance_id))
+                found.append(self._safely(instance_id, known))
             finally:
                 self._free.release()
                 done.set()
@@ -223,26 +251,28 @@ class Vendordata:
             thread.start()
         except RuntimeError:
             self._free.release()
-            LOG.warning("Instance %s gets nothing: no thread", instance_id)
+            LOG.warning("Instance %s is not looked up: no thread", instance_id)
             return {}, BUSY
         if done.wait(self._settings.lookup_timeout_s) and found:
             return found[0]
         LOG.warning(
-            "Instance %s gets nothing: its flavor was not found within %g s",
+            "Instance %s: its flavor was not found within %g s",
             instance_id,
             self._settings.lookup_timeout_s,
         )
         return {}, TIMEOUT
 
-    def _safely(self, instance_id: str) -> tuple[dict[str, Any], str]:
+    def _safely(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
         with contextlib.suppress(exception.InstanceNotFound):
             try:
-                return self._look_up(instance_id)
+                return self._look_up(instance_id, known)
             except exception.InstanceNotFound:
                 raise
             except Exception as error:
                 LOG.warning(
-                    "Instance %s gets nothing: %s: %s",
+                    "Instance %s cannot be looked up: %s: %s",
                     instance_id,
                     type(error).__name__,
                     error,
@@ -250,19 +280,30 @@ class Vendordata:
                 return {}, FAILED
         return {}, UNKNOWN
 
-    def _look_up(self, instance_id: str) -> tuple[dict[str, Any], str]:
+    def _look_up(
+        self, instance_id: str, known: list[db_api.InstanceRecord]
+    ) -> tuple[dict[str, Any], str]:
         instance_id = str(uuid.UUID(instance_id))
         if self._servers is None:
             return {}, NOT_CONFIGURED
-        # Not what the question says of it: whoever may ask could say
-        # anything.
-        server = self._servers.server(instance_id)
+        record = self._known.get_instance(instance_id)
+        if record is not None:
+            known.append(record)
+        if not self._asking.acquire(blocking=False):
+            LOG.warning("Nova is not asked for %s: too many are", instance_id)
+            return {}, BUSY
+        try:
+            # Not what the question says of it: whoever may ask could say
+            # anything.
+            server = self._servers.server(instance_id)
+        finally:
+            self._asking.release()
         if server is None or server.deleted:
             return {}, UNKNOWN
         wish = flavors.read(server.extra_specs or {})
         if not (wish.asks or self._settings.all_instances):
             return {}, NOT_WANTED
-        token = self._token(instance_id, server, wish)
+        token = self._token(instance_id, server, wish, record)
         if token is None:
             return {}, REVOKED
         return {
@@ -271,10 +312,13 @@ class Vendordata:
         }, GIVEN
 
     def _token(
-        self, instance_id: str, server: nova.Server, wish: flavors.Wish
+        self,
+        instance_id: str,
+        server: nova.Server,
+        wish: flavors.Wish,
+        record: db_api.InstanceRecord | None,
     ) -> str | None:
         """Return the token of an instance; None: it has lost it."""
-        record = self._known.get_instance(instance_id)
         if record is not None and record.deleted_at is not None:
             raise exception.InstanceNotFound(instance_id=instance_id)
         known: db_api.InstanceRecord | objects.InstanceEntry | None = record

@@ -70,8 +70,8 @@ a ``fpgapool:affinity`` other than ``avoid``.
         max=4.5,
         help="""
 Seconds after which Nova is answered that there is nothing for an instance, if
-it is not clear by then what it gets. Nova waits for 5 s by default, and the
-instance does not boot meanwhile.
+it is not clear by then what it gets; one that has a token gets that. Nova
+waits for 5 s by default, and the instance does not boot meanwhile.
 """,
     ),
     cfg.IntOpt(
@@ -80,8 +80,8 @@ instance does not boot meanwhile.
         min=1,
         max=1000,
         help="""
-Most instances that are looked up at the same time, in each process. For
-further ones, Nova is answered at once that there is nothing.
+Most instances for which Nova is asked at the same time, in each process.
+Further ones get at once what the database holds of them, or nothing.
 """,
     ),
     cfg.FloatOpt(

@@ -288,6 +288,59 @@ def test_a_frozen_nova_holds_up_nobody_and_is_not_asked_endlessly():
     assert desk.outcomes[vendordata.GIVEN] == 1
 
 
+def _known() -> tuple[Conductor, str]:
+    """Return the conductor of an instance that has a token, and that."""
+    conductor = Conductor()
+    answer = make_desk(conductor=conductor).answer(BODY, BASE)
+    return conductor, answer["instance_token"]
+
+
+def test_a_known_instance_keeps_its_token_while_nova_is_slow():
+    """It was answered before: the database knows what it has."""
+    conductor, token = _known()
+    servers = Servers()
+    servers.thawed.clear()
+    desk = make_desk(servers, conductor, lookup_timeout_s=1.0, max_lookups=1)
+    # The second one finds no room to ask Nova.
+    for _ in range(2):
+        assert desk.answer(BODY, BASE) == {
+            "api_url": BASE,
+            "instance_token": token,
+        }
+    assert desk.outcomes == {vendordata.REMEMBERED: 2}
+    assert len(servers.asked) == 1
+    servers.thawed.set()
+
+
+def test_a_known_instance_keeps_its_token_while_nova_fails():
+    conductor, token = _known()
+    servers = Servers()
+    servers.failure = exception.NovaUnavailable(reason="away")
+    desk = make_desk(servers, conductor)
+    assert desk.answer(BODY, BASE)["instance_token"] == token
+    assert outcome(desk) == vendordata.REMEMBERED
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("why", ["revoked", "deleted", "key"])
+def test_what_has_no_token_gets_none_while_nova_is_slow(why):
+    conductor, _ = _known()
+    if why == "revoked":
+        values = {**vars(conductor.entries[VM]), "token_revoked": True}
+        conductor.entries[VM] = objects.InstanceEntry(**values)
+    if why == "deleted":
+        conductor.deleted_at = 5.0
+    keys = ("n" * 32,) if why == "key" else (KEY,)
+    servers = Servers()
+    servers.thawed.clear()
+    desk = make_desk(
+        servers, conductor, lookup_timeout_s=0.05, token_keys=keys
+    )
+    assert desk.answer(BODY, BASE) == {}
+    assert outcome(desk) == vendordata.TIMEOUT
+    servers.thawed.set()
+
+
 def test_without_a_thread_nothing_is_given_and_the_place_is_free_again():
     desk = make_desk(max_lookups=1)
 
