@@ -26,6 +26,7 @@ from typing import Any
 import falcon
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_middleware import cors
 from oslo_middleware import healthcheck
 from oslo_middleware import http_proxy_to_wsgi
 from oslo_middleware import request_id
@@ -51,6 +52,7 @@ from fpgapool.bitstreams import stores
 from fpgapool.common import config
 from fpgapool.common import context
 from fpgapool.common import rpc
+from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
@@ -199,7 +201,8 @@ def build(
     # must be known to all of these; but it must not say that a request comes
     # from this machine, so that noauth looks at the address that the server
     # itself saw. The shield is the last resort of what is outside of Falcon,
-    # which has the version and the operation. Whatever is logged or refused
+    # which has the version and the operation. Browsers ask without a token
+    # what a page of another origin may do. Whatever is logged or refused
     # has the request's own id, so that this is given first.
     known = instances.InstanceAuth.from_conf(
         conf,
@@ -211,6 +214,9 @@ def build(
     app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     app = middleware.RememberPeer(app)
     app = middleware.Shield(app)
+    cors_conf.register_opts(conf)
+    if conf.cors.allowed_origin:
+        app = cors.CORS(app, conf)
     app = metrics.Measured(app, backends.metrics)
     app = access.Access(app)
     app = request_id.RequestId(app)
@@ -269,6 +275,9 @@ def make_handlers(
         resource = resources.setdefault(route.path, _Resource())
         responder = _responder(route, backends)
         setattr(resource, f"on_{route.method.lower()}", responder)
+        # To find out that there is a file, a store would begin to read it.
+        if route.method == "GET" and not route.download:
+            resource.on_head = responder
     for path, resource in resources.items():
         app.add_route(path, resource)
     return app
@@ -367,6 +376,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
         try:
             if not route.public:
                 call.require(route.policy)
+            _check_accept(req, route)
             call = dataclasses.replace(
                 call,
                 query=query.query(req.params),
@@ -385,6 +395,19 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
         resp.set_headers(call.origin.headers)
 
     return respond
+
+
+def _check_accept(req: falcon.Request, route: routes.Route) -> None:
+    """Make sure that the client takes what the answer is written in."""
+    if route.response is None and not route.download:
+        return
+    types = [falcon.MEDIA_JSON, *([_OCTETS] if route.download else ())]
+    if not any(map(req.client_accepts, types)):
+        raise errors.ApiError(
+            codes.NOT_ACCEPTABLE,
+            f"answers are of the type {types[-1]}, which the header Accept"
+            " does not allow",
+        )
 
 
 def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:

@@ -31,6 +31,24 @@ def limit(call: calls.Call) -> int:
     return min(call.query.get("limit", most), most)
 
 
+def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
+    """Return whose members are listed; None means those of all projects.
+
+    :param all_projects_rule: the rule of who may see other projects'.
+    :raises ApiError: if that is not allowed, or was not asked for.
+    """
+    wanted: str | None = call.query.get("project_id")
+    if call.query.get("all_projects"):
+        call.require(all_projects_rule)
+        return wanted
+    if wanted not in (None, call.project_id):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            "project_id of another project needs all_projects=true",
+        )
+    return call.project_id
+
+
 def is_ascending(call: calls.Call, default: bool = True) -> bool:
     """Whether the smallest comes first."""
     return call.query.get("sort_dir", _sort_dir(default)) == _ASCENDING

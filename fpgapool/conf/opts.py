@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import GROUPS
 from fpgapool.conf import bitstream_cache
+from fpgapool.conf import cors
 from fpgapool.conf import glance
 from fpgapool.conf import nova
 from fpgapool.conf import placement
@@ -33,7 +34,7 @@ def list_own_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options of all groups, those of oslo.privsep too."""
+    """Return the options of all groups, those of libraries of ours too."""
     # Takes a while, and nobody but the generator needs it.
     from oslo_privsep import priv_context
 
@@ -42,7 +43,11 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
         if option.dest == "capabilities":
             # What the process gets unless it is configured.
             option.default = ["CAP_NET_ADMIN"]
-    return [*list_own_opts(), (PRIVSEP_GROUP, privsep_opts)]
+    return [
+        *list_own_opts(),
+        (cors.GROUP, cors.list_opts()),
+        (PRIVSEP_GROUP, privsep_opts),
+    ]
 
 
 def list_client_opts() -> list[tuple[str, list[cfg.Opt]]]:

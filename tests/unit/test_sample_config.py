@@ -25,6 +25,7 @@ from oslo_privsep import priv_context
 
 from fpgapool import policies
 from fpgapool.conf import conductor
+from fpgapool.conf import cors
 from fpgapool.conf import opts
 from fpgapool.conf import quota
 from fpgapool.conf import register_opts
@@ -39,6 +40,8 @@ PRODUCTION = SAMPLE.with_name("production.conf.sample")
 TLS = SAMPLE.with_name("tls.conf.sample")
 
 PRIVSEP = f"[{opts.PRIVSEP_GROUP}]"
+# Of libraries.
+NOT_OWN = (PRIVSEP, f"[{cors.GROUP}]")
 
 # A machine with another name: no default may be taken from this one.
 GENERATE = """
@@ -60,7 +63,7 @@ def _own_options(text: str) -> dict[str, str]:
         title = section.partition("\n")[0]
         for block in re.split(r"(?m)^#\n# From ", section)[1:]:
             namespace, _, options = block.partition("\n")
-            if namespace == "fpgapool" and title != PRIVSEP:
+            if namespace == "fpgapool" and title not in NOT_OWN:
                 parts[title] = options
     return parts
 

@@ -27,17 +27,8 @@ from fpgapool.policies import instances as policies
 
 def index(call: calls.Call) -> calls.Answer:
     """List instances that have, or had, a token, newest first."""
-    project_id: str | None = None
     everywhere = bool(call.query.get("all_projects"))
-    if everywhere:
-        call.require(policies.LIST_ALL)
-        project_id = call.query.get("project_id")
-    elif "project_id" in call.query:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, "project_id needs all_projects=true"
-        )
-    else:
-        project_id = call.project_id
+    project_id = paging.project_id(call, policies.LIST_ALL)
     marker = call.query.get("marker")
     if marker is not None:
         _check_marker(call, marker, project_id)

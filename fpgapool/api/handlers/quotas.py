@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
+from fpgapool.api import errors
 from fpgapool.api.schemas import quotas as schemas
+from fpgapool.core import codes
 from fpgapool.policies import quotas as policies
 
 
@@ -38,7 +40,10 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show what a project may use, and uses."""
     project_id = call.path["project_id"]
-    call.require(policies.GET, project_id)
+    if not call.may(policies.GET, project_id):
+        raise errors.ApiError(
+            codes.PROJECT_NOT_FOUND, f"there is no project {project_id!r:.80}"
+        )
     return _shown(call, project_id)
 
 

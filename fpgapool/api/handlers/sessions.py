@@ -75,16 +75,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 def index(call: calls.Call) -> calls.Answer:
     """List sessions, newest first."""
-    project_id: str | None = None
-    if call.query.get("all_projects"):
-        call.require(policies.LIST_ALL)
-        project_id = call.query.get("project_id")
-    elif "project_id" in call.query:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, "project_id needs all_projects=true"
-        )
-    else:
-        project_id = call.project_id
+    project_id = paging.project_id(call, policies.LIST_ALL)
     return calls.Answer(
         document=paging.document(call, "sessions", _listed(call, project_id))
     )

@@ -38,7 +38,8 @@ LIST_QUERY = common.list_query(
         common.FLAG, "Whether those of other projects are shown, too."
     ),
     project_id=common.described(
-        common.NAME, "Of this project only; needs `all_projects`."
+        common.NAME,
+        "Of this project only; another one's need `all_projects`.",
     ),
 )
 LIST = common.page_of("instances", INSTANCE)
