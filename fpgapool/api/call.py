@@ -241,9 +241,10 @@ class Call:
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
             self.trail.note(self.caller, rule, owner)
-            raise errors.ApiError(
-                codes.FORBIDDEN, f"the policy {rule} does not allow it"
-            )
+            detail = f"the policy {rule} does not allow it"
+            if self.caller.project_id is None:
+                detail += "; the token is not for a project"
+            raise errors.ApiError(codes.FORBIDDEN, detail)
 
     def url(self, *parts: str, **query: Any) -> str:
         """Return the address of something in the API.

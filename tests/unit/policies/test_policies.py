@@ -16,6 +16,9 @@ import pytest
 from oslo_policy import policy as oslo_policy
 
 from fpgapool import policies
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.common import context
@@ -175,6 +178,24 @@ def test_other_scopes_are_refused(enforcer, rule):
             **scope,
         )
         assert not enforcer.allows(caller, rule, {"project_id": None})
+
+
+@pytest.mark.security
+def test_a_token_of_the_system_is_told_what_is_missing(make_world):
+    """As Nova's: administrators act in a project, not on the system."""
+    world = make_world()
+    system = context.RequestContext(
+        user_id="u", roles=["admin"], system_scope="all", overwrite=False
+    )
+    call = calls.Call(
+        backends=world.backends,
+        caller=system,
+        version=microversion.OLDEST,
+        base_url="",
+    )
+    with pytest.raises(errors.ApiError, match="not for a project") as caught:
+        call.require("fpgapool:hosts:list")
+    assert caught.value.code == codes.FORBIDDEN
 
 
 def test_an_unknown_rule_is_an_error(enforcer):
