@@ -25,7 +25,7 @@ from osc_lib.cli import format_columns
 from fpgapool.osc.v1 import base
 
 _FORMATTERS = {
-    "params_schema": format_columns.DictColumn,
+    "params_schema": base.JsonColumn,
     "peak_bytes_per_s": format_columns.SizeColumn,
     "shapes": format_columns.ListColumn,
 }

@@ -15,8 +15,11 @@
 from __future__ import annotations
 
 import argparse
+import decimal
 import itertools
+import json
 import logging
+import re
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -27,6 +30,7 @@ from openstack import exceptions as sdk_exceptions
 from openstack import resource
 from osc_lib import exceptions
 from osc_lib import utils
+from osc_lib.cli import format_columns
 from osc_lib.command import command
 
 from fpgapool.osc.sdk import proxy
@@ -39,6 +43,9 @@ Table = tuple[Sequence[str], Iterable[Any]]
 LOG = logging.getLogger(__name__)
 
 _DIRECTIONS = ("asc", "desc")
+_PREFIXES = ("", "K", "M", "G", "T", "P")
+# No more digits than any size has.
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
 # They divide addresses.
 _NOT_IN_IDENTIFIERS = frozenset("/?#%")
 # What the base class has and resources of the pool have not.
@@ -68,6 +75,14 @@ class Command(command.Command):
             return super().run(parsed_args)
         except sdk_exceptions.SDKException as error:
             raise exceptions.CommandError(messages.of_error(error)) from error
+
+
+class JsonColumn(format_columns.DictColumn):
+    """A document of several levels, for a person on several lines."""
+
+    def human_readable(self) -> str:
+        """Return it as a person reads it."""
+        return json.dumps(self._value, indent=1, ensure_ascii=False)
 
 
 class ShowCommand(Command, command.ShowOne):
@@ -128,6 +143,8 @@ class ListCommand(Command, command.Lister):
         query = given(limit=parsed_args.limit, marker=parsed_args.marker)
         query.update(parsed_args.sort)
         columns = dict(self.columns)
+        if getattr(parsed_args, "all_projects", None):
+            columns["project_id"] = "Project ID"
         if parsed_args.long:
             columns.update(self.long_columns)
         # The service's limit is that of a page.
@@ -189,6 +206,25 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive integer")
     return number
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes that a text such as ``1.5G`` or ``4Ki`` means.
+
+    :raises argparse.ArgumentTypeError: if it is no size from 1 byte on.
+    """
+    matched = _SIZE.fullmatch(text)
+    if matched:
+        prefix, is_binary = matched[2].upper(), bool(matched[3])
+        power = _PREFIXES.index(prefix)
+        size = decimal.Decimal(matched[1]) * (1024 if is_binary else 1000) ** (
+            power
+        )
+        if size >= 1 and size == int(size):
+            return int(size)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no size: whole bytes, or such as 1G (10^9) or 1Gi (2^30)"
+    )
 
 
 def identifier(text: str) -> str:

@@ -50,7 +50,7 @@ _MAX_SIGNATURE_LENGTH = 2048
 _FORMATTERS: base.Formatters = {
     "shapes": format_columns.ListColumn,
     "projects": format_columns.ListColumn,
-    "profile": format_columns.DictColumn,
+    "profile": base.JsonColumn,
     "properties": format_columns.DictColumn,
 }
 

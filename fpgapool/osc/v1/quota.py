@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Mapping
 
 from osc_lib import exceptions
@@ -47,8 +48,18 @@ def _limit(text: str) -> int:
     return number
 
 
+def _byte_limit(text: str) -> int:
+    with contextlib.suppress(argparse.ArgumentTypeError):
+        text = str(base.size_bytes(text))
+    return _limit(text)
+
+
 def _option(resource: str) -> str:
     return f"--{resource.replace('_', '-')}"
+
+
+def _is_size(resource: str) -> bool:
+    return resource.endswith("_bytes")
 
 
 def _add_project(parser: argparse.ArgumentParser, nargs: str | None) -> None:
@@ -102,8 +113,9 @@ class SetQuota(base.Command, command.Lister):
             parser.add_argument(
                 _option(resource),
                 metavar=f"<{resource.replace('_', '-')}>",
-                type=_limit,
-                help=f"most {meaning}; -1 means any amount",
+                type=_byte_limit if _is_size(resource) else _limit,
+                help=f"most {meaning}; -1 means any amount"
+                + (", 1G and 1Gi are understood" * _is_size(resource)),
             )
         _add_project(parser, None)
         return parser

@@ -91,8 +91,9 @@ class CreateSession(base.ShowCommand):
         parser.add_argument(
             "claimed_bytes",
             metavar="<bytes>",
-            type=base.positive,
-            help="how many bytes of input there will be",
+            type=base.size_bytes,
+            help="how many bytes of input there will be; 1G and 1Gi are"
+            " understood",
         )
         parser.add_argument(
             "--request-id",
@@ -204,6 +205,10 @@ class CloseSession(base.Command):
         )
 
 
+class DeleteSession(CloseSession):
+    """Cancel sessions that wait, and close those that run, as close does."""
+
+
 class ListSessions(base.ListCommand):
     """List sessions, newest first."""
 
@@ -211,6 +216,7 @@ class ListSessions(base.ListCommand):
         "id": "ID",
         "accelerator": "Accelerator",
         "state": "State",
+        "reason": "Reason",
         "claimed_bytes": "Claimed Bytes",
         "queued_at": "Queued At",
     }
@@ -218,7 +224,6 @@ class ListSessions(base.ListCommand):
         "request_id": "Request ID",
         "project_id": "Project ID",
         "host_uuid": "Host UUID",
-        "reason": "Reason",
         "message": "Message",
         "input_bytes": "Input Bytes",
         "output_bytes": "Output Bytes",
@@ -283,7 +288,7 @@ class ListSessions(base.ListCommand):
         """Ask for the sessions."""
         all_projects, project_id = parsed_args.all_projects, None
         if parsed_args.project is not None:
-            all_projects = True
+            all_projects = parsed_args.all_projects = True
             project_id = projects.find_id(
                 self.connection, parsed_args.project, parsed_args
             )

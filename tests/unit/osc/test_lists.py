@@ -227,3 +227,21 @@ def test_what_can_be_asked_for(
 def test_states(kind: str, states: tuple[str, ...]) -> None:
     schema = LISTS[kind][3]
     assert list(states) == schema["properties"]["state"]["enum"]
+
+
+@pytest.mark.parametrize("kind", ["session", "instance"])
+def test_lists_of_all_projects_say_whose(kind: str) -> None:
+    class_, method, resource, _ = LISTS[kind]
+    one = sdk_fakes.generate_fake_resource(resource)
+    app = fakes.App()
+    _calls(app, method).side_effect = lambda **_: iter([one])
+    (row,) = app.rows(class_, "--all-projects")
+    assert row["Project ID"] == one.project_id
+    app = fakes.App()
+    _calls(app, method).side_effect = lambda **_: iter([one])
+    (row,) = app.rows(class_)
+    assert "Project ID" not in row
+
+
+def test_sessions_are_listed_with_their_reasons() -> None:
+    assert session.ListSessions.columns["reason"] == "Reason"

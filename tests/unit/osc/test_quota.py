@@ -218,3 +218,15 @@ def test_everything_that_the_api_says_is_known() -> None:
     assert set(usage_schemas.LIST_QUERY["properties"]) <= set(
         usage_sdk.Usage._query_mapping._mapping
     )
+
+
+def test_limits_of_bytes_have_units() -> None:
+    app = app_with({"research": PROJECT_ID})
+    app.client.set_quota.side_effect = lambda project_id, **limits: quota_with(
+        **limits
+    )
+    arguments = ["--queued-bytes=2G", "--bitstream-bytes=-1", PROJECT_ID]
+    app.rows(quota.SetQuota, *arguments)
+    app.client.set_quota.assert_called_once_with(
+        PROJECT_ID, queued_bytes=2 * 10**9, bitstream_bytes=-1
+    )

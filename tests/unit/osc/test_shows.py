@@ -141,3 +141,21 @@ def test_table() -> None:
     assert ["dma_bytes_per_s", "12.5G"] in [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines
     ]
+
+
+def test_a_schema_has_lines() -> None:
+    """A person reads it; a program gets the value."""
+    schema = {"type": "object", "properties": {"key": {"type": "string"}}}
+    found = accelerator_sdk.Accelerator(
+        name="aes", params_schema=schema, peak_bytes_per_s=1e9
+    )
+    app = fakes.App()
+    app.client.get_accelerator.side_effect = lambda name: found
+    assert app.run(accelerator.ShowAccelerator, "aes") == 0
+    lines = app.stdout.getvalue().splitlines()
+    assert any('"properties": {' in line for line in lines)
+    assert max(map(len, lines)) < 80
+    app = fakes.App()
+    app.client.get_accelerator.side_effect = lambda name: found
+    shown = app.rows(accelerator.ShowAccelerator, "aes")
+    assert shown["params_schema"] == schema
