@@ -538,6 +538,24 @@ def test_the_host_is_the_compute_provider(sandbox, known, driver, where):
     assert conf.host_uuid == "ABCDEF00-0000-4000-8000-000000000002"
 
 
+def test_the_host_has_the_name_that_nova_knows(sandbox, known):
+    """Of a fake driver, or as the operator has called it."""
+    sandbox.write_compute_id(
+        "ABCDEF00-0000-4000-8000-000000000002", "opt/data/nova/node1"
+    )
+    sandbox.stack(harness.ALL_IN_ONE, VIRT_DRIVER="fake")
+    assert _parse(sandbox.agent_conf, known).host_name == "node1"
+    sandbox.reset_nova_conf()
+    with sandbox.nova_conf.open("a") as file:
+        file.write("\n[DEFAULT]\nhost = compute-a\n")
+    sandbox.stack(harness.ALL_IN_ONE)
+    assert _parse(sandbox.agent_conf, known).host_name == "compute-a"
+    sandbox.reset_nova_conf()
+    sandbox.stack(harness.ALL_IN_ONE)
+    # The machine's, for Nova as for us.
+    assert "host_name" not in sandbox.agent_conf.read_text()
+
+
 def test_a_compute_service_of_ironic_has_no_uuid(sandbox):
     calls = sandbox.stack(harness.ALL_IN_ONE, VIRT_DRIVER="ironic")
     assert "host_uuid" not in sandbox.agent_conf.read_text()
