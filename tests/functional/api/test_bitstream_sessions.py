@@ -80,7 +80,7 @@ def cloud(
         source |= {
             "auth_type": "admin_token",
             # It may do what services may, and is of none of the projects.
-            "token": "agent:service:service",
+            "token": "agent:service:fpgapool:agent",
             "endpoint": f"http://{process.LOOPBACK}:{port}/v1",
             "endpoint_override": f"http://{process.LOOPBACK}:{port}/v1",
         }
