@@ -61,7 +61,8 @@ _CONDUCTOR_OPTIONS: Options = {
     "conductor": {
         "report_timeout_s": 4,
         "lease_s": 2,
-        "connect_timeout_s": 30,
+        # Where a test opens a session by hand, on a slow machine.
+        "connect_timeout_s": 300,
         "resume_grace_s": 10,
         "resend_interval_s": 0.5,
         # Slots whose workers are killed too often come back soon.

@@ -57,7 +57,7 @@ OPTIONS: clouds.Options = {
         "strategy": "fifo",
         "report_timeout_s": 4,
         "lease_s": 2,
-        "connect_timeout_s": 60,
+        "connect_timeout_s": 600,
         "resume_grace_s": 60,
         "idle_timeout_s": 0,
         "min_progress_bytes_per_s": 0,
