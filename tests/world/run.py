@@ -34,7 +34,10 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
+from fpgapool.agent import metrics as agent_metrics
+from fpgapool.common import metrics
 from fpgapool.db import api as db_api
+from fpgapool.objects import states
 from tests.chaos import clients
 from tests.chaos import judge
 from tests.world import api
@@ -45,6 +48,9 @@ from tests.world import kernel as kernels
 from tests.world import pool as pools
 from tests.world import schedule as schedules
 from tests.world import visits
+
+#: States of slots that sessions have.
+_IN_USE = (states.SLOT_READY, states.SLOT_ACTIVE, states.SLOT_DETACHED)
 
 #: So long all clients may take, and the pool to be at rest again then.
 CLIENTS_S = 400.0
@@ -139,7 +145,7 @@ class World:
         rest = _Rest(self)
         if not kernel.run(rest, REST_S):
             return kernel.failures or rest.problems
-        return kernel.failures + self._judge()
+        return kernel.failures + self._judge() + self._scrape()
 
     def _is_up(self) -> bool:
         leader = self.pool.leader()
@@ -286,6 +292,30 @@ class World:
             found.append("visits without an outcome")
         return found
 
+    def _scrape(self) -> list[str]:
+        """See that agents tell Prometheus of slots that are at rest."""
+        pages: dict[str, metrics.Page] = {}
+
+        def scrape(agent: pools.Agent) -> None:
+            page = metrics.Page(agent_metrics.DEFINITIONS)
+            agent.agent.fill(page)
+            pages[agent.host] = page
+
+        for agent in self.pool.agents:
+            body = functools.partial(scrape, agent)
+            self.kernel.spawn(agent.process, "scrape", body)
+        if not self.kernel.run(
+            lambda: len(pages) == len(self.pool.agents), 30
+        ):
+            return [*self.kernel.failures, "an agent tells no metrics"]
+        return [
+            f"metrics of {agent.host}: {told}"
+            for agent in self.pool.agents
+            if (told := _slots(pages[agent.host])).total()
+            != len(agent.agent.table.slot_keys())
+            or any(told[state] for state in _IN_USE)
+        ]
+
     @property
     def trace(self) -> str:
         """A digest of all that happened."""
@@ -293,6 +323,16 @@ class World:
             f"{self.kernel.now_s} {self.kernel.steps}".encode()
         )
         return self._digest.hexdigest()[:16]
+
+
+def _slots(page: metrics.Page) -> collections.Counter[str]:
+    """Return how many slots a page tells, by their states."""
+    told = collections.Counter[str]()
+    for family in page.families():
+        for sample in family.samples:
+            if sample.name == agent_metrics.SLOTS.name:
+                told[sample.labels["state"]] += int(sample.value)
+    return told
 
 
 class _Rest:
