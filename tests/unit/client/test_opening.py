@@ -19,6 +19,8 @@ import pytest
 from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
+from fpgapool.core import codes
+from fpgapool.core import library
 
 
 class Door:
@@ -35,6 +37,42 @@ class Door:
 
     def close(self) -> None:
         pass
+
+
+class FullDoor(Door):
+    """A front door to which a project's own accelerator is known.
+
+    :param name: of the accelerator that is known as ``copy``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def request_all(self, requests: list, limit_s: float | None) -> list:
+        return [{}, {"profile": {"name": self._name, "core": "copy"}}]
+
+    def request(self, operation: str, *_args: object, **_members: object):
+        raise errors.RequestRejected(codes.QUEUE_FULL, "no room")
+
+    def give_up(self, **_session: str) -> None:
+        pass
+
+
+def test_the_cpu_does_not_stand_in_for_a_projects_own(monkeypatch) -> None:
+    doors = {
+        "public": FullDoor("copy"),
+        "own": FullDoor(f"copy{library.SEPARATOR}project-a"),
+    }
+    monkeypatch.setattr(
+        frontdoor, "FrontDoor", lambda path, *_args: doors[path]
+    )
+    options = {"fallback": "cpu"}
+    with client.acc_open("copy", 1, front_door="public", **options) as session:
+        assert session.fallback_reason == codes.QUEUE_FULL
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.acc_open("copy", 1, front_door="own", **options)
+    assert caught.value.code == codes.CORE_UNAVAILABLE
+    assert "bitstream of a project" in caught.value.message
 
 
 @pytest.mark.parametrize("wait_timeout_s", [None, 1.0])
