@@ -18,7 +18,6 @@ import collections
 import collections.abc
 import contextlib
 import os
-import pathlib
 import random
 import socket
 import stat
@@ -45,11 +44,11 @@ _NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
 
 
 def candidate_paths() -> list[str]:
-    """Where front doors are by convention, the user's own one first.
+    """Where front doors are by convention, in the order of trust.
 
     :returns: paths, whether or not there is a socket.
     """
-    paths = [f"/tmp/fpgapool-{os.getuid()}/front-door.sock", SYSTEM_PATH]
+    paths = [SYSTEM_PATH, f"/tmp/fpgapool-{os.getuid()}/front-door.sock"]
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     if runtime_dir:
         paths.insert(0, f"{runtime_dir}/fpgapool/front-door.sock")
@@ -60,32 +59,47 @@ def default_path() -> str:
     """Find the front door.
 
     :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
-        place where there is a socket.
-    :raises errors.FrontDoorUnavailable: if there is none.
+        place where there is a socket that others cannot have put there.
+    :raises errors.FrontDoorUnavailable: if there is none; the message says
+        why each place was refused.
     """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         return named
-    paths = candidate_paths()
-    for path in paths:
-        if _is_trusted_socket(path):
+    refusals = []
+    for path in candidate_paths():
+        refusal = _refusal_of(path)
+        if refusal is None:
             return path
+        refusals.append(refusal)
     raise errors.FrontDoorUnavailable(
-        f"no front door found; looked at {', '.join(paths)}; "
+        f"no front door found ({'; '.join(refusals)}); "
         f"set {ENVIRONMENT_VARIABLE} to the path of its socket"
     )
 
 
-def _is_trusted_socket(path: str) -> bool:
-    # Anybody may create a directory in /tmp, and the front door decides
-    # where keys are sent.
+def _refusal_of(path: str) -> str | None:
+    """Return why a place is not used; None if it is.
+
+    The front door decides where keys are sent.
+    """
+    directory = os.path.dirname(path)
     try:
-        owner = pathlib.Path(path).parent.stat().st_uid
+        # Not through a symbolic link: in /tmp anybody may have made it.
+        found = os.lstat(directory)
         mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    trusted = path == SYSTEM_PATH or owner in (0, os.getuid())
-    return trusted and stat.S_ISSOCK(mode)
+    except OSError as exc:
+        return f"{path}: {exc.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{directory}: it is a symbolic link"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{directory}: its group or all users can write to it"
+    # Only root can make the system's, for the user of the service.
+    if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
+        return f"{directory}: it belongs to another user"
+    if not stat.S_ISSOCK(mode):
+        return f"{path}: it is not a socket"
+    return None
 
 
 class FrontDoor:

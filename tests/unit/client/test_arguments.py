@@ -12,8 +12,6 @@
 
 """Arguments of the client library and of its command."""
 
-import os
-import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +22,6 @@ from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
 from fpgapool.client import view
 from fpgapool.cmd import run
 from fpgapool.protocol import frames
@@ -188,46 +185,6 @@ def test_view_ignores_what_it_does_not_know():
 def test_wrong_views(members):
     with pytest.raises(frames.ProtocolError):
         view.SessionView.from_message(members)
-
-
-def test_front_door_is_the_first_socket_there(tmp_path, monkeypatch):
-    paths = [str(tmp_path / name) for name in ("none", "file", "a", "b")]
-    (tmp_path / "file").touch()
-    with (
-        socket.socket(socket.AF_UNIX) as first,
-        socket.socket(socket.AF_UNIX) as second,
-    ):
-        first.bind(paths[2])
-        second.bind(paths[3])
-        monkeypatch.setattr(frontdoor, "candidate_paths", lambda: paths)
-        assert frontdoor.default_path() == paths[2]
-        monkeypatch.setenv("FPGAPOOL_SOCKET", "/elsewhere")
-        assert frontdoor.default_path() == "/elsewhere"
-
-
-def test_front_door_of_somebody_else_is_not_used(tmp_path, monkeypatch):
-    path = str(tmp_path / "a")
-    with socket.socket(socket.AF_UNIX) as somebody:
-        somebody.bind(path)
-        monkeypatch.setattr(frontdoor, "candidate_paths", lambda: [path])
-        assert frontdoor.default_path() == path
-        # Make the directory look like that of another user.
-        status = list(os.stat(tmp_path))
-        status[4] = os.getuid() + 1
-        monkeypatch.setattr(
-            frontdoor.pathlib.Path, "stat", lambda _: os.stat_result(status)
-        )
-        with pytest.raises(client.FrontDoorUnavailable):
-            frontdoor.default_path()
-
-
-def test_conventional_places(monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
-    assert frontdoor.candidate_paths() == [
-        "/run/user/7/fpgapool/front-door.sock",
-        f"/tmp/fpgapool-{os.getuid()}/front-door.sock",
-        "/run/fpgapool/front-door.sock",
-    ]
 
 
 @pytest.mark.parametrize(
