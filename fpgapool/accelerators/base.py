@@ -28,6 +28,7 @@ import re
 import typing
 
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -41,17 +42,8 @@ _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 _CLASS_PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
-class AcceleratorError(Exception):
-    """Something about an accelerator cannot be used.
-
-    :ivar code: stable machine-readable code.
-    :ivar message: explanation for people; it may change.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+class AcceleratorError(exceptions.CodedError):
+    """Something about an accelerator cannot be used."""
 
 
 class InvalidParams(AcceleratorError, ValueError):

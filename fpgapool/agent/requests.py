@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 
 MAX_SIZE_BYTES = 2**63 - 1
 
@@ -35,7 +36,7 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 Members = Mapping[str, object]
 
 
-class RequestError(Exception):
+class RequestError(exceptions.PicklableError):
     """A request that cannot be served.
 
     :param code: stable code for the client.

@@ -31,6 +31,7 @@ from oslo_log import log as logging
 from fpgapool import privsep
 from fpgapool.agent import monitor
 from fpgapool.common import exception
+from fpgapool.core import exceptions
 
 LOG = logging.getLogger(__name__)
 
@@ -211,7 +212,7 @@ class PrivilegedKernel:
             return cap.Cap(control).is_on(device)
 
 
-class _NoCap(Exception):
+class _NoCap(exceptions.PicklableError):
     """Neither direction can get a cap now."""
 
     def __init__(self, device: str | None, code: str, message: str) -> None:

@@ -28,7 +28,7 @@ class TooMany(Exception):
     """
 
     def __init__(self, own: bool) -> None:
-        super().__init__()
+        super().__init__(own)
         self.own = own
 
 

@@ -22,6 +22,7 @@ import oslo_messaging as messaging
 
 from fpgapool.common import exception
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 
 #: Of every code that an answer can have. What is not here is a fault of ours,
 #: of which nothing but INTERNAL_ERROR is told.
@@ -114,7 +115,7 @@ _HTTP_CODES = {
 }
 
 
-class ApiError(Exception):
+class ApiError(exceptions.PicklableError):
     """A request that is answered with an error.
 
     :param code: of :mod:`fpgapool.core.codes`; it decides the status.

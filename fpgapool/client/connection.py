@@ -30,6 +30,7 @@ from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 from fpgapool.protocol import frames
 
 STREAM = "stream"
@@ -49,17 +50,8 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 
 
-class WorkerError(Exception):
-    """The worker answered with ERROR.
-
-    :ivar code: stable code.
-    :ivar message: explanation for people.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+class WorkerError(exceptions.CodedError):
+    """The worker answered with ERROR."""
 
 
 class FrontDoorHangs(channel.DeadlineExceeded):

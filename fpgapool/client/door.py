@@ -19,10 +19,11 @@ import socket
 import typing
 
 from fpgapool.client import errors
+from fpgapool.core import exceptions
 from fpgapool.protocol import messages
 
 
-class ConnectionLost(Exception):
+class ConnectionLost(exceptions.PicklableError):
     """The front door went away; asking it again may help."""
 
 

@@ -18,6 +18,8 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
+from fpgapool.core import exceptions
+
 # Codes that the client itself sets. Do not change the string values. Once
 # set, they are set.
 CANCELLED = "CANCELLED"
@@ -44,17 +46,12 @@ INPUT = "input"
 OUTPUT = "output"
 
 
-class FpgapoolError(Exception):
+class FpgapoolError(exceptions.CodedError):
     """Base of all errors of the client library.
 
     :ivar code: stable machine-readable code.
-    :ivar message: explanation for people.
+    :ivar message: explanation for people; it may change.
     """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 class InvalidRequest(FpgapoolError):

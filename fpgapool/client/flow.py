@@ -40,6 +40,7 @@ from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 from fpgapool.protocol import frames
 
 _FIRST_BACKOFF_S = 0.02
@@ -68,13 +69,8 @@ def blank(length_bytes: int) -> memoryview:
     return memoryview(mmap.mmap(-1, length_bytes, flags))
 
 
-class _SlotLost(Exception):
+class _SlotLost(exceptions.CodedError):
     """The worker will not go on with the session."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 class Piece:

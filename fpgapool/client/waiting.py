@@ -26,6 +26,7 @@ from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 from fpgapool.protocol import frames
 
 _FIRST_BACKOFF_S = 0.05
@@ -58,7 +59,7 @@ class Stopped(Exception):
     """Another thread does not want it any more."""
 
 
-class Ended(Exception):
+class Ended(exceptions.PicklableError):
     """The session ended instead of getting a slot.
 
     :ivar view: its final state.

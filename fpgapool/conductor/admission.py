@@ -25,6 +25,7 @@ from fpgapool import objects
 from fpgapool.conductor import registry
 from fpgapool.core import codes
 from fpgapool.core import events
+from fpgapool.core import exceptions
 from fpgapool.core import health
 from fpgapool.objects import states
 
@@ -193,7 +194,7 @@ class Queue:
     bytes_of_project: int = 0
 
 
-class Rejected(Exception):
+class Rejected(exceptions.PicklableError):
     """A request cannot become a session.
 
     :ivar code: of :mod:`fpgapool.core.codes`.

@@ -12,18 +12,11 @@
 
 """What goes wrong in the demo, in words for its user."""
 
+from fpgapool.core import exceptions
 
-class DemoError(Exception):
-    """The demo cannot go on.
 
-    :ivar code: stable machine-readable code.
-    :ivar message: explanation for people.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+class DemoError(exceptions.CodedError):
+    """The demo cannot go on."""
 
 
 INVALID_FILE = "INVALID_FILE"

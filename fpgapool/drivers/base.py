@@ -27,6 +27,7 @@ import hashlib
 import typing
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.core import exceptions
 
 Core = accelerators.Core
 InvalidInput = accelerators.InvalidInput
@@ -54,17 +55,12 @@ DECLARATION = "declaration"
 _READ_BYTES = 1 << 20
 
 
-class DriverError(Exception):
+class DriverError(exceptions.CodedError):
     """A driver cannot do what was asked.
 
     :ivar code: stable machine-readable code.
     :ivar message: explanation for operators; it may change.
     """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class _Impossible(Exception):
     """A direction cannot get a cap."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message)
         self.problem = Problem(code=code, message=message)
 
 

@@ -24,6 +24,8 @@ import json
 import struct
 import typing
 
+from fpgapool.core import exceptions
+
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 MAGIC = 0x4650
@@ -88,17 +90,8 @@ EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG})
 KNOWN_TYPES = DATA_TYPES | JSON_TYPES | EMPTY_TYPES
 
 
-class ProtocolError(Exception):
-    """The peer sent bytes that the protocol does not allow.
-
-    :ivar code: stable machine-readable code.
-    :ivar message: explanation for people; it may change.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+class ProtocolError(exceptions.CodedError):
+    """The peer sent bytes that the protocol does not allow."""
 
 
 class FrameHeader(typing.NamedTuple):

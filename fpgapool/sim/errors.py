@@ -14,8 +14,10 @@
 
 from __future__ import annotations
 
+from fpgapool.core import exceptions
 
-class InputError(Exception):
+
+class InputError(exceptions.PicklableError):
     """Input that cannot be simulated.
 
     :param source: the file, or the option of the command line.
@@ -30,10 +32,6 @@ class InputError(Exception):
         self.source = source
         self.place = place
         self.reason = reason
-
-    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
-        # It comes out of other processes.
-        return type(self), (self.source, self.place, self.reason)
 
 
 class SystemFailed(Exception):

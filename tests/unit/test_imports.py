@@ -31,7 +31,7 @@ PACKAGES = ("fpgapool", "fpgapool_nova_filters")
 ALLOWED: dict[str, frozenset[str] | None] = {
     package: None if names is None else frozenset(names.split())
     for package, names in {
-        "accelerators": "core.codes",
+        "accelerators": "core.codes core.exceptions",
         "allinone": "agent api cmd.manage common conductor conf db drivers"
         " rpcapi",
         "agent": "core drivers objects protocol rpcapi conf common privsep"
@@ -42,7 +42,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "api": "bitstreams core objects db clients rpcapi conf common"
         " policies version",
         "client": "protocol accelerators common.channel core.codes"
-        " core.library version",
+        " core.exceptions core.library version",
         "clients": "conf common version",
         "cmd": None,
         "common": "conf core protocol version",
@@ -51,13 +51,13 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "conf": "",
         "core": "",
         "db": "core conf common version",
-        "demo": "allinone client common sim",
+        "demo": "allinone client common core.exceptions sim",
         "drivers": "core conf accelerators objects.declaration",
         "objects": "core",
         "osc": "version",
         "policies": "",
         "privsep": "",
-        "protocol": "",
+        "protocol": "core.exceptions",
         "rpcapi": "objects common version",
         # "validate" compares it with the pool as a user sees that.
         "sim": "client common.descriptors core strategies version",

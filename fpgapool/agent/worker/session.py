@@ -39,6 +39,7 @@ from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
 from fpgapool.core import codes
+from fpgapool.core import exceptions
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 
@@ -124,26 +125,16 @@ class _Message(typing.NamedTuple):
     parts: list[frames.Buffer]
 
 
-class Refused(Exception):
+class Refused(exceptions.CodedError):
     """A connection is not taken.
 
     :ivar code: stable code for the client.
     :ivar message: explanation for people.
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
-
-class _Failure(Exception):
+class _Failure(exceptions.CodedError):
     """The session cannot go on."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(code)
-        self.code = code
-        self.message = message
 
 
 _NO_BYTES = memoryview(b"")

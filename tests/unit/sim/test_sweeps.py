@@ -13,7 +13,6 @@
 """What a sweep consists of, and what it remembers."""
 
 import pathlib
-import pickle
 
 import pytest
 
@@ -215,10 +214,3 @@ def test_files_that_cannot_be_used(
         capsys, "sweep", path, "--out", path.parent, "--processes", "0"
     )
     assert said == "--processes: must be at least 1, not 0"
-
-
-def test_errors_come_out_of_other_processes_whole() -> None:
-    error = errors.InputError("file", "place", "reason")
-    again = pickle.loads(pickle.dumps(error))
-    assert str(again) == str(error)
-    assert (again.source, again.place, again.reason) == error.__reduce__()[1]
