@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import typing
 
@@ -43,16 +44,18 @@ class CancelToken:
         # holds it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Shut down in the order in which they came.
-        self._channels: dict[Stoppable, None] = {}
+        # Shut down in the order in which they came. A child made by fork has
+        # them, too, but they are those of its parent.
+        self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
         """Cancel now and for ever."""
         with self._lock:
             self._event.set()
-            channels = list(self._channels)
-        for attached in channels:
-            attached.shutdown()
+            channels = list(self._channels.items())
+        for attached, pid in channels:
+            if pid == os.getpid():
+                attached.shutdown()
 
     @property
     def cancelled(self) -> bool:
@@ -85,7 +88,7 @@ class CancelToken:
         """
         with self._lock:
             self.check()
-            self._channels[attached] = None
+            self._channels[attached] = os.getpid()
 
     def detach(self, attached: Stoppable) -> None:
         """Forget a channel.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import mmap
+import os
 import threading
 import time
 import types
@@ -53,7 +54,9 @@ class Session:
     """An open session; made by :func:`fpgapool.client.acc_open`.
 
     A context manager: leaving it closes the session, after an exception it
-    gives the slot back at once. One thread at a time may use it.
+    gives the slot back at once. One thread at a time may use it, and only in
+    the process that has opened it: in a child made by ``fork`` it is refused
+    with the code ``SESSION_FORKED``, and :meth:`abort` does nothing.
 
     If the slot is lost, a session of a stateless accelerator goes on in
     another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and the
@@ -79,6 +82,7 @@ class Session:
         self._cancel = cancel
         self._using = threading.Lock()
         self._closed = False
+        self._pid = os.getpid()
         self._failure: errors.FpgapoolError | None = None
         self._finished = False
         self._run_s = 0.0
@@ -168,7 +172,11 @@ class Session:
 
         With the transport ``shm`` it is the buffer of the session's first
         worker; if another one takes over, it costs one copy more.
+
+        :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
+            of its process.
         """
+        self._check_process()
         return self._pin
 
     @property
@@ -210,6 +218,7 @@ class Session:
             were changed on their way.
         :raises errors.OperationTimeout: if the time limit passes.
         :raises errors.Cancelled: if cancelled.
+        :raises errors.FpgapoolError: see :meth:`using`.
         """
         length_bytes = len(self._pin)
         if n_bytes is not None:
@@ -275,12 +284,23 @@ class Session:
 
         :raises errors.SessionClosed: if the session is closed or finished.
         :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
-            thread uses it; what the flow raises otherwise, in the errors of
-            this library. The session is over then.
+            thread uses it, and ``SESSION_FORKED`` in a child of its process;
+            what the flow raises otherwise, in the errors of this library. The
+            session is over then.
         """
         return _Use(self)
 
+    def _check_process(self) -> None:
+        # Parent and child would use one connection, and one input buffer.
+        if os.getpid() != self._pid:
+            raise errors.FpgapoolError(
+                errors.SESSION_FORKED,
+                f"process {self._pid} opened the session, and only it can use "
+                "it; open another session in this process",
+            )
+
     def _begin(self) -> None:
+        self._check_process()
         if not self._using.acquire(blocking=False):
             raise errors.FpgapoolError(
                 errors.SESSION_BUSY, "another thread uses the session"
@@ -327,10 +347,13 @@ class Session:
         :param timeout_s: how long to wait for the worker; the slot is given
             back in any case.
         :raises errors.SessionClosed: if the session was closed before.
+        :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
+            of its process; the session is not affected.
         """
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
+        self._check_process()
         if self._closed:
             raise errors.SessionClosed()
         if self._failure is not None:
@@ -353,7 +376,7 @@ class Session:
 
     def abort(self) -> None:
         """Give the slot back at once, whatever is going on; never raises."""
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:
             return
         self._keep_output()
         self.flow.stop()
