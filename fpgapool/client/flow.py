@@ -752,8 +752,7 @@ class Flow:
     def _end_of(
         self, view: views.SessionView
     ) -> _SlotLost | errors.SessionFailed:
-        code = view.reason or view.state
-        message = view.message or f"the session is {view.state}"
+        code, message = view.ending
         if code in codes.REOPENABLE or view.state == views.LOST:
             return _SlotLost(code, message)
         return errors.SessionFailed(code, message, self.acknowledged_bytes)

@@ -30,7 +30,6 @@ from fpgapool.client import flow as flows
 from fpgapool.client import frontdoor
 from fpgapool.client import session as sessions
 from fpgapool.client import software
-from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.core import codes
@@ -265,7 +264,7 @@ class _Opening:
                 asked_s=self._asked_s,
             )
         except waiting.Ended as exc:
-            raise _rejection(exc.view) from None
+            raise errors.rejection(*exc.view.ending) from None
         return self._session(flows.Flow(dialer, connection, seeker))
 
     def _queue_deadline_s(self) -> float | None:
@@ -317,11 +316,6 @@ class _Opening:
             time.monotonic() - self._started_s,
             fallback_reason,
         )
-
-
-def _rejection(view: views.SessionView) -> errors.FpgapoolError:
-    message = view.message or f"the session is {view.state}"
-    return errors.rejection(view.reason or view.state, message)
 
 
 def acc_run(

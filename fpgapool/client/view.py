@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+from fpgapool.core import codes
 from fpgapool.protocol import frames
 
 QUEUED = "QUEUED"
@@ -77,6 +78,14 @@ class SessionView:
     queue_position: int | None
     pending_reasons: tuple[str, ...]
     expected_wait_s: float | None = None
+
+    @property
+    def ending(self) -> tuple[str, str]:
+        """Code and message of an error that says how the session ended."""
+        if self.reason == codes.OK:
+            return codes.SESSION_CLOSED, "the session was used and closed"
+        message = self.message or f"the session is {self.state}"
+        return self.reason or self.state, message
 
     @classmethod
     def from_message(cls, members: typing.Any) -> SessionView:

@@ -288,6 +288,15 @@ def test_rejected(pools, reason, kind):
         _open(pool)
 
 
+def test_a_request_whose_session_was_used_and_closed(pools):
+    """It was made again under its name; the session's reason is OK."""
+    pool = pools()
+    pool.rejection = {"state": "CLOSED", "reason": "OK"}
+    with pytest.raises(client.RequestRejected) as caught:
+        _open(pool)
+    assert caught.value.code == "SESSION_CLOSED"
+
+
 def test_asks_again_when_the_front_door_is_restarted(pools):
     pool = pools()
     pool.drop_while_queued = 2

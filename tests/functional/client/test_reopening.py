@@ -188,6 +188,7 @@ def test_slots_with_progress_do_not(pools):
             1,
         ),
         ({"state": "FAILED", "reason": "HOST_LOST"}, "HOST_LOST", 5),
+        ({"state": "CLOSED", "reason": "OK"}, "SESSION_CLOSED", 1),
     ],
 )
 def test_no_other_slot(pools, last_state, code, asked):
