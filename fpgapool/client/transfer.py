@@ -26,12 +26,12 @@ import os
 import secrets
 import shutil
 import stat
-import threading
 import time
 import typing
 
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import feeding
 from fpgapool.client import flow as flows
 from fpgapool.client import opening
 from fpgapool.client import session as sessions
@@ -41,9 +41,6 @@ from fpgapool.core import codes
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
 Path: typing.TypeAlias = str | os.PathLike[str]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
-
-# A thread that reads from a pipe cannot be interrupted; it is a daemon.
-_JOIN_S = 1.0
 
 _MAX_RESTARTS = 3
 # What another slot helps against.
@@ -91,16 +88,6 @@ class RunReport:
     checksum: bool = False
 
 
-class _Source(typing.Protocol):
-    # Whether the data is in memory already, ready to be sent from there.
-    in_memory: bool
-
-    def fill(self, piece: flows.Piece, length_bytes: int) -> None: ...
-
-    def rewind(self) -> bool:
-        """Go back to the start; returns whether that is possible."""
-
-
 class _Sink(typing.Protocol):
     def place(self) -> memoryview | None:
         """Where the next output should go, None if that does not matter."""
@@ -111,62 +98,10 @@ class _Sink(typing.Protocol):
         """Take everything back; returns whether that is possible."""
 
 
-class _StreamSource:
-    in_memory = False
-
-    def __init__(self, stream: typing.BinaryIO) -> None:
-        self._stream = stream
-        self._start = _position(stream)
-
-    def rewind(self) -> bool:
-        return _seek(self._stream, self._start)
-
-    def fill(self, piece: flows.Piece, length_bytes: int) -> None:
-        piece.data = piece.data[:length_bytes]
-        filled_bytes = 0
-        while filled_bytes < length_bytes:
-            read_bytes = self._read_into(piece.data[filled_bytes:])
-            if not read_bytes:
-                raise errors.InvalidRequest(
-                    errors.SIZE_MISMATCH,
-                    "the input ended before the size that was asked for",
-                )
-            filled_bytes += read_bytes
-
-    def _read_into(self, buffer: memoryview) -> int:
-        if hasattr(self._stream, "readinto"):
-            return self._stream.readinto(buffer) or 0
-        data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _BufferSource:
-    in_memory = True
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._position = 0
-
-    def rewind(self) -> bool:
-        self._position = 0
-        return True
-
-    def fill(self, piece: flows.Piece, length_bytes: int) -> None:
-        start = self._position
-        self._position += length_bytes
-        data = self._data[start : self._position]
-        if piece.shared is None:
-            piece.data = data
-            return
-        piece.data = piece.data[:length_bytes]
-        piece.data[:] = data
-
-
 class _StreamSink:
     def __init__(self, stream: typing.BinaryIO) -> None:
         self._stream = stream
-        self._start = _position(stream)
+        self._start = feeding.position(stream)
         self._empty = True
 
     def place(self) -> None:
@@ -181,7 +116,7 @@ class _StreamSink:
     def rewind(self) -> bool:
         if self._empty:
             return True
-        if not _seek(self._stream, self._start):
+        if not feeding.seek(self._stream, self._start):
             return False
         try:
             self._stream.truncate()
@@ -238,66 +173,6 @@ class _PlaceSink:
         return True
 
 
-def _position(stream: typing.BinaryIO) -> int | None:
-    try:
-        return stream.tell()
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _seek(stream: typing.BinaryIO, position: int | None) -> bool:
-    if position is None:
-        return False
-    try:
-        stream.seek(position)
-    except (AttributeError, OSError, ValueError):
-        return False
-    return True
-
-
-class _Feeder(threading.Thread):
-    """Reads the source and sends it, ahead of the output by one window."""
-
-    def __init__(
-        self,
-        flow: flows.DataFlow,
-        source: _Source,
-        size_bytes: int,
-        deadline_s: float | None,
-    ) -> None:
-        super().__init__(name="fpgapool-feeder", daemon=True)
-        self._flow = flow
-        self._source = source
-        self._size_bytes = size_bytes
-        self._deadline_s = deadline_s
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._feed()
-        except flows.Stopped:
-            return
-        except BaseException as exc:
-            self.failure = exc
-            self._flow.stop()
-
-    def _feed(self) -> None:
-        flow = self._flow
-        multiple_bytes = flow.chunk_multiple_bytes
-        piece_bytes = flow.chunk_bytes - flow.chunk_bytes % multiple_bytes
-        left_bytes = self._size_bytes
-        while left_bytes:
-            length_bytes = min(left_bytes, piece_bytes)
-            left_bytes -= length_bytes
-            piece = flow.reserve(
-                length_bytes,
-                filled=not self._source.in_memory,
-                deadline_s=self._deadline_s,
-            )
-            self._source.fill(piece, length_bytes)
-            flow.send(piece, end=not left_bytes, deadline_s=self._deadline_s)
-
-
 class _Job:
     """One call of :func:`run_stream` and the like.
 
@@ -313,7 +188,7 @@ class _Job:
     def __init__(
         self,
         accelerator: str,
-        source: _Source,
+        source: feeding.Source,
         sink: _Sink,
         size_bytes: int,
         progress: Progress | None,
@@ -328,7 +203,7 @@ class _Job:
         self._deadline_s = deadline_s
         self._options = options
         self._session: sessions.Session | None = None
-        self._feeder: _Feeder | None = None
+        self._feeder: feeding.Feeder | None = None
         self._waited_s = 0.0
         self._ran_s = 0.0
         self._reconnects = 0
@@ -383,9 +258,7 @@ class _Job:
     def _transfer(self, session: sessions.Session) -> None:
         flow = session.flow
         place = flows.blank(0 if flow.shared else flow.chunk_bytes)
-        feeder = _Feeder(
-            flow, self._source, self._size_bytes, self._deadline_s
-        )
+        feeder = self._source.feeder(flow, self._size_bytes, self._deadline_s)
         self._feeder = feeder
         with session.using():
             feeder.start()
@@ -406,7 +279,7 @@ class _Job:
             finally:
                 if not flow.ended:
                     flow.stop()
-                feeder.join(_JOIN_S)
+                feeder.stop()
 
     def _can_start_over(self, failure: errors.SessionFailed) -> bool:
         session = self._session
@@ -468,7 +341,7 @@ def _receive_all(
 
 def _run(
     accelerator: str,
-    source: _Source,
+    source: feeding.Source,
     sink: _Sink,
     size_bytes: int,
     progress: Progress | None,
@@ -498,6 +371,10 @@ def run_stream(
     source can seek, and the destination can seek and be truncated or has
     received nothing yet; ``progress`` then begins anew.
 
+    Input goes out in pieces of ``chunk_bytes``. If the source gives little at
+    a time, what has been read goes out after a second, as far as it is a
+    multiple of what the accelerator asks for (``chunk_multiple_bytes``).
+
     :param accelerator: its name.
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
@@ -517,7 +394,7 @@ def run_stream(
     """
     return _run(
         accelerator,
-        _StreamSource(source),
+        feeding.StreamSource(source),
         _StreamSink(destination),
         size_bytes,
         progress,
@@ -580,7 +457,7 @@ def run_buffer(
     sink = _BufferSink() if into is None else _PlaceSink(_place(into, view))
     report = _run(
         accelerator,
-        _BufferSource(view),
+        feeding.BufferSource(view),
         sink,
         len(view),
         progress,

@@ -1,0 +1,292 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Where the input of a transfer comes from, and how it gets into a flow."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+import typing
+
+from fpgapool.client import errors
+from fpgapool.client import flow as flows
+
+# A thread that reads from a pipe cannot be interrupted; it is a daemon.
+_JOIN_S = 1.0
+# How long a part of a piece is kept while the source has no more.
+_LONGEST_KEPT_S = 1.0
+
+
+class Source(typing.Protocol):
+    """The input of a transfer."""
+
+    def feeder(
+        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """Make what sends it.
+
+        :param flow: where to.
+        :param size_bytes: how much of it.
+        :param deadline_s: absolute deadline.
+        """
+
+    def rewind(self) -> bool:
+        """Go back to the start; returns whether that is possible."""
+
+
+class StreamSource:
+    """A binary file object."""
+
+    def __init__(self, stream: typing.BinaryIO) -> None:
+        self._stream: typing.Any = stream
+        self._start = position(stream)
+        # Their readinto() waits until the buffer is full. BytesIO has all
+        # that it will ever have.
+        self._waits = isinstance(stream, io.BufferedIOBase) and not (
+            isinstance(stream, io.BytesIO)
+        )
+
+    def feeder(
+        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """See :meth:`Source.feeder`."""
+        return _StreamFeeder(self, flow, size_bytes, deadline_s)
+
+    def rewind(self) -> bool:
+        """See :meth:`Source.rewind`."""
+        return seek(self._stream, self._start)
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read what there is.
+
+        :param buffer: where to put it.
+        :returns: its length, at least 1.
+        :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
+        """
+        read_bytes = self._read_into(buffer)
+        if not read_bytes:
+            raise errors.InvalidRequest(
+                errors.SIZE_MISMATCH,
+                "the input ended before the size that was asked for",
+            )
+        return read_bytes
+
+    def _read_into(self, buffer: memoryview) -> int:
+        if self._waits:
+            try:
+                return self._stream.readinto1(buffer) or 0
+            except io.UnsupportedOperation:
+                self._waits = False
+        if hasattr(self._stream, "readinto"):
+            return self._stream.readinto(buffer) or 0
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class BufferSource:
+    """Memory, ready to be sent from there."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def feeder(
+        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+    ) -> Feeder:
+        """See :meth:`Source.feeder`."""
+        return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
+
+    def rewind(self) -> bool:
+        """See :meth:`Source.rewind`."""
+        return True
+
+
+def position(stream: typing.BinaryIO) -> int | None:
+    """Return where a stream stands; None if it does not know."""
+    try:
+        return stream.tell()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def seek(stream: typing.BinaryIO, start: int | None) -> bool:
+    """Go to a position of a stream; returns whether that is possible."""
+    if start is None:
+        return False
+    try:
+        stream.seek(start)
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
+
+
+class Feeder(threading.Thread):
+    """Sends the input, ahead of the output by one window.
+
+    :param flow: where to.
+    :param size_bytes: how much.
+    :param deadline_s: absolute deadline.
+    :ivar failure: why it could not; the flow is stopped then.
+    """
+
+    def __init__(
+        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+    ) -> None:
+        super().__init__(name="fpgapool-feeder", daemon=True)
+        self._flow = flow
+        self._left_bytes = size_bytes
+        self._deadline_s = deadline_s
+        self._multiple_bytes = flow.chunk_multiple_bytes
+        self._piece_bytes = (
+            flow.chunk_bytes - flow.chunk_bytes % self._multiple_bytes
+        )
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Send all of it."""
+        try:
+            while self._left_bytes:
+                self._feed(min(self._left_bytes, self._piece_bytes))
+        except flows.Stopped:
+            return
+        except BaseException as exc:
+            self._fail(exc)
+
+    def _feed(self, length_bytes: int) -> None:
+        """Send the next piece, or a part of it."""
+        raise NotImplementedError
+
+    def _send(self, piece: flows.Piece) -> None:
+        self._left_bytes -= len(piece.data)
+        self._flow.send(
+            piece, end=not self._left_bytes, deadline_s=self._deadline_s
+        )
+
+    def _fail(self, exc: BaseException) -> None:
+        self.failure = exc
+        self._flow.stop()
+
+    def stop(self) -> None:
+        """Wait for its end, but not for a source that gives nothing."""
+        self.join(_JOIN_S)
+
+
+class _BufferFeeder(Feeder):
+    def __init__(self, data: memoryview, *arguments: typing.Any) -> None:
+        super().__init__(*arguments)
+        self._data = data
+
+    def _feed(self, length_bytes: int) -> None:
+        piece = self._flow.reserve(
+            length_bytes, filled=False, deadline_s=self._deadline_s
+        )
+        start = len(self._data) - self._left_bytes
+        data = self._data[start : start + length_bytes]
+        if piece.shared is None:
+            piece.data = data
+        else:
+            piece.data = piece.data[:length_bytes]
+            piece.data[:] = data
+        self._send(piece)
+
+
+class _StreamFeeder(Feeder):
+    """Reads whole pieces, unless that takes too long.
+
+    A read cannot be interrupted. So another thread looks at the piece that
+    is being filled, and sends its front when that gets old; what is read
+    behind it goes to the next piece.
+    """
+
+    def __init__(self, source: StreamSource, *arguments: typing.Any) -> None:
+        super().__init__(*arguments)
+        self._source = source
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        # The piece that is being filled; None: its front was sent.
+        self._piece: flows.Piece | None = None
+        self._filled_bytes = 0
+        # Since when it has had some data.
+        self._filled_since_s = 0.0
+        # What has been read, and is in no piece yet.
+        self._rest = memoryview(b"")
+
+    def run(self) -> None:
+        """Send all of it."""
+        threading.Thread(
+            target=self._send_old_parts, name="fpgapool-parts", daemon=True
+        ).start()
+        try:
+            super().run()
+        finally:
+            self._ended.set()
+
+    def stop(self) -> None:
+        """See :meth:`Feeder.stop`."""
+        self._ended.set()
+        super().stop()
+
+    def _feed(self, length_bytes: int) -> None:
+        piece = self._flow.reserve(
+            length_bytes, filled=True, deadline_s=self._deadline_s
+        )
+        buffer = piece.data[:length_bytes]
+        filled_bytes = len(self._rest)
+        # It may come from the same buffer.
+        buffer[:filled_bytes] = self._rest
+        with self._lock:
+            self._piece, self._filled_bytes = piece, 0
+        while True:
+            with self._lock:
+                if self._piece is None:
+                    self._rest = buffer[len(piece.data) : filled_bytes]
+                    return
+                if filled_bytes == length_bytes:
+                    self._rest = buffer[:0]
+                    self._send_front(piece, length_bytes)
+                    return
+                if filled_bytes and not self._filled_bytes:
+                    self._filled_since_s = time.monotonic()
+                self._filled_bytes = filled_bytes
+            filled_bytes += self._source.read_into(buffer[filled_bytes:])
+
+    def _send_front(self, piece: flows.Piece, length_bytes: int) -> None:
+        piece.data = piece.data[:length_bytes]
+        self._piece = None
+        self._send(piece)
+
+    def _send_old_parts(self) -> None:
+        try:
+            wait_s = _LONGEST_KEPT_S
+            while not self._ended.wait(wait_s):
+                with self._lock:
+                    wait_s = self._send_old_part()
+        except BaseException as exc:
+            self._fail(exc)
+
+    def _send_old_part(self) -> float:
+        """Send the front of a piece that has been kept too long.
+
+        :returns: after how many seconds to look again.
+        """
+        piece = self._piece
+        part_bytes = self._filled_bytes
+        part_bytes -= part_bytes % self._multiple_bytes
+        if piece is None or not part_bytes:
+            return _LONGEST_KEPT_S
+        kept_s = time.monotonic() - self._filled_since_s
+        if kept_s < _LONGEST_KEPT_S:
+            return _LONGEST_KEPT_S - kept_s
+        self._send_front(piece, part_bytes)
+        return _LONGEST_KEPT_S
