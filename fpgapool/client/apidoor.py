@@ -159,16 +159,21 @@ class PoolApi:
         self,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
     ) -> ApiDoor:
         """Connect.
 
         :param cancel: cancels every wait.
         :param deadline_s: absolute deadline.
+        :param require_tls: refuse an API without TLS.
         :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
         try:
-            return ApiDoor(self._adapter, cancel, deadline_s)
+            return ApiDoor(
+                self._adapter, cancel, deadline_s, require_tls=require_tls
+            )
         except errors.RequestRejected as exc:
             if exc.code == codes.UNAUTHORIZED and self._on_unauthorized:
                 self._on_unauthorized()
@@ -192,8 +197,10 @@ class ApiDoor:
     :param adapter: see :class:`PoolApi`.
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
+    :param require_tls: refuse an API without TLS.
     :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.RequestRejected: if it does not know who asks.
+    :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
     :raises errors.Cancelled: if cancelled.
     :raises errors.OperationTimeout: if the deadline passes.
     """
@@ -203,8 +210,11 @@ class ApiDoor:
         adapter: typing.Any,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
     ) -> None:
         self._adapter = adapter
+        self._require_tls = require_tls
         self._cancel = cancel
         self._changed = threading.Condition()
         self._lost = False
@@ -547,6 +557,8 @@ class ApiDoor:
     ) -> typing.Any:
         """:returns: the response, also of a refusal."""
         try:
+            if self._require_tls:
+                self._check_tls()
             return self._adapter.request(
                 path,
                 method,
@@ -564,6 +576,14 @@ class ApiDoor:
             if failure is None:
                 raise
             raise failure from exc
+
+    def _check_tls(self) -> None:
+        url = self._adapter.get_endpoint()
+        if urllib.parse.urlsplit(url or "").scheme != "https":
+            raise errors.InvalidRequest(
+                errors.TLS_REQUIRED,
+                f"the pool's API at {url} is not asked without TLS",
+            )
 
 
 def _pause_s(session: _Document) -> float:

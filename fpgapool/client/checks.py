@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import collections.abc
+import os
 import re
 import typing
 
@@ -23,6 +24,9 @@ from fpgapool.client import errors
 MAX_SIZE_BYTES = 2**63 - 1
 MAX_TIMEOUT_S = 1e9
 MAX_PRIORITY = 1000
+
+#: Whether programs that do not say it insist on TLS.
+REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -99,6 +103,29 @@ def priority(value: object) -> int:
     raise errors.InvalidRequest(
         errors.INVALID_REQUEST,
         f"priority must be an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}",
+    )
+
+
+def require_tls(value: object) -> bool:
+    """Check whether a caller insists on TLS.
+
+    :param value: what the caller passed; None for what the environment says.
+    :returns: whether it does.
+    :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
+    """
+    if isinstance(value, bool):
+        return value
+    if value is not None:
+        raise errors.InvalidRequest(
+            errors.INVALID_REQUEST, "require_tls must be True, False or None"
+        )
+    text = os.environ.get(REQUIRE_TLS, "").lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("", "0", "false", "no", "off"):
+        return False
+    raise errors.InvalidRequest(
+        errors.INVALID_REQUEST, f"{REQUIRE_TLS} must be true or false"
     )
 
 

@@ -253,6 +253,7 @@ class Dialer:
     :param front_door: hands out connections to workers of this host.
     :param cancel: shuts down what the dialer makes.
     :param features: optional features that the worker must have.
+    :param require_tls: go to another host by TLS only.
     """
 
     def __init__(
@@ -261,11 +262,13 @@ class Dialer:
         front_door: doors.Door,
         cancel: cancelling.CancelToken,
         features: frozenset[str] = frozenset(),
+        require_tls: bool = False,
     ) -> None:
         self.view = view
         self.front_door = front_door
         self.features = features
         self._cancel = cancel
+        self._local_only = require_tls and view.certificate_sha256 is None
         #: Of the first connection: a session keeps to it.
         self._transport: str | None = None
 
@@ -285,7 +288,8 @@ class Dialer:
         :param start_output_offset_bytes: the same of the output.
         :returns: the connection.
         :raises WorkerError: if the worker refuses, or with
-            ``CHECKSUM_UNAVAILABLE`` if it lacks the feature.
+            ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
+            ``TLS_REQUIRED`` if it lacks that.
         :raises channel.ChannelClosed: if it is not reached.
         :raises channel.DeadlineExceeded: if it does not answer in time;
             also its subclass :class:`FrontDoorHangs`.
@@ -398,6 +402,12 @@ class Dialer:
     def _connect(
         self, deadline_s: float | None
     ) -> tuple[channel.Channel, str]:
+        if self._local_only and not self.view.local:
+            raise WorkerError(
+                errors.TLS_REQUIRED,
+                f"the slot's host {self.view.host_name} takes data only "
+                "without TLS ([agent] tls is off there); nothing was sent",
+            )
         # Shared memory beats every network.
         endpoints = sorted(
             (one for one in self.view.endpoints if self._may_use(one)),
@@ -427,6 +437,8 @@ class Dialer:
         # While the front door is away, the local way is, too, and the
         # worker would refuse the other one.
         local = endpoint.network == views.LOCAL_NETWORK
+        if self._local_only and not local:
+            return False
         return self._transport is None or local == (self._transport == SHM)
 
     def _connect_to(

@@ -332,6 +332,10 @@ class TokenAdapter:
         self._credentials = credentials
         self._service_type = service_type
 
+    def get_endpoint(self) -> str:
+        """Return where the API is."""
+        return self._credentials.api_url
+
     def request(
         self,
         path: str,

@@ -60,6 +60,7 @@ def acc_open(
     verify: bool = True,
     fallback: str | None = None,
     checksum: bool = False,
+    require_tls: bool | None = None,
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
 
@@ -104,8 +105,13 @@ def acc_open(
         ``CHECKSUM_UNAVAILABLE``. Nothing is compared, and
         :attr:`~sessions.Session.checksum` is false, if the CPU does the
         work.
+    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
+        another host without TLS, and to ask an API without it; None for what
+        ``FPGAPOOL_REQUIRE_TLS`` says, else no. Data on this host are in
+        memory and need none.
     :returns: the session, connected.
-    :raises errors.InvalidRequest: if an argument is wrong.
+    :raises errors.InvalidRequest: if an argument is wrong, or the API has no
+        TLS that must have it.
     :raises errors.FrontDoorUnavailable: if there is no front door.
     :raises errors.RequestRejected: if the pool refuses, or its front door has
         no room for this program for a quarter of a minute; also its subclass
@@ -142,6 +148,7 @@ def acc_open(
         channel.deadline_after(checks.seconds(timeout_s, "timeout_s")),
         cancelling.token_of(cancel),
         frozenset({frames.CHECKSUM_FEATURE} if checksum else ()),
+        checks.require_tls(require_tls),
     )
     return opening.run(front_door, verify, fallback == CPU)
 
@@ -157,8 +164,10 @@ class _Opening:
         deadline_s: float | None,
         token: cancelling.CancelToken,
         features: frozenset[str],
+        require_tls: bool,
     ) -> None:
         self._features = features
+        self._require_tls = require_tls
         self._members = members
         self._params = params
         self._on_state = on_state
@@ -238,14 +247,21 @@ class _Opening:
         self, found: str | apidoor.PoolApi, limit_s: float | None
     ) -> doors.Door:
         if isinstance(found, apidoor.PoolApi):
-            return found.enter(self._token, limit_s)
+            return found.enter(
+                self._token, limit_s, require_tls=self._require_tls
+            )
         return frontdoor.FrontDoor(found, self._token, limit_s)
 
     def _seek(
         self, door: doors.Door, verify: bool, with_cpu: bool
     ) -> sessions.Session:
         seeker = waiting.SlotSeeker(
-            door, self._params, self._token, self._on_state, self._features
+            door,
+            self._params,
+            self._token,
+            self._on_state,
+            self._features,
+            require_tls=self._require_tls,
         )
 
         def ask(limit_s: float | None) -> None:

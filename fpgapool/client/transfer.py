@@ -383,7 +383,7 @@ def run_stream(
     :param timeout_s: time limit of everything together.
     :param options: ``params``, ``front_door``, ``request_id``,
         ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel``,
-        ``verify``, ``fallback`` and ``checksum`` of
+        ``verify``, ``fallback``, ``checksum`` and ``require_tls`` of
         :func:`fpgapool.client.acc_open`. With a checksum that is wrong the
         destination has got output that must not be used.
     :returns: what was done.

@@ -78,6 +78,7 @@ class SlotSeeker:
     :param token: cancels every wait.
     :param on_state: called with a view whenever there is news.
     :param features: optional features that every worker must have.
+    :param require_tls: go to other hosts by TLS only.
     """
 
     def __init__(
@@ -87,9 +88,12 @@ class SlotSeeker:
         token: cancelling.CancelToken,
         on_state: StateCallback | None,
         features: frozenset[str] = frozenset(),
+        *,
+        require_tls: bool = False,
     ) -> None:
         self.door = door
         self._features = features
+        self._require_tls = require_tls
         self.token = token
         self._params = params
         self._on_state = on_state
@@ -328,7 +332,11 @@ class SlotSeeker:
             pause_s = _FIRST_BACKOFF_S
             while view is not None and self._is_ready(view):
                 dialer = connections.Dialer(
-                    view, self.door, self.token, self._features
+                    view,
+                    self.door,
+                    self.token,
+                    self._features,
+                    self._require_tls,
                 )
                 before = self.door.connections
                 attempt = self._connect(dialer)

@@ -140,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
         help="check input and output end to end: fail with "
         "CHECKSUM_MISMATCH if they are changed between here and the board",
     )
+    pool.add_argument(
+        "--require-tls",
+        action="store_true",
+        help="fail with TLS_REQUIRED instead of sending data to another host, "
+        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+    )
     pool.add_argument("--request-id", metavar="ID", help="name of the request")
     parser.add_argument(
         "--json", action="store_true", help="print the report as JSON"
@@ -370,6 +376,8 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             front_door=_front_door(arguments),
             fallback=arguments.fallback,
             checksum=arguments.checksum,
+            # Else the environment may insist on it.
+            require_tls=arguments.require_tls or None,
         )
         if new_iv is not None:
             keep()
