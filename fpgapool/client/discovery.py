@@ -24,7 +24,10 @@ from fpgapool.client import instance
 _CLOUD_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
 
 
-def find(finder: instance.Finder = instance.FINDER) -> str | apidoor.PoolApi:
+def find(
+    finder: instance.Finder = instance.FINDER,
+    pause: instance.Pause = lambda _: False,
+) -> str | apidoor.PoolApi:
     """Find the pool.
 
     The first of these that there is: the front door of this host, by
@@ -35,6 +38,7 @@ def find(finder: instance.Finder = instance.FINDER) -> str | apidoor.PoolApi:
     its config drive or metadata service.
 
     :param finder: of what Nova has told.
+    :param pause: see :meth:`fpgapool.client.instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message says
         where it was looked for.
@@ -52,7 +56,7 @@ def find(finder: instance.Finder = instance.FINDER) -> str | apidoor.PoolApi:
         return apidoor.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
         return apidoor.PoolApi.from_cloud()
-    credentials, places = finder.find()
+    credentials, places = finder.find(pause=pause)
     if credentials is not None:
         return apidoor.PoolApi.of_instance(credentials, finder.forget)
     raise errors.FrontDoorUnavailable(

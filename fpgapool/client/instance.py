@@ -59,10 +59,16 @@ _MOUNTS = "/proc/self/mounts"
 _METADATA_S = 2.0
 # So that nobody waits for the metadata service again and again.
 _ABSENT_S = 10.0
+# How long, and how often, it is asked again that knows the pool, but nothing
+# for this instance: the pool's answer to Nova may have come too late.
+_EMPTY_S = 15.0
+_RETRY_S = 1.0
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
+#: Waits so many seconds; returns whether there is time to ask again.
+Pause: typing.TypeAlias = collections.abc.Callable[[float], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +90,10 @@ class _Absent(Exception):
     """There is nothing about the pool at a place."""
 
 
+class _Empty(_Absent):
+    """The pool is known there, but has nothing for this instance."""
+
+
 class Finder:
     """Looks for credentials, and remembers what it has found.
 
@@ -97,44 +107,72 @@ class Finder:
         self._lock = threading.Lock()
         self._found: Credentials | None = None
         self._absent_until_s = 0.0
+        # When the metadata service first had nothing for this instance.
+        self._empty_since_s: float | None = None
         self._places: list[str] = []
 
     def find(
-        self, environ: Environment | None = None
+        self,
+        environ: Environment | None = None,
+        pause: Pause = lambda _: False,
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then ask the metadata service.
 
         :param environ: environment variables; None: those of the process.
+        :param pause: called before the metadata service is asked again, as
+            long as it may be about to know something for this instance.
         :returns: what was found, and where it was looked for in vain.
         """
-        with self._lock:
-            now_s = self._clock()
-            if self._found is None and now_s >= self._absent_until_s:
-                self._look(os.environ if environ is None else environ)
-                self._absent_until_s = self._clock() + _ABSENT_S
-            return self._found, self._places
+        while True:
+            with self._lock:
+                now_s = self._clock()
+                if self._found is None and now_s >= self._absent_until_s:
+                    self._look(os.environ if environ is None else environ)
+                found, places = self._found, self._places
+                if found is not None or not self._may_come():
+                    return found, places
+            if not pause(_RETRY_S):
+                return None, places
 
     def forget(self) -> None:
         """Look again the next time: what was found is not valid any more."""
         with self._lock:
             self._found = None
             self._absent_until_s = 0.0
+            self._empty_since_s = None
+
+    def _may_come(self) -> bool:
+        since_s = self._empty_since_s
+        return since_s is not None and self._clock() < since_s + _EMPTY_S
 
     def _look(self, environ: Environment) -> None:
+        self._ask(environ)
+        if not self._may_come():
+            self._absent_until_s = self._clock() + _ABSENT_S
+
+    def _ask(self, environ: Environment) -> None:
         self._places = []
         for path in _drives(environ):
-            if self._try(str(path), functools.partial(_read_drive, path)):
+            if self._try(str(path), functools.partial(_of_drive, path)):
                 return
         base = environ.get(METADATA_URL, DEFAULT_METADATA_URL).rstrip("/")
         if base:
             url = f"{base}/{_FILE}"
-            self._try(url, lambda: _read_service(url))
+            self._try(url, lambda: self._of_service(url))
+
+    def _of_service(self, url: str) -> Credentials:
+        try:
+            return parse(_read_service(url))
+        except _Empty:
+            if self._empty_since_s is None:
+                self._empty_since_s = self._clock()
+            raise
 
     def _try(
-        self, place: str, read: collections.abc.Callable[[], bytes]
+        self, place: str, read: collections.abc.Callable[[], Credentials]
     ) -> bool:
         try:
-            self._found = parse(read())
+            self._found = read()
         except _Absent as exc:
             self._places.append(f"{place} ({exc})")
             return False
@@ -174,8 +212,10 @@ def parse(content: bytes) -> Credentials:
     except (ValueError, RecursionError):
         raise _Absent("it is no JSON") from None
     part = document.get(TARGET) if isinstance(document, dict) else None
-    if not isinstance(part, dict) or not part:
+    if not isinstance(part, dict):
         raise _Absent("it says nothing of the pool")
+    if not part:
+        raise _Empty("it says nothing of the pool for this instance")
     url, token = part.get("api_url"), part.get("instance_token")
     ca_cert = part.get("ca_cert")
     if (
@@ -209,10 +249,10 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     return [pathlib.Path(name) for name in names]
 
 
-def _read_drive(root: pathlib.Path) -> bytes:
+def _of_drive(root: pathlib.Path) -> Credentials:
     try:
         with (root / _FILE).open("rb") as stream:
-            return stream.read(_MAX_BYTES)
+            return parse(stream.read(_MAX_BYTES))
     except FileNotFoundError:
         raise _Absent("there is none") from None
     except OSError as exc:

@@ -221,7 +221,7 @@ class _Opening:
     def _enter(
         self, front_door: str | apidoor.PoolApi | None, with_cpu: bool
     ) -> doors.Door:
-        found = front_door or discovery.find()
+        found = front_door or discovery.find(pause=self._pause)
         self._asked_s = time.monotonic()
         if with_cpu:
             return self._enter_soon(found)
@@ -229,6 +229,14 @@ class _Opening:
         # It may have been waited for, for as long as it took.
         self._asked_s = time.monotonic()
         return door
+
+    def _pause(self, seconds: float) -> bool:
+        limit_s = waiting.earliest(self._deadline_s, self._queue_deadline_s())
+        left_s = channel.remaining_s(limit_s)
+        if left_s is not None and left_s <= seconds:
+            return False
+        self._token.wait(seconds)
+        return True
 
     def _enter_soon(self, found: str | apidoor.PoolApi) -> doors.Door:
         limit_s = waiting.earliest(

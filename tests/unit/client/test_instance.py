@@ -44,6 +44,7 @@ class Service:
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.pause = threading.Event()
         self.pause.set()
+        self.on_request = lambda: None
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,6 +58,7 @@ class Service:
                         self.rfile.read(length),
                     )
                 )
+                service.on_request()
                 service.pause.wait(30)
                 status, headers, body = service.answers.pop(0)
                 self.send_response(status)
@@ -224,7 +226,7 @@ def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
         (b"[" * 100_000, "no JSON"),
         (b"[]", "nothing of the pool"),
         (b"{}", "nothing of the pool"),
-        (b'{"fpgapool": {}}', "nothing of the pool"),
+        (b'{"fpgapool": {}}', "nothing of the pool for this instance"),
         (b'{"fpgapool": []}', "nothing of the pool"),
         (b'{"fpgapool": {"api_url": "http://a"}}', "makes no sense"),
         (
@@ -297,6 +299,114 @@ def test_what_was_found_is_remembered_and_forgotten(monkeypatch, service):
     service.answers.append((404, {}, b""))
     finder.forget()
     assert finder.find()[0] is None
+
+
+# -- vendordata that holds nothing yet ----------------------------------------
+
+EMPTY = (200, {}, b'{"fpgapool": {}}')
+FULL = (200, {}, json.dumps({"fpgapool": FOUND}).encode())
+
+
+class Clock:
+    """Time that passes while a program pauses."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.pauses_s: list[float] = []
+
+    def pause(self, seconds: float) -> bool:
+        self.pauses_s.append(seconds)
+        self.now_s += seconds
+        return True
+
+    def finder(self) -> instance.Finder:
+        return instance.Finder(lambda: self.now_s)
+
+
+def test_nothing_yet_is_asked_for_again(monkeypatch, service):
+    """Nova told so, as the pool's answer took too long for it."""
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [EMPTY, EMPTY, FULL]
+    clock = Clock()
+    assert clock.finder().find(pause=clock.pause)[0] is not None
+    assert clock.pauses_s == [1.0, 1.0]
+
+
+def test_nothing_for_long_is_given_up_once(monkeypatch, service):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [EMPTY] * 100
+    clock = Clock()
+    finder = clock.finder()
+    assert finder.find(pause=clock.pause)[0] is None
+    assert clock.now_s == 115.0
+    assert len(service.asked) == 16
+    # A program that tries again later asks once, and soon not at all.
+    for _ in range(3):
+        clock.now_s += 6.0
+        _, places = finder.find(pause=clock.pause)
+        assert "nothing of the pool for this instance" in places[-1]
+    assert clock.now_s == 115.0 + 3 * 6.0
+    assert len(service.asked) == 17
+
+
+def test_a_token_that_was_refused_is_waited_for_again(monkeypatch, service):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [FULL, EMPTY, FULL]
+    clock = Clock()
+    finder = clock.finder()
+    finder.find()
+    clock.now_s += 1000.0
+    finder.forget()
+    assert finder.find(pause=clock.pause)[0] is not None
+    assert len(clock.pauses_s) == 1
+
+
+def test_who_has_no_time_is_told_at_once(monkeypatch, service):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [EMPTY]
+    assert Clock().finder().find(pause=lambda _: False)[0] is None
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, {}, b"{}"), (200, {}, b'{"others": {}}'), (404, {}, b"")]
+)
+def test_a_cloud_without_the_pool_is_not_asked_again(
+    monkeypatch, tmp_path, service, answer
+):
+    """What a config drive says never changes."""
+    put_drive(tmp_path / "drive", {})
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "drive"))
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append(answer)
+    clock = Clock()
+    assert clock.finder().find(pause=clock.pause)[0] is None
+    assert clock.pauses_s == []
+
+
+def test_a_program_waits_as_long_as_it_may(monkeypatch, service):
+    monkeypatch.setattr(instance, "_RETRY_S", 0.01)
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    instance.FINDER.forget()
+    unreachable = {**FOUND, "api_url": "http://127.0.0.1:9"}
+    found = json.dumps({"fpgapool": unreachable}).encode()
+    service.answers += [EMPTY, EMPTY, (200, {}, found)]
+    with pytest.raises(errors.FrontDoorUnavailable, match=r"127\.0\.0\.1:9"):
+        client.acc_open("copy", 4, timeout_s=30)
+    assert len(service.asked) == 3
+    service.answers += [EMPTY] * 1000
+    for limit in ("timeout_s", "wait_timeout_s"):
+        instance.FINDER.forget()
+        with pytest.raises(errors.FrontDoorUnavailable, match="this instance"):
+            client.acc_open("copy", 4, **{limit: 0.001})
+    instance.FINDER.forget()
+    token = cancel.CancelToken()
+    service.on_request = token.cancel
+    with pytest.raises(errors.Cancelled):
+        client.acc_open("copy", 4, cancel=token)
+    instance.FINDER.forget()
+
+
+# -- what is told -------------------------------------------------------------
 
 
 def test_tokens_are_not_shown():
