@@ -12,7 +12,6 @@
 
 import pytest
 import sqlalchemy as sa
-from alembic import script as alembic_script
 
 from fpgapool.common import exception
 from fpgapool.db import api
@@ -29,17 +28,12 @@ def empty(empty_url):
     database.close()
 
 
-def _versions() -> list[str]:
-    script = alembic_script.ScriptDirectory.from_config(migration._config())
-    return [one.revision for one in script.walk_revisions()][::-1]
-
-
 def test_every_version_can_be_reached_one_by_one(empty):
     assert migration.current_version(empty) is None
-    for version in _versions():
+    for version in migration.versions():
         migration.sync(empty, version)
         assert migration.current_version(empty) == version
-    assert migration.newest_version() == _versions()[-1]
+    assert migration.newest_version() == migration.versions()[-1]
     migration.require_newest(empty)
 
 
@@ -83,38 +77,3 @@ def test_tables_of_a_later_release_are_not_used(empty):
         migration.require_newest(empty)
     with pytest.raises(exception.ConfigurationError, match="999"):
         migration.sync(empty)
-
-
-def test_devices_that_were_disabled_stay_so(empty):
-    migration.sync(empty, "002")
-    host = "INSERT INTO hosts (id, uuid, name, nic_bytes_per_s, up)"
-    device = (
-        "INSERT INTO devices (id, host_id, name, model, dma_bytes_per_s,"
-        " healthy, enabled, fault_reason)"
-    )
-    with empty.begin() as connection:
-        connection.execute(sa.text(f"{host} VALUES (1, 'u', 'h', 1, true)"))
-        for number, enabled in ((1, "true"), (2, "false")):
-            connection.execute(
-                sa.text(
-                    f"{device} VALUES ({number}, 1, 'b{number}', 'm', 1,"
-                    f" true, {enabled}, '')"
-                )
-            )
-        connection.execute(
-            sa.text(
-                "INSERT INTO slots (id, device_id, number, shape,"
-                " programming_time_s, faulty, fault_reason)"
-                " VALUES (1, 2, 0, 's', 0, false, '')"
-            )
-        )
-    migration.sync(empty)
-    with empty.begin() as connection:
-        (host_row,) = connection.execute(
-            sa.text("SELECT admin_state, admin_reason FROM hosts")
-        ).all()
-        states = connection.execute(
-            sa.text("SELECT admin_state FROM devices ORDER BY id")
-        ).scalars()
-        assert tuple(host_row) == ("enabled", "")
-        assert list(states) == ["enabled", "disabled"]
