@@ -10,14 +10,17 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
+import contextlib
 import time
 
 import pytest
+import sqlalchemy as sa
 
 from fpgapool import objects
 from fpgapool.cmd import manage
 from fpgapool.db import api
 from fpgapool.db import migration
+from fpgapool.db import models
 from fpgapool.objects import base
 from tests.functional.db import factory
 
@@ -76,6 +79,42 @@ def test_sync_makes_the_tables_and_the_library(run, empty_url):
     # Whom it is for is said by bitstreams only.
     members = set(base.members(objects.AcceleratorProfile)) - {"projects"}
     assert all(set(record.profile) == members for record in records.values())
+
+
+class _Killed(BaseException):
+    """The process ends here, and with it its connections."""
+
+
+@pytest.fixture
+def changes():
+    """Have each run killed after the first change that none made before it."""
+    made = []
+
+    def kill(_c, _cursor, statement, _values, context, _many) -> None:
+        changes = context.isddl or context.isinsert or context.isupdate
+        if changes and statement not in made:
+            made.append(statement)
+            raise _Killed
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", kill)
+    yield made
+    sa.event.remove(sa.Engine, "after_cursor_execute", kill)
+
+
+@pytest.mark.dialect
+def test_an_interrupted_sync_is_run_again(run, changes, empty_url):
+    outcome = None
+    while outcome is None:
+        with contextlib.suppress(_Killed):
+            outcome = run("db", "sync")
+    assert outcome[0] == 0, outcome
+    assert run("db", "check")[0] == 0
+    # All tables, and what comes before and after them.
+    assert len(changes) > len(models.metadata.tables) + 2
+    database = api.Database(empty_url)
+    names = {record.name for record in database.accelerators()}
+    database.close()
+    assert {"aes", "copy"} <= names
 
 
 def test_sync_keeps_what_the_operator_has_changed(run, synced):

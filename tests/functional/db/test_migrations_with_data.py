@@ -13,6 +13,7 @@
 """Migrations of databases that hold something."""
 
 import decimal
+import itertools
 import uuid
 
 import pytest
@@ -157,12 +158,23 @@ def _require_kept(engine: sa.Engine) -> None:
             assert {k: new[k] for k in old} == old
 
 
+def _set_version(engine: sa.Engine, version: str | None) -> None:
+    table = sa.table("alembic_version", sa.column("version_num"))
+    with engine.begin() as connection:
+        connection.execute(sa.delete(table))
+        if version is not None:
+            connection.execute(sa.insert(table).values(version_num=version))
+
+
 @pytest.mark.dialect
-def test_what_there_is_survives_each_step(engine):
-    first, *later = migration.versions()
-    migration.sync(engine, first)
-    _fill(engine)
-    for version in later:
+def test_what_there_is_survives_each_step_and_its_repetition(engine):
+    steps = [None, *migration.versions()]
+    for before, version in itertools.pairwise(steps):
+        migration.sync(engine, version)
+        if before is None:
+            _fill(engine)
+        # MariaDB keeps the tables of a run that is killed before its COMMIT.
+        _set_version(engine, before)
         migration.sync(engine, version)
         assert migration.current_version(engine) == version
         _require_kept(engine)

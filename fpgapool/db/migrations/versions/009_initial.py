@@ -343,5 +343,10 @@ sa.Table(
 
 
 def upgrade() -> None:
-    """Create all tables."""
-    _METADATA.create_all(op.get_bind(), checkfirst=False)
+    """Create what an interrupted run has not created."""
+    connection = op.get_bind()
+    _METADATA.create_all(connection, checkfirst=True)
+    # A table may be there without its indexes.
+    for table in _METADATA.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
