@@ -89,6 +89,42 @@ $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 	@$(OPENSTACK_VENV)/bin/python -m pip --disable-pip-version-check check
 	@touch $@
 
+# What unit tests pass with besides the newest versions: those of OpenStack's
+# oldest release that is supported, and the oldest ones that are declared.
+RELEASE := 2026.1
+UNIT_TOOLS := build greenlet hypothesis openapi-spec-validator \
+    'psycopg[binary]' pytest pytest-timeout pytest-xdist 'setuptools>=77'
+
+build/lower-bounds.txt: tools/lower-bounds $(REQUIREMENTS) | $(BIN)/python
+	@mkdir -p $(@D)
+	@$(BIN)/python $< >$@
+
+.venv-$(RELEASE)/.installed: CONSTRAINTS := tests/constraints/$(RELEASE).txt
+.venv-$(RELEASE)/.installed: tests/constraints/$(RELEASE).txt
+.venv-lowest/.installed: CONSTRAINTS := build/lower-bounds.txt
+.venv-lowest/.installed: build/lower-bounds.txt
+.venv-$(RELEASE)/.installed .venv-lowest/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing fpgapool into $(@D) with $(CONSTRAINTS)"
+	@$(@D)/bin/python $(PIP_INSTALL) --constraint $(CONSTRAINTS) \
+	    $(EVERYTHING) $(UNIT_TOOLS)
+	@touch $@
+
+# The libraries alone, before those of $(VENV): seconds.
+CLI_LIBRARIES := cliff keystoneauth1 openstacksdk osc-lib \
+    python-cinderclient python-openstackclient requestsexceptions
+build/cli-$(RELEASE)/.installed: tests/constraints/$(RELEASE).txt
+build/cli-$(RELEASE)/.installed: | $(BIN)/python
+	@rm -rf $(@D)
+	@$(PIP) --constraint $< --no-deps --target $(@D) $(CLI_LIBRARIES)
+	@touch $@
+
+.PHONY: test-cli
+test-cli: $(VENV)/.installed-test build/cli-$(RELEASE)/.installed
+test-cli: ## test the openstack command with the libraries of 2026.1
+	@PYTHONPATH=build/cli-$(RELEASE) $(BIN)/python -m pytest --quiet \
+	    tests/unit/osc
+
 .PHONY: venv
 venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
 
@@ -240,7 +276,7 @@ notification-samples: $(VENV)/.installed ## write doc/notification_samples
 .PHONY: clean
 clean: ## remove .venv and everything else that was made
 	@if [ -e .ministack ]; then tools/ministack down --wipe; fi
-	@rm -rf $(VENV) $(OPENSTACK_VENV) build dist *.egg-info .pytest_cache \
+	@rm -rf $(VENV) $(VENV)-* build dist *.egg-info .pytest_cache \
 	    .mypy_cache .ruff_cache .hypothesis .tox
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "removed $(VENV), caches and build results"

@@ -15,6 +15,7 @@
 import copy
 
 from oslo_config import cfg
+from oslo_config import types
 
 from fpgapool.conf import GROUPS
 from fpgapool.conf import bitstream_cache
@@ -43,6 +44,8 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
         if option.dest == "capabilities":
             # What the process gets unless it is configured.
             option.default = ["CAP_NET_ADMIN"]
+            # The generator of OpenStack 2026.1 cannot format its own type.
+            option.type = types.List()
     return [
         *list_own_opts(),
         (cors.GROUP, cors.list_opts()),

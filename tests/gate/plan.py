@@ -26,6 +26,10 @@ from collections.abc import Sequence
 
 _OPENSTACK_VENV = ".venv-openstack"
 
+#: Versions of libraries with which unit tests pass, besides the newest ones:
+#: each has an environment.
+_VERSIONS = ("2026.1", "lowest")
+
 #: What the simulator of whole pools plays: about a minute.
 WORLD = ("--kept", "--bugs", "--seeds=1:16")
 
@@ -119,7 +123,7 @@ def plan(settings: Settings) -> list[Job]:
     style = ("style",)
     side_by_side = ("--no-loadscope-reorder", "--numprocesses")
     # What takes seconds has to pass before what takes minutes begins.
-    quick = ("types", "unit")
+    quick = ("types", "unit", "cli")
     jobs = [
         _make("style", "style", ()),
         settings.tests(
@@ -129,6 +133,7 @@ def plan(settings: Settings) -> list[Job]:
             needs=style,
         ),
         _make("types", "types", style),
+        _make("cli", "test-cli", style),
         _make("install-openstack", f"{_OPENSTACK_VENV}/.installed", style),
         _make("install-services", "services", style),
         Job("servers", settings.start_servers, ("install-services",)),
@@ -156,13 +161,28 @@ def plan(settings: Settings) -> list[Job]:
         ),
     ]
     if settings.long:
+        after: tuple[str, ...] = ("functional", "docs", "nova-filters")
+        for name in _VERSIONS:
+            install, tests = f"install-{name}", f"unit-{name}"
+            venv = f".venv-{name}"
+            jobs += [
+                # One after the other: each prepares the same sources.
+                _make(install, f"{venv}/.installed", ("world",), after=after),
+                settings.tests(
+                    tests,
+                    *(*side_by_side, str(settings.cores), "tests/unit"),
+                    python=f"{venv}/bin/python",
+                    needs=(install,),
+                ),
+            ]
+            after = (*after, install, tests)
         jobs.append(
             settings.tests(
                 "alone",
                 *("tests/integration", "tests/functional"),
                 marks=["alone"],
                 needs=("world", "servers"),
-                after=("functional", "docs", "nova-filters"),
+                after=after,
             )
         )
     return jobs

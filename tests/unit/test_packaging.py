@@ -36,6 +36,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = distributions.PACKAGES
 BUILD_FILES = distributions.BUILD_FILES
 VERSION = distributions.VERSION
+OLDEST_RELEASE = ROOT / "tests" / "constraints" / "2026.1.txt"
 
 
 # Both look at very many files.
@@ -193,8 +194,8 @@ REQUIREMENTS = (
 )
 
 
-def _constraints() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+def _constraints(path: pathlib.Path) -> dict[str, str]:
+    lines = path.read_text().splitlines()
     pairs = [line.split("==") for line in lines if line[0] != "#"]
     return {_normalised(name): version for name, version in pairs}
 
@@ -214,7 +215,7 @@ def _named() -> Iterator[Requirement]:
 
 def test_constraints_have_all_that_requirements_name() -> None:
     # If they do not: make constraints
-    constraints = _constraints()
+    constraints = _constraints(ROOT / "constraints.txt")
     for requirement in _named():
         name = _normalised(requirement.name)
         if name != "fpgapool":
@@ -254,6 +255,23 @@ def test_what_is_imported_is_required() -> None:
 def test_what_is_required_is_imported() -> None:
     # pbr builds the package.
     assert _required() - _imported_distributions() == {"pbr"}
+
+
+def test_openstacks_oldest_release_has_what_is_required() -> None:
+    constraints = _constraints(OLDEST_RELEASE)
+    for requirement in _named():
+        version = constraints.get(_normalised(requirement.name))
+        assert version is None or version in requirement.specifier
+    assert {"openstacksdk", "oslo-messaging", "pbr"} <= constraints.keys()
+
+
+def test_tox_fetches_no_constraints_from_elsewhere() -> None:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ROOT / "tox.ini")
+    text = parser["testenv"]["constraints"]
+    _, _, default = text.rstrip("}").partition("TOX_CONSTRAINTS_FILE:")
+    default = default.replace("{toxinidir", str(ROOT)).replace("}", "")
+    assert pathlib.Path(default) == OLDEST_RELEASE
 
 
 def _extra(name: str) -> set[str]:

@@ -109,7 +109,8 @@ def test_sample_has_the_options_of_the_privileged_process(
         _, found, section = text.partition(f"\n{PRIVSEP}\n")
         assert found
         names = re.findall(r"(?m)^#(\w+) = ", re.split(r"(?m)^\[", section)[0])
-        assert names == [option.dest for option in priv_context.OPTS]
+        # The sample has those of the newest release.
+        assert {option.dest for option in priv_context.OPTS} <= set(names)
         assert "\n#capabilities = CAP_NET_ADMIN\n" in section
 
 

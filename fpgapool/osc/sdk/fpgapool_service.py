@@ -22,7 +22,8 @@ from fpgapool.osc.sdk import proxy
 SERVICE_TYPE = "fpgapool"
 
 
-class FpgapoolService(service_description.ServiceDescription[proxy.Proxy]):
+# Bare: the class takes a parameter in the newest releases only.
+class FpgapoolService(service_description.ServiceDescription):
     """How the service is found, and what speaks with it."""
 
     supported_versions = {"1": proxy.Proxy}

@@ -77,7 +77,7 @@ def test_nothing_else_runs_if_the_style_is_wrong() -> None:
     assert play("style") == ["style"]
 
 
-@pytest.mark.parametrize("name", ["unit", "types"])
+@pytest.mark.parametrize("name", ["unit", "types", "cli"])
 def test_nothing_long_begins_after_a_quick_failure(name: str) -> None:
     order = play(name)
     assert {"types", "unit"} < set(order)
@@ -93,7 +93,8 @@ def test_tests_do_not_run_without_what_they_need(name: str) -> None:
 
 
 def test_what_is_left_tells_of_itself_after_a_long_failure() -> None:
-    assert set(play("functional", "docs", "nova-filters")) == names(JOBS)
+    failing = ("functional", "docs", "nova-filters", "unit-2026.1")
+    assert set(play(*failing)) == names(JOBS)
 
 
 @pytest.mark.parametrize("other", sorted(names(JOBS) - {"alone"}))
@@ -136,12 +137,25 @@ def test_long_tests_run_only_on_request() -> None:
         "unit": "",
         "functional": "not alone",
         "nova-filters": "",
+        "unit-2026.1": "",
+        "unit-lowest": "",
         "alone": "alone",
     }
 
 
+@pytest.mark.parametrize("versions", ["2026.1", "lowest"])
+def test_unit_tests_run_with_other_versions_of_libraries(
+    versions: str,
+) -> None:
+    job = named(f"unit-{versions}")
+    assert isinstance(job.command, tuple)
+    assert job.command[0] == f".venv-{versions}/bin/python"
+    assert f"install-{versions}" in job.needs
+    assert f"unit-{versions}" not in names(GATE)
+
+
 def test_each_run_of_tests_is_told_in_a_file_of_its_own() -> None:
     jobs = [job for job in JOBS if job.junit is not None]
-    assert len({job.junit for job in jobs}) == len(jobs) == 4
+    assert len({job.junit for job in jobs}) == len(jobs) == 6
     for job in jobs:
         assert f"--junit-xml={job.junit}" in job.command
