@@ -52,6 +52,7 @@ from fpgapool.conductor import sessions
 from fpgapool.conductor import summary
 from fpgapool.conductor import traffic
 from fpgapool.conductor import usage
+from fpgapool.conductor import words
 from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -565,6 +566,8 @@ class Engine:
         held = {
             (row.job_id, row.generation): row for row in snapshot.assignments
         }
+        for record in snapshot.unknown_sessions:
+            words.log_unknown(record, "state")
         for record in snapshot.live_sessions:
             host = self.registry.hosts_by_id.get(record.host_id or 0)
             session = sessions.Session.from_record(
@@ -574,13 +577,16 @@ class Engine:
             if record.state == states.QUEUED:
                 self._restore_queued(session)
             else:
-                row = held.pop((record.id, record.generation), None)
-                if row is None:
+                row = held.get((record.id, record.generation))
+                phase = row and words.read(model.Phase, row, "phase")
+                if row is None or phase is None:
                     self._restore_slotless(session, now)
                 else:
-                    self._restore_assignment(session, row)
-        # What is left belongs to sessions that have ended or moved: their
-        # slots, if still busy, show up as strays in the first report.
+                    del held[record.id, record.generation]
+                    self._restore_assignment(session, row, phase)
+        # What is left belongs to sessions that have ended or moved, or cannot
+        # be read. If the slots are still busy, they show up as strays in the
+        # first report.
         for orphan in held.values():
             self._counts.reconciled["slot_without_session"] += 1
             # The slot may have gone to somebody else meanwhile.
@@ -608,10 +614,12 @@ class Engine:
             )
 
     def _restore_assignment(
-        self, session: sessions.Session, row: db_api.AssignmentRecord
+        self,
+        session: sessions.Session,
+        row: db_api.AssignmentRecord,
+        phase: model.Phase,
     ) -> None:
         slot = self.registry.slots[row.slot_id]
-        phase = model.Phase(row.phase)
         session.slot_id = slot.id
         session.generation = row.generation
         session.local = row.local

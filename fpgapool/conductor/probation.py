@@ -25,6 +25,7 @@ import collections
 import dataclasses
 import operator
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import limits
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
+from fpgapool.conductor import words
 from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import health
@@ -150,7 +152,7 @@ class Probation:
         catalogue: bitstreams.Catalogue,
         holds: Mapping[int, reconcile.Hold],
         take_generation: Callable[[], int],
-        rows: Iterable[db_api.FaultRecord],
+        rows: Collection[db_api.FaultRecord],
         counts: conductor_counts.Counts,
     ) -> None:
         self._settings = settings
@@ -159,11 +161,14 @@ class Probation:
         self._holds = holds
         self._take_generation = take_generation
         self._counts = counts
-        known = list(rows)
-        self._ids = {_unit(row): row.id for row in known}
-        self._last_id = max(self._ids.values(), default=0)
+        known = [
+            (unit, row) for row in rows if (unit := _unit(row)) is not None
+        ]
+        self._ids = {unit: row.id for unit, row in known}
+        self._last_id = max((row.id for row in rows), default=0)
         self._health = health.Health(
-            settings.health, [_fault(row) for row in known if row.active]
+            settings.health,
+            [_fault(unit, row) for unit, row in known if row.active],
         )
         self._tests: dict[int, SelfTest] = {}
         # By which it was last seen which accelerators there are.
@@ -789,13 +794,14 @@ def _on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
     return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)
 
 
-def _unit(row: db_api.FaultRecord) -> health.Unit:
-    return health.Unit(health.Level(row.level), row.target_id, row.accelerator)
+def _unit(row: db_api.FaultRecord) -> health.Unit | None:
+    level = words.read(health.Level, row, "level")
+    return level and health.Unit(level, row.target_id, row.accelerator)
 
 
-def _fault(row: db_api.FaultRecord) -> health.Fault:
+def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:
     return health.Fault(
-        unit=_unit(row),
+        unit=unit,
         reason=row.reason,
         failures=row.failures,
         since=row.since,

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.conductor import limits
+from fpgapool.conductor import words
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
@@ -55,7 +56,9 @@ class Administration:
     ) -> Administration:
         """Return what a row says."""
         return cls(
-            state=model.AdminState(row.admin_state),
+            # The row stays: its agent reports the hardware anyway.
+            state=words.read(model.AdminState, row, "admin_state")
+            or model.AdminState.DISABLED,
             reason=row.admin_reason,
             deadline_at=row.drain_deadline_at,
         )
@@ -283,7 +286,10 @@ class Registry:
                     nic_bytes_per_s=host.nic_bytes_per_s,
                     heard_at=now,
                     admin=Administration.of_row(host),
-                    compute=db_api.ComputeState(host.compute_state),
+                    compute=words.read(
+                        db_api.ComputeState, host, "compute_state"
+                    )
+                    or db_api.ComputeState.NONE,
                 )
             )
         for row in sorted(devices, key=lambda row: row.id):

@@ -369,6 +369,13 @@ class Database:
                     connection, models.accelerators, AcceleratorRecord
                 ),
                 live_sessions=_live_sessions(connection),
+                unknown_sessions=_all(
+                    connection,
+                    models.sessions,
+                    SessionRecord,
+                    models.sessions.c.finished_at.is_(None),
+                    models.sessions.c.state.not_in(LIVE_STATES),
+                ),
                 assignments=_all(
                     connection, models.assignments, AssignmentRecord
                 ),

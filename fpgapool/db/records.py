@@ -510,6 +510,7 @@ class MaxIds(NamedTuple):
 class Snapshot:
     """All that a conductor needs to take over. Rows are ordered by id.
 
+    :param unknown_sessions: those that are neither live nor have ended.
     :param usage: of the newest day only.
     :param faults: those that are over, too.
     :param instances: those that are not deleted.
@@ -522,6 +523,9 @@ class Snapshot:
     live_sessions: list[SessionRecord]
     assignments: list[AssignmentRecord]
     max_ids: MaxIds
+    unknown_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
     usage: list[UsageRecord] = dataclasses.field(default_factory=list)
     quotas: list[QuotaRecord] = dataclasses.field(default_factory=list)
     bitstreams: list[BitstreamRecord] = dataclasses.field(default_factory=list)

@@ -232,6 +232,15 @@ def test_live_sessions_have_not_ended(database, epoch):
     ]
 
 
+@pytest.mark.dialect
+def test_sessions_of_an_unknown_state_are_loaded_apart(database, epoch):
+    live, unknown = factory.session(1), factory.session(2, state="FROZEN")
+    _write(database, epoch, live, unknown, factory.ended(3, 1.7e9))
+    snapshot = database.load()
+    assert snapshot.live_sessions == [live]
+    assert snapshot.unknown_sessions == [unknown]
+
+
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):
     _write(
         database, epoch, factory.session(1), factory.ended(2, finished_at=5.0)

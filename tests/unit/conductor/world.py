@@ -322,6 +322,9 @@ class World:
                 )
             ],
             live_sessions=[s for s in sessions if s.state in states.LIVE],
+            unknown_sessions=[
+                s for s in sessions if s.state not in states.ALL
+            ],
             instances=[i for i in instances if i.deleted_at is None],
             max_ids=db_api.MaxIds(
                 0,
@@ -419,7 +422,7 @@ class World:
         for row_id, row in self.rows["sessions"].items():
             session = self.engine.find(row.project_id, row.request_id)
             if session is None or session.session_id != row.session_id:
-                assert row.state in states.TERMINAL
+                assert row.state not in states.LIVE
                 continue
             assert session.state == row.state
             held = [

@@ -1,0 +1,49 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What the words in rows mean."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+from typing import TypeVar
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+_E = TypeVar("_E", bound=enum.Enum)
+
+
+def read(meanings: type[_E], row: Any, column: str) -> _E | None:
+    """Return what a row says in a column.
+
+    :returns: None if this release does not know the word: a line in the log
+        names the row then.
+    """
+    word = getattr(row, column)
+    try:
+        return meanings(word)
+    except ValueError:
+        log_unknown(row, column)
+        return None
+
+
+def log_unknown(row: Any, column: str) -> None:
+    """Name a row that is set aside for what it says in a column."""
+    LOG.error(
+        "A row is set aside, its %s %r is unknown: %s",
+        column,
+        getattr(row, column),
+        row,
+    )
