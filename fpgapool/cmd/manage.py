@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.bitstreams import signatures
@@ -75,11 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.register_cli_opt(
         cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
     )
-    # Standard output is for those who read it by programs.
-    logging.register_options(conf)
-    conf.set_default("use_stderr", True)
     try:
-        config.init(PROGRAM, argv, conf=conf)
+        config.init_tool(PROGRAM, argv, conf=conf)
         if conf.command.run not in _WITHOUT_DATABASE:
             _make_directory(conf)
         return _run(conf)
@@ -489,11 +485,9 @@ def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
 
 def _connect(conf: cfg.ConfigOpts) -> None:
     """Set up RPC, which needs the global configuration."""
-    logging.register_options(cfg.CONF)
-    cfg.CONF.set_default("use_stderr", True)
     sources = [f"--config-file={name}" for name in conf.config_file]
     sources += [f"--config-dir={name}" for name in conf.config_dir]
-    config.init(PROGRAM, sources)
+    config.init_tool(PROGRAM, sources)
     rpc.init()
 
 

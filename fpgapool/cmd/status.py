@@ -27,7 +27,6 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as oslo_exception
-from oslo_log import log as logging
 from oslo_upgradecheck import common_checks
 from oslo_upgradecheck import upgradecheck
 from sqlalchemy import exc as sa_exc
@@ -72,11 +71,8 @@ def main(
     conf = cfg.ConfigOpts()
     checks = Checks(conf, wait_s)
     upgradecheck.register_cli_options(conf, checks)
-    # Standard output is for those who read it by programs.
-    logging.register_options(conf)
-    conf.set_default("use_stderr", True)
     try:
-        config.init(PROGRAM, argv, conf=conf)
+        config.init_tool(PROGRAM, argv, conf=conf)
     except exception.ConfigurationError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return int(_FAILURE)

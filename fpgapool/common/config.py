@@ -75,6 +75,30 @@ def init(
     return conf
 
 
+def init_tool(
+    program: str,
+    argv: Sequence[str] | None = None,
+    *,
+    conf: cfg.ConfigOpts = cfg.CONF,
+) -> None:
+    """Do the same for a command that writes answers to standard output.
+
+    What would be logged there goes to standard error, without the lines for
+    debugging unless the command line asks for them.
+
+    :param program: see :func:`init`, like the others.
+    :raises: ConfigurationError that names the option or the file.
+    """
+    logging.register_options(conf)
+    conf.set_default("use_stderr", True)
+    init(program, argv, conf=conf)
+    asked = conf.get_location("debug").location is cfg.Locations.command_line
+    for handler in py_logging.getLogger().handlers:
+        if getattr(handler, "stream", None) in (sys.stdout, sys.stderr):
+            handler.setStream(sys.stderr)
+            handler.setLevel(py_logging.DEBUG if asked else py_logging.INFO)
+
+
 def _let_all_be_logged() -> None:
     """Have files take what is no text, as stderr does.
 

@@ -10,15 +10,17 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The lines of fpgapool-manage in the audit log."""
+"""What fpgapool-manage and fpgapool-status write beside their answers."""
 
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
 from fpgapool.cmd import manage
+from fpgapool.cmd import status
 
 
 @pytest.fixture
@@ -73,3 +75,46 @@ def test_what_fails_leaves_a_line(run, tmp_path) -> None:
     assert line["outcome"] == "failed"
     assert line["code"]
     assert line["target"] == {"file": missing}
+
+
+#: What DevStack writes, and what oslo.log answers on standard output with.
+LOUD = ["debug = true", "debug = true\nuse_stderr = false"]
+
+
+@pytest.fixture(params=LOUD, ids=["stderr", "stdout"])
+def loud(request, tmp_path) -> str:
+    """Give a configuration that asks for lines of all levels."""
+    path = tmp_path / "loud.conf"
+    path.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n{request.param}\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("main", "command"),
+    [(manage.main, "db version"), (status.main, "upgrade check --json")],
+)
+def test_answers_are_not_mixed_with_lines_for_debugging(
+    loud, capsys, main, command
+) -> None:
+    manage.main(["--config-file", loud, "db", "sync"])
+    capsys.readouterr()
+    main(["--config-file", loud, *command.split()])
+    logging.getLogger("fpgapool.test").debug("nothing")
+    logging.getLogger("fpgapool.test").warning("disk is full")
+    output = capsys.readouterr()
+    assert " DEBUG " not in output.err + output.out
+    # What matters is told, where it is in nobody's way.
+    assert "disk is full" in output.err
+    assert "disk is full" not in output.out
+
+
+def test_the_command_line_can_ask_for_lines_for_debugging(
+    tmp_path, capsys
+) -> None:
+    path = tmp_path / "plain.conf"
+    path.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
+    manage.main(["--debug", "--config-file", str(path), "db", "sync"])
+    logging.getLogger("fpgapool.test").debug("here")
+    output = capsys.readouterr()
+    assert " DEBUG fpgapool.test " in output.err
+    assert " DEBUG " not in output.out
