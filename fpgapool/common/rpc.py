@@ -69,7 +69,12 @@ _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
 
 _THREADS_OPTION = "executor_thread_pool_size"
 
+# A topic that no service has.
+_NOBODY = "fpgapool-nobody"
+
 _transport: messaging.Transport | None = None
+# Whether the transport has ever been connected.
+_was_reached = True
 _pins: dict[str, str] = {}
 
 
@@ -107,7 +112,7 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
     :param url: None means the option ``transport_url``.
     :raises: oslo_messaging.MessagingException for an unusable URL.
     """
-    global _transport, _pins
+    global _transport, _pins, _was_reached
     if _transport is not None:
         return
     _pins = _read_pins(conf)
@@ -116,6 +121,12 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
         conf, url=url, allowed_remote_exmods=ALLOWED_EXMODS
     )
     _set_rabbit_defaults(conf)
+    _was_reached = not _waits_for_ever(conf, url)
+
+
+def _waits_for_ever(conf: cfg.ConfigOpts, url: str | None) -> bool:
+    """Whether the driver's first call waits for a broker without a limit."""
+    return messaging.TransportURL.parse(conf, url).transport == "rabbit"
 
 
 def _read_pins(conf: cfg.ConfigOpts) -> dict[str, str]:
@@ -271,7 +282,21 @@ class Client:
         if timeout_s is not None:
             prepared = prepared.prepare(timeout=timeout_s)
         with self._sending(method):
+            self._reach_broker()
             return prepared.call(context.service_context(), method, **kwargs)
+
+    def _reach_broker(self) -> None:
+        """Fail if the broker is away, and was so since the process began.
+
+        To connect for answers the driver waits as long as it takes; to
+        connect for a cast it does not.
+        """
+        global _was_reached
+        if not _was_reached:
+            self._client.prepare(topic=_NOBODY).cast(
+                context.service_context(), "reach"
+            )
+            _was_reached = True
 
     def knows(self, method: str) -> bool:
         """Whether a method is in the version that may be spoken."""

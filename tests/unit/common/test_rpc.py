@@ -14,6 +14,7 @@ import inspect
 import pathlib
 import queue
 import re
+import threading
 
 import oslo_messaging as messaging
 import pytest
@@ -528,6 +529,27 @@ def test_a_dead_broker_is_noticed_quickly():
         assert rabbit.heartbeat_timeout_threshold == 15
         with pytest.raises(messaging.MessageDeliveryFailure):
             agent_api.AgentAPI().report_now("h1", 1)
+    finally:
+        rpc.cleanup()
+        cfg.CONF.reset()
+
+
+def test_a_call_does_not_wait_for_a_broker_that_was_never_there():
+    rpc.cleanup()
+    cfg.CONF([], default_config_files=[])
+    try:
+        rpc.init(url="rabbit://g:g@127.0.0.1:1/")
+        api = conductor_api.ConductorAPI(call_timeout_s=0.01)
+        failures: queue.Queue = queue.Queue()
+
+        def ask() -> None:
+            with pytest.raises(messaging.MessageDeliveryFailure) as caught:
+                api.pool_summary()
+            failures.put(caught.value)
+
+        # One that waits for ever must not keep the process.
+        threading.Thread(target=ask, daemon=True).start()
+        assert failures.get(timeout=WAIT_S)
     finally:
         rpc.cleanup()
         cfg.CONF.reset()
