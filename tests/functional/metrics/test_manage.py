@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 
@@ -48,6 +49,7 @@ def test_what_changes_something_leaves_a_line(run, monkeypatch) -> None:
     monkeypatch.setenv("SUDO_USER", "eve")
     status, (line,) = run("db", "sync")
     assert status == 0
+    assert datetime.datetime.fromisoformat(line.pop("time")).tzinfo
     assert line == {
         "action": "fpgapool-manage db sync",
         "outcome": "done",
