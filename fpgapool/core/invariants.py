@@ -438,7 +438,9 @@ def _check_times(jobs: waiting.WaitingJobs) -> None:
         job, waits = record.job, record.group is not None
         if record.patience_s is not None:
             patience.append((record.patience_s, job_id))
-            _equal("patience at home", record.homed, True)
+            group = record.group
+            if group is None or job.host_id not in group.homes:
+                raise InvariantError(f"{job_id} has no host to wait for")
         limited = (
             waits
             and job.wait_timeout_s is not None

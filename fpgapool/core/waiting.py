@@ -610,7 +610,8 @@ class WaitingJobs:
         for job_id in due:
             record = self.records[job_id]
             record.patience_s = None
-            self._release(record)
+            if record.homed:
+                self._release(record)
         return bool(due)
 
     def take_urgent(self, now: float) -> list[JobRecord]:
@@ -639,8 +640,11 @@ class WaitingJobs:
         return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: JobRecord) -> None:
+        # If it was passed over, the end of its patience still comes: idle
+        # slots are not offered again before something happens.
         group = _group_of(record)
-        self._displace(record, group)
+        record.homed = False
+        group.homed_count -= 1
         group.roaming.add(record.key)
 
     def _has_skips_enough(self, record: JobRecord) -> bool:
@@ -650,30 +654,30 @@ class WaitingJobs:
     def _place(self, record: JobRecord, group: JobGroup, now: float) -> None:
         """Let a job wait for its own host, or for any, as it should."""
         job = record.job
-        if job.host_id not in group.homes or self._has_skips_enough(record):
+        if job.host_id not in group.homes:
             group.roaming.add(record.key)
             return
         patience_s = self._strategy.patience_s(job)
         due_s = math.inf
         if patience_s is not None:
             due_s = first_due_s(job.arrival_s, patience_s)
-        if due_s <= now:
+        if now < due_s < math.inf:
+            record.patience_s = due_s
+            self._expect(self.patience, due_s, job.id)
+        if due_s <= now or self._has_skips_enough(record):
             group.roaming.add(record.key)
             return
         record.homed = True
         group.homed_count += 1
-        if due_s < math.inf:
-            record.patience_s = due_s
-            self._expect(self.patience, due_s, job.id)
 
     def _displace(self, record: JobRecord, group: JobGroup) -> None:
         """Undo what :meth:`_place` did."""
+        if record.patience_s is not None:
+            self.patience.remove(record.patience_s, record.job.id)
+            record.patience_s = None
         if record.homed:
             record.homed = False
             group.homed_count -= 1
-            if record.patience_s is not None:
-                self.patience.remove(record.patience_s, record.job.id)
-                record.patience_s = None
         else:
             group.roaming.remove(record.key)
 

@@ -248,13 +248,26 @@ class Pass:
                 return True
         return False
 
+    def ends_of_patience(self) -> list[float]:
+        """When jobs that wait for their own host will leave it."""
+        if self.rules.placement == "any":
+            return []
+        return [
+            job.arrival_s + self.rules.wait_s_per_byte * job.size_bytes
+            for job in self.jobs
+            if self.has_home(job) and not self.is_patience_over(job)
+        ]
+
     def may_leave(self, job: Job) -> bool:
-        waited_s = self.now - job.arrival_s
-        due_s = self.rules.wait_s_per_byte * job.size_bytes
-        if waited_s >= due_s - 1e-12:
+        if self.is_patience_over(job):
             return True
         skip_limit = self.rules.skip_limit
         return skip_limit is not None and job.skips >= skip_limit
+
+    def is_patience_over(self, job: Job) -> bool:
+        waited_s = self.now - job.arrival_s
+        due_s = self.rules.wait_s_per_byte * job.size_bytes
+        return waited_s >= due_s - 1e-12
 
     def accept(self, job: Job, slot: Slot) -> Slot:
         taken = slot

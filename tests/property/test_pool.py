@@ -13,6 +13,7 @@
 """Random events: the invariants and the literal rules hold at every step."""
 
 import contextlib
+import math
 import typing
 from unittest import mock
 
@@ -506,9 +507,12 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             for job in jobs
             if job.wait_timeout_s is not None
         ]
+        if self.wakeups:
+            now = literal.snapshot(rules, self.pool.view, self.now)
+            limits_s += filter(math.isfinite, now.ends_of_patience())
         if limits_s:
             assert self.wake_s is not None
-            assert self.now < self.wake_s <= min(limits_s)
+            assert self.now < self.wake_s <= min(limits_s) + 1e-9
 
     def teardown(self) -> None:
         """The same events give the same instructions again.

@@ -462,6 +462,24 @@ def test_waiting_for_the_own_host_long_enough(wakeups: bool) -> None:
     assert pools.taken(output) == ([(2, 20)] if wakeups else [])
 
 
+def test_patience_ends_for_a_job_that_was_passed_over_often_enough() -> None:
+    """It would take the idle slot, but only a pass offers it that again."""
+    pool = pools.make_pool(
+        pools.make_host(1, slot_count=1),
+        pools.make_host(2, slot_count=1),
+        strategy="ra",
+        options={"remote_limit": 1, "skip_limit": 1, "wait_s_per_byte": 1e-9},
+    )
+    pool.submit(pools.make_job(1, host_id=1))
+    job = pools.make_job(2, host_id=1, arrival_s=1.0)
+    output = pool.step(events.JobSubmitted(job), now=1.0)
+    assert pool.state.skips(2) == 1
+    wakes = [o.time_s for o in output if isinstance(o, instructions.WakeAt)]
+    assert wakes == pytest.approx([1.1])
+    output = pool.step(events.Wake(), now=wakes[0])
+    assert pools.taken(output) == [(2, 20)]
+
+
 # -- reasons -------------------------------------------------------------
 
 
