@@ -543,7 +543,7 @@ def test_usage_of_a_project(
 
     before = sessions()
     session = opened("--wait")
-    assert fpga("member", "session", "close", session["id"]).status == 0
+    assert fpga("member", "session", "delete", session["id"]).status == 0
     waiting.wait_until(lambda: sessions() > before, "it is recorded")
     project = personas.member.project
     rows = fpga(

@@ -218,7 +218,7 @@ class Api(api_server.Server):
     """The pool's API, and what operators and instances do with it."""
 
     admin_token: str
-    service_token: str
+    nova_token: str
 
     def change_device(self, number: int, **wish: object) -> None:
         """Do what ``openstack fpga device set`` does."""
@@ -251,7 +251,7 @@ class Api(api_server.Server):
             # Nothing while Nova is slow.
             lambda: (
                 self.ask(
-                    "POST", "/v1/vendordata", self.service_token, body
+                    "POST", "/v1/vendordata", self.nova_token, body
                 ).document
             ),
             f"{server.id} is told something",
@@ -281,7 +281,7 @@ def api(
     """Give the pool's API."""
     served = Api(pool, service_workspace, keystone, "placement-api")
     served.admin_token = accounts.token(accounts.admin()).text
-    served.service_token = accounts.token(personas.service).text
+    served.nova_token = accounts.token(personas.nova).text
     served.start()
     yield served
     served.kill()
