@@ -220,7 +220,7 @@ class _StreamFeeder(Feeder):
         # Since when it has had some data.
         self._filled_since_s = 0.0
         # What has been read, and is in no piece yet.
-        self._rest = memoryview(b"")
+        self._rest = b""
 
     def run(self) -> None:
         """Send all of it."""
@@ -243,17 +243,17 @@ class _StreamFeeder(Feeder):
         )
         buffer = piece.data[:length_bytes]
         filled_bytes = len(self._rest)
-        # It may come from the same buffer.
         buffer[:filled_bytes] = self._rest
         with self._lock:
             self._piece, self._filled_bytes = piece, 0
         while True:
             with self._lock:
                 if self._piece is None:
-                    self._rest = buffer[len(piece.data) : filled_bytes]
+                    # A copy: the buffer is the slot's, which may be lost.
+                    self._rest = bytes(buffer[len(piece.data) : filled_bytes])
                     return
                 if filled_bytes == length_bytes:
-                    self._rest = buffer[:0]
+                    self._rest = b""
                     self._send_front(piece, length_bytes)
                     return
                 if filled_bytes and not self._filled_bytes:
