@@ -54,7 +54,8 @@ class Remains(enum.Enum):
     #: The client may be reading output, or come back for its input.
     KEPT = "kept for a while"
     #: The pool has taken the slot: the client goes on elsewhere with its
-    #: input. It cannot bring this about.
+    #: input. How often that happens is up to the pool's operators, and to
+    #: clients that send more than they claimed while others wait.
     LEFT = "left to the client"
 
 
