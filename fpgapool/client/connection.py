@@ -162,13 +162,28 @@ class SharedBuffers:
         finally:
             channel.close_fds([input_fd, output_fd])
 
-    @property
-    def held(self) -> bool:
-        """Whether the worker has not emptied them.
+    def check_held(self, offset_bytes: int) -> None:
+        """See that the worker has not emptied them.
 
         Look after what was read: then it was whole.
+
+        :param offset_bytes: position in the input.
+        :raises errors.SessionFailed: if it has.
         """
-        return bool(self._input[-1] and self._output[-1])
+        if not (self._input[-1] and self._output[-1]):
+            raise errors.SessionFailed(
+                errors.SESSION_LOST,
+                "the slot was lost, and its worker has emptied the buffers "
+                "before this program went on",
+                offset_bytes,
+            )
+
+    def keep_output(self) -> None:
+        """Have what was received outlive the session.
+
+        :raises OSError: if there is not enough memory.
+        """
+        detach(self._output)
 
     def _map(self, fd: int) -> memoryview:
         size_bytes = self.buffers * self._buffer_bytes + 1

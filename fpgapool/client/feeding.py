@@ -241,7 +241,7 @@ class _StreamFeeder(Feeder):
         piece = self._flow.reserve(
             length_bytes, filled=True, deadline_s=self._deadline_s
         )
-        buffer = piece.data[:length_bytes]
+        shared, buffer = piece.shared, piece.data[:length_bytes]
         filled_bytes = len(self._rest)
         buffer[:filled_bytes] = self._rest
         with self._lock:
@@ -251,6 +251,8 @@ class _StreamFeeder(Feeder):
                 if self._piece is None:
                     # A copy: the buffer is the slot's, which may be lost.
                     self._rest = bytes(buffer[len(piece.data) : filled_bytes])
+                    if shared is not None:
+                        shared.check_held(self._flow.acknowledged_bytes)
                     return
                 if filled_bytes == length_bytes:
                     self._rest = b""

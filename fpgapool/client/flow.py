@@ -32,6 +32,7 @@ import mmap
 import threading
 import time
 import typing
+from collections.abc import Iterable
 
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
@@ -104,6 +105,14 @@ class Piece:
         self.task_id = 0
         self.offset_bytes = 0
         self.input_crc32 = 0
+
+    def keep(self) -> None:
+        """Have the input outlive its buffer.
+
+        :raises OSError: if there is not enough memory.
+        """
+        self.data = memoryview(bytes(self.data))
+        self.shared = None
 
     @property
     def end_offset_bytes(self) -> int:
@@ -380,7 +389,12 @@ class Flow:
             worker in the same breath.
         :raises channel.DeadlineExceeded: if the deadline passes.
         """
-        with self._sending:
+        if not self._sending.acquire(blocking=False):
+            # Finding another slot may take longer than its buffer is kept.
+            if piece.shared is not None:
+                self._keep(piece.shared, [piece])
+            self._sending.acquire()
+        try:
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
             piece.task_id = self._last_task_id
             piece.offset_bytes = self.sent_bytes
@@ -397,6 +411,8 @@ class Flow:
                 self._transmit(connection, piece, prefix, deadline_s)
             except channel.ChannelClosed:
                 connection.channel.shutdown()
+        finally:
+            self._sending.release()
 
     def _transmit(
         self,
@@ -422,15 +438,19 @@ class Flow:
             self._check_held(source)
         connection.channel.send(prefix + piece.header(), deadline_s=deadline_s)
 
+    def _keep(
+        self, shared: connections.SharedBuffers, pieces: Iterable[Piece]
+    ) -> None:
+        """Have pieces of input outlive a slot's buffers."""
+        for piece in pieces:
+            if piece.shared is shared:
+                piece.keep()
+        self._check_held(shared)
+
     def _check_held(self, source: connections.SharedBuffers | None) -> None:
         """See that what was read of a former slot's buffers was whole."""
-        if source is not None and not source.held:
-            raise errors.SessionFailed(
-                errors.SESSION_LOST,
-                "the slot was lost, and its worker has emptied the buffers "
-                "before this program went on",
-                self.acknowledged_bytes,
-            )
+        if source is not None:
+            source.check_held(self.acknowledged_bytes)
 
     # Receiving
 
@@ -764,8 +784,7 @@ class Flow:
         )
         if not self.stateless:
             raise failure
-        # Output that the caller has may be there, too.
-        self._check_held(self._connection.shared)
+        self._keep_all()
         self._count_reopen(failure)
         self._dialer.hang_up(self._connection.channel)
         try:
@@ -786,6 +805,23 @@ class Flow:
         except errors.OperationTimeout as exc:
             raise channel.DeadlineExceeded(exc.message) from exc
         self._move(dialer, connection)
+
+    def _keep_all(self) -> None:
+        """Have what the caller needs outlive the buffers of a lost slot."""
+        shared = self._connection.shared
+        if shared is None:
+            return
+        try:
+            # The caller may be looking at some of it.
+            shared.keep_output()
+            self._keep(shared, self._unacknowledged)
+        except OSError as exc:
+            raise errors.SessionFailed(
+                errors.SESSION_LOST,
+                "the slot was lost, and there is not enough memory to copy "
+                f"what is in its buffers: {exc.strerror}",
+                self.acknowledged_bytes,
+            ) from exc
 
     def _count_reopen(self, failure: errors.SessionFailed) -> None:
         if self.acknowledged_bytes > self._reopened_at_bytes:

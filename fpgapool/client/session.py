@@ -233,9 +233,7 @@ class Session:
             checks.seconds(timeout_s, "timeout_s")
         )
         with self.using():
-            piece = flows.Piece(
-                0, self._pin[:length_bytes], self._input.shared
-            )
+            piece = _Pinned(self._pin, length_bytes, self._input.shared)
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:
@@ -249,7 +247,7 @@ class Session:
             checks.seconds(timeout_s, "timeout_s")
         )
         with self.using():
-            piece = flows.Piece(0, self._pin[:0], self._input.shared)
+            piece = _Pinned(self._pin, 0, self._input.shared)
             output = self._run(piece, end=True, deadline_s=deadline_s)
             self._finished = True
             return output
@@ -407,6 +405,26 @@ class Session:
             self.abort()
         elif not self._closed:
             self.close()
+
+
+class _Pinned(flows.Piece):
+    """The front of the input buffer that the caller fills."""
+
+    __slots__ = ("_pin",)
+
+    def __init__(
+        self,
+        pin: memoryview,
+        length_bytes: int,
+        shared: connections.SharedBuffers | None,
+    ) -> None:
+        super().__init__(0, pin[:length_bytes], shared)
+        self._pin = pin
+
+    def keep(self) -> None:
+        """See :meth:`flows.Piece.keep`; the caller goes on filling it."""
+        connections.detach(self._pin)
+        self.shared = None
 
 
 class _Use:

@@ -18,6 +18,7 @@ import contextlib
 import pathlib
 import socket
 import threading
+from collections.abc import Callable
 
 from fpgapool.common import channel
 from fpgapool.protocol import messages
@@ -64,6 +65,8 @@ class Door:
         self.slots = [Slot(directory, transport, **settings)]
         #: Take over from the newest slot when a session is reopened.
         self.spares: list[Slot] = []
+        #: Called before that.
+        self.on_reopen: Callable[[], object] = lambda: None
         self._generation = 0
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
@@ -132,6 +135,7 @@ class Door:
             self._grant(sock, f"session-{self._generation + 1}")
         if message["op"] == "reopen":
             assert message["generation"] == self._generation
+            self.on_reopen()
             self.slots.append(self.spares.pop(0))
             self._grant(sock, message["session_id"])
 

@@ -51,11 +51,10 @@ class Remains(enum.Enum):
 
     #: All that the client will read it has read.
     EMPTIED = "emptied"
-    #: The client may be reading output, or come back for its input.
+    #: The client may be reading output, or go on with its input.
     KEPT = "kept for a while"
-    #: The pool has taken the slot: the client goes on elsewhere with its
-    #: input. How often that happens is up to the pool's operators, and to
-    #: clients that send more than they claimed while others wait.
+    #: The operators have taken the slot, or it has failed: the client goes
+    #: on elsewhere with its input, when it likes.
     LEFT = "left to the client"
 
 

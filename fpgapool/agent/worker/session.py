@@ -63,6 +63,10 @@ _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
 _DROP_BYTES = 64 * 1024
 
+#: Ways to lose a slot that clients could choose again and again. After the
+#: others a client has no hurry.
+_CAUSED_BY_CLIENTS = frozenset({codes.RESUME_TIMEOUT, codes.YIELDED})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -983,7 +987,7 @@ class DataSession:
             self._memory.close(remains)
 
     def _remains(self, code: str) -> memories.Remains:
-        if code == codes.RESUME_TIMEOUT:
+        if code in _CAUSED_BY_CLIENTS:
             return memories.Remains.KEPT
         if code in codes.SLOT_LOST:
             return memories.Remains.LEFT

@@ -221,6 +221,76 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
     assert "emptied" in caught.value.message
 
 
+@pytest.fixture(params=["shm", "tcp"])
+def emptied_door(request, directory):
+    """A first slot whose buffers are empty before there is another one."""
+    door = slots.Door(directory, "shm")
+    door.spares.append(slots.Slot(directory / "spare", request.param))
+
+    def end_worker() -> None:
+        door.worker.process.terminate()
+        door.worker.wait()
+
+    door.on_reopen = end_worker
+    yield door
+    door.stop()
+
+
+@pytest.mark.security
+def test_programs_that_send_too_much_keep_no_memory_of_the_slot(local_door):
+    with client.acc_open(
+        "copy", 1, front_door=local_door.path, timeout_s=TIMEOUT_S
+    ) as session:
+        shared = session.flow.shared
+        buffers = shared.input(1), shared.output(1)
+        for buffer in buffers:
+            buffer[:3] = b"abc"
+        local_door.take_back("YIELDED")
+        local_door.worker.process.terminate()
+        local_door.worker.wait()
+        assert [bytes(buffer[:3]) for buffer in buffers] == 2 * [bytes(3)]
+        with pytest.raises(client.SessionFailed):
+            session.run(3, timeout_s=TIMEOUT_S)
+
+
+def test_runs_go_on_with_what_was_in_emptied_buffers(emptied_door):
+    data = random.Random(11).randbytes(3000)
+    with client.acc_open(
+        "copy", len(data), front_door=emptied_door.path, timeout_s=TIMEOUT_S
+    ) as session:
+        session.pin[: len(data)] = data
+        first = session.run(1000, timeout_s=TIMEOUT_S)
+        assert bytes(first) == data[:1000]
+        emptied_door.take_back("YIELDED")
+        output = session.run(2000, timeout_s=TIMEOUT_S)
+        assert bytes(output) == data[:2000]
+        # What was not asked for has not changed either.
+        assert bytes(session.pin[: len(data)]) == data
+        again = session.run(3000, timeout_s=TIMEOUT_S)
+        assert (bytes(again), session.reopens) == (data, 1)
+
+
+def test_transfers_go_on_with_what_was_in_emptied_buffers(emptied_door):
+    data = random.Random(12).randbytes(40 * harness.CHUNK_BYTES + 4711)
+    lost = []
+
+    def progress(done_bytes, _total_bytes):
+        if done_bytes > 5 * harness.CHUNK_BYTES and not lost:
+            lost.append(done_bytes)
+            emptied_door.take_back("YIELDED")
+
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params={"key": KEY, "iv": IV},
+        front_door=emptied_door.path,
+        progress=progress,
+        timeout_s=TIMEOUT_S,
+    )
+    assert bytes(output) == programs.encrypted(data)
+    assert (report.reopens, report.restarts) == (1, 0)
+
+
 def test_digest_is_started_over(directory):
     data = random.Random(8).randbytes(40 * harness.CHUNK_BYTES)
     door = slots.Door(directory, "shm")

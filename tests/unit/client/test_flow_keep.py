@@ -1,0 +1,142 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What waits to be sent outlives the buffers of a slot that was lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from concurrent import futures
+
+import pytest
+
+from fpgapool.agent.worker import memory
+from fpgapool.client import cancel
+from fpgapool.client import connection as connections
+from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import waiting
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+
+TIMEOUT_S = 30.0
+CHUNK_BYTES = 4096
+BUFFERS = 2
+OPENED = {
+    "resume_secret": "secret",
+    "chunk_bytes": CHUNK_BYTES,
+    "window_bytes": BUFFERS * CHUNK_BYTES,
+    "input_offset": 0,
+    "output_offset": 0,
+}
+
+
+class Dialer:
+    """Connects to nothing."""
+
+    features: frozenset[str] = frozenset()
+
+
+class Slot:
+    """A slot, as one sees it from its worker."""
+
+    def __init__(self) -> None:
+        self.memory = memory.SharedMemory(CHUNK_BYTES, BUFFERS)
+        shared = connections.SharedBuffers(
+            *map(os.dup, self.memory.fds),
+            {"buffer_bytes": CHUNK_BYTES, "buffers": BUFFERS},
+        )
+        client_end, self.sock = socket.socketpair()
+        opened = connections.Opened.from_document(OPENED)
+        self.connection = connections.Connection(
+            channel.PlainChannel(client_end), opened, shared
+        )
+
+    def close(self) -> None:
+        self.memory.close()
+        self.sock.close()
+        self.connection.channel.close()
+
+
+class Sending:
+    """The lock of a flow that is looking for another slot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.release = self._lock.release
+        self.waited_for = threading.Event()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if blocking:
+            self.waited_for.set()
+        return self._lock.acquire(blocking)
+
+
+@pytest.fixture
+def slots():
+    made = Slot(), Slot()
+    yield made
+    for slot in made:
+        slot.close()
+
+
+@pytest.fixture
+def flow(slots):
+    seeker = waiting.SlotSeeker(object(), {}, cancel.CancelToken(), None)
+    return flows.Flow(Dialer(), slots[0].connection, seeker)
+
+
+def _piece(slot: Slot) -> flows.Piece:
+    shared = slot.connection.shared
+    assert shared is not None
+    piece = flows.Piece(0, shared.input(0)[:3], shared)
+    piece.data[:] = b"abc"
+    return piece
+
+
+def test_a_piece_that_waits_for_another_slot_is_whole(slots, flow) -> None:
+    first, second = slots
+    piece = _piece(first)
+    sent: futures.Future[None] = futures.Future()
+
+    def send() -> None:
+        flow.send(piece, end=False, deadline_s=None)
+        sent.set_result(None)
+
+    flow._sending = Sending()
+    threading.Thread(target=send, daemon=True).start()
+    assert flow._sending.waited_for.wait(TIMEOUT_S)
+    first.memory.close()
+    flow._connection = second.connection
+    flow._sending.release()
+    sent.result(TIMEOUT_S)
+    header = frames.FrameHeader.unpack_from(
+        second.sock.recv(frames.HEADER_BYTES)
+    )
+    assert header.flags & frames.SHM
+    assert bytes(second.memory.take_input(header.aux, 3)) == b"abc"
+
+
+def test_a_piece_that_was_emptied_is_not_sent(slots, flow) -> None:
+    first, second = slots
+    piece = _piece(first)
+    first.memory.close()
+    flow._connection = second.connection
+    with pytest.raises(errors.SessionFailed) as caught:
+        flow.send(piece, end=False, deadline_s=None)
+    assert caught.value.code == errors.SESSION_LOST
+    second.sock.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        second.sock.recv(1)
