@@ -25,7 +25,6 @@ import logging
 import os
 import pathlib
 import resource
-import shutil
 import signal
 import tempfile
 import time
@@ -387,37 +386,33 @@ def _stored(server: databases.Server) -> db_api.Snapshot:
 def play(
     schedule: schedules.Schedule,
     database: bytes,
-    change: Callable[[], None] | None = None,
+    change: Callable[[], None] | None,
+    directory: pathlib.Path,
 ) -> Result:
     """Play a schedule in this process, which is of no use afterwards.
 
     :param schedule: what happens.
     :param database: an empty one.
     :param change: plants a bug.
+    :param directory: for files, empty.
     """
     started_s = time.perf_counter()
     result = Result(schedule.seed)
     errors = _Errors()
     logging.getLogger().handlers[:] = [errors]
     logging.getLogger().setLevel(logging.ERROR)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="world-"))
+    if change is not None:
+        change()
+    world = World(schedule, database, directory)
     try:
-        if change is not None:
-            change()
-        world = World(schedule, database, directory)
-        try:
-            result.problems = world.run()
-        except Exception:
-            result.problems = [traceback.format_exc()]
-        result.problems += errors.bugs
-        result.trace = world.trace
-        result.virtual_s = world.kernel.now_s
-        result.steps = world.kernel.steps
-        result.ends = dict(
-            collections.Counter(one.code for one in world.outcomes)
-        )
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        result.problems = world.run()
+    except Exception:
+        result.problems = [traceback.format_exc()]
+    result.problems += errors.bugs
+    result.trace = world.trace
+    result.virtual_s = world.kernel.now_s
+    result.steps = world.kernel.steps
+    result.ends = dict(collections.Counter(one.code for one in world.outcomes))
     result.real_s = time.perf_counter() - started_s
     return result
 
@@ -438,11 +433,14 @@ class Player:
     ) -> None:
         self._seed = schedule.seed
         self._text = b""
+        # Here: the process may be killed.
+        self._directory = tempfile.TemporaryDirectory(prefix="world-")
+        directory = pathlib.Path(self._directory.name)
         reader, writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(reader)
-            _play_in_child(schedule, database, change, writer)
+            _play_in_child(schedule, database, change, directory, writer)
         os.close(writer)
         self._reader = reader
 
@@ -461,8 +459,7 @@ class Player:
 
     def result(self) -> Result:
         """Return what became of it, once all has been read."""
-        os.close(self._reader)
-        os.waitpid(self._pid, 0)
+        self._end()
         if not self._text:
             return Result(self._seed, ["the world hangs, or broke down"])
         return Result(**json.loads(self._text))
@@ -470,14 +467,19 @@ class Player:
     def kill(self) -> None:
         """End it."""
         os.kill(self._pid, signal.SIGKILL)
+        self._end()
+
+    def _end(self) -> None:
         os.waitpid(self._pid, 0)
         os.close(self._reader)
+        self._directory.cleanup()
 
 
 def _play_in_child(
     schedule: schedules.Schedule,
     database: bytes,
     change: Callable[[], None] | None,
+    directory: pathlib.Path,
     writer: int,
 ) -> None:
     status = 1
@@ -489,7 +491,7 @@ def _play_in_child(
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         # It ends before there is much to collect.
         gc.disable()
-        result = play(schedule, database, change)
+        result = play(schedule, database, change, directory)
         with open(writer, "w") as pipe:
             json.dump(dataclasses.asdict(result), pipe)
         status = 0
