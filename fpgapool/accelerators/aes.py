@@ -30,6 +30,11 @@ _KEY_BYTES = (16, 24, 32)
 _BLOCK_BITS = 8 * BLOCK_BYTES
 
 
+# NIST SP 800-38A, F.5.1 and F.2.1, first block.
+_TEST_KEY = "2b7e151628aed2a6abf7158809cf4f3c"
+_TEST_BLOCK = bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")
+
+
 class AesCore(base.Core):
     """Encrypts or decrypts with AES-CTR, stateless.
 
@@ -39,6 +44,14 @@ class AesCore(base.Core):
     :param params: ``key``, 16, 24 or 32 bytes in hexadecimal, and ``iv``,
         the first counter block, 16 bytes in hexadecimal.
     """
+
+    known_answers = (
+        base.KnownAnswer(
+            {"key": _TEST_KEY, "iv": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"},
+            _TEST_BLOCK,
+            bytes.fromhex("874d6191b620e3261bef6864990db6ce"),
+        ),
+    )
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         base.refuse_unknown_params(params, ("iv", "key"))
@@ -77,6 +90,21 @@ class AesCbcCore(base.Core):
     :param params: ``key`` and ``iv`` as :class:`AesCore` has them, and
         ``direction``, ``encrypt`` (the default) or ``decrypt``.
     """
+
+    known_answers = (
+        base.KnownAnswer(
+            {
+                "key": _TEST_KEY,
+                "iv": "000102030405060708090a0b0c0d0e0f",
+                "direction": "encrypt",
+            },
+            _TEST_BLOCK,
+            bytes.fromhex(
+                "7649abac8119b246cee98e9b12e9197d"
+                "8964e0b149c10b7b682e6e39aaeb731c"
+            ),
+        ),
+    )
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(

@@ -66,12 +66,24 @@ class InvalidInput(AcceleratorError, ValueError):
         super().__init__(codes.INVALID_INPUT, message)
 
 
+class KnownAnswer(typing.NamedTuple):
+    """What a session with these parameters gives for an input."""
+
+    params: collections.abc.Mapping[str, object]
+    data: bytes
+    output: bytes
+
+
 class Core(abc.ABC):
     """One session's computation. Used by one thread at a time.
 
     :param params: the session's parameters.
     :raises InvalidParams: if they do not suit the accelerator.
     """
+
+    #: What self-tests of slots have it compute; without any, a slot has
+    #: passed when it has been programmed.
+    known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
     @abc.abstractmethod
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:

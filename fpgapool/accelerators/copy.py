@@ -22,6 +22,8 @@ from fpgapool.accelerators import base
 class CopyCore(base.Core):
     """Copies. Stateless; takes no parameters."""
 
+    known_answers = (base.KnownAnswer({}, b"abc", b"abc"),)
+
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         base.refuse_unknown_params(params, ())
 

@@ -49,6 +49,15 @@ class DtwCore(base.Core):
         missing.
     """
 
+    # Four differences of 1.
+    known_answers = (
+        base.KnownAnswer(
+            {"length_samples": 4, "dtype": "float32"},
+            numpy.array([0, 0, 0, 0, 1, 1, 1, 1], "<f4").tobytes(),
+            numpy.array([2], "<f8").tobytes(),
+        ),
+    )
+
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(
             params,

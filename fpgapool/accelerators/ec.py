@@ -66,6 +66,16 @@ class EcCore(base.Core):
         fragments that every record of the input lacks, none by default.
     """
 
+    # With one fragment of each kind, both are the data.
+    known_answers = (
+        base.KnownAnswer(
+            {"mode": ENCODE, "k": 1, "m": 1, "stripe_bytes": 256},
+            b"abc",
+            _HEADER.pack(_MAGIC, _VERSION, 1, 1, 0, 3, zlib.crc32(b"abc"))
+            + b"abcabc",
+        ),
+    )
+
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(
             params,

@@ -38,6 +38,15 @@ class FftCore(base.Core):
         transform, ``ortho`` its root in both.
     """
 
+    # An impulse has all frequencies alike.
+    known_answers = (
+        base.KnownAnswer(
+            {"frame_samples": 4, "inverse": False, "norm": "backward"},
+            numpy.array([1, 0, 0, 0], SAMPLE_TYPE).tobytes(),
+            numpy.array([1, 1, 1, 1], SAMPLE_TYPE).tobytes(),
+        ),
+    )
+
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(
             params,

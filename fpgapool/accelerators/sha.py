@@ -29,6 +29,12 @@ class ShaCore(base.Core):
     :param params: ``algorithm``, ``sha256`` (the default) or ``sha1``.
     """
 
+    known_answers = (
+        base.KnownAnswer(
+            {"algorithm": "sha256"}, b"abc", hashlib.sha256(b"abc").digest()
+        ),
+    )
+
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(params, defaults={"algorithm": "sha256"})
         algorithm = parameters.choice(values, "algorithm", ALGORITHMS)

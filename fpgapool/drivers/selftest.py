@@ -18,12 +18,6 @@ is opened, fed and asked for its output through the driver.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import struct
-import typing
-import zlib
-
 from fpgapool.accelerators import base as accelerators
 from fpgapool.core import codes
 from fpgapool.drivers import base
@@ -32,76 +26,13 @@ from fpgapool.drivers import base
 _SHOWN_BYTES = 8
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Vector:
-    """An input whose output is known."""
-
-    params: dict[str, typing.Any]
-    data: bytes
-    output: bytes
-
-
-# From NIST SP 800-38A.
-_AES_KEY = "2b7e151628aed2a6abf7158809cf4f3c"
-_AES_BLOCK = bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")
-
-_TEXT = b"a known answer"
-
-#: By the name of the software core that does the same. All parameters are
-#: given, so that one which a bitstream fixes otherwise is refused.
-VECTORS = {
-    "copy": Vector({}, _TEXT, _TEXT),
-    "aes": Vector(
-        {"key": _AES_KEY, "iv": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"},
-        _AES_BLOCK,
-        bytes.fromhex("874d6191b620e3261bef6864990db6ce"),
-    ),
-    "aes-cbc": Vector(
-        {
-            "key": _AES_KEY,
-            "iv": "000102030405060708090a0b0c0d0e0f",
-            "direction": "encrypt",
-        },
-        _AES_BLOCK,
-        bytes.fromhex(
-            "7649abac8119b246cee98e9b12e9197d8964e0b149c10b7b682e6e39aaeb731c"
-        ),
-    ),
-    "sha": Vector(
-        {"algorithm": "sha256"}, _TEXT, hashlib.sha256(_TEXT).digest()
-    ),
-    # An impulse has all frequencies alike.
-    "fft": Vector(
-        {"frame_samples": 4, "inverse": False, "norm": "backward"},
-        struct.pack("<8f", 1, 0, 0, 0, 0, 0, 0, 0),
-        struct.pack("<8f", 1, 0, 1, 0, 1, 0, 1, 0),
-    ),
-    # Four differences of 1.
-    "dtw": Vector(
-        {"length_samples": 4, "dtype": "float32"},
-        struct.pack("<8f", 0, 0, 0, 0, 1, 1, 1, 1),
-        struct.pack("<d", 2.0),
-    ),
-    # With one fragment of each kind, both are the data.
-    "ec": Vector(
-        {"mode": "encode", "k": 1, "m": 1, "stripe_bytes": 256},
-        _TEXT,
-        struct.pack(
-            ">4sBBBBII", b"FPEC", 1, 1, 1, 0, len(_TEXT), zlib.crc32(_TEXT)
-        )
-        + _TEXT
-        + _TEXT,
-    ),
-}
-
-
 def run(
     driver: base.Driver, device: str, slot: int, profile: base.Profile
 ) -> None:
-    """Let a programmed slot compute what it should, if that is known.
+    """Let a programmed slot compute what it should, where that is known.
 
-    Blocks for as long as the slot computes. The slot has to be scrubbed
-    afterwards.
+    The accelerator's software core has the answers. Blocks for as long as the
+    slot computes. The slot has to be scrubbed afterwards.
 
     :param driver: of the slot.
     :param device: name of the device.
@@ -110,28 +41,39 @@ def run(
         answer is known has passed by having been programmed.
     :raises base.DriverError: ``SELF_TEST_FAILED``.
     """
-    vector = VECTORS.get(profile.core)
-    if vector is None:
+    try:
+        answers = accelerators.load_core(profile.core).known_answers
+    except accelerators.AcceleratorError:
         return
+    for answer in answers:
+        _check(driver, device, slot, answer)
+
+
+def _check(
+    driver: base.Driver,
+    device: str,
+    slot: int,
+    answer: accelerators.KnownAnswer,
+) -> None:
     try:
         driver.expect(device, slot, base.Traffic())
-        core = driver.open(device, slot, vector.params)
+        core = driver.open(device, slot, answer.params)
     except accelerators.InvalidParams:
         # A bitstream that leaves these to nobody.
         return
     except Exception as exc:
         raise _failure(f"cannot be opened: {type(exc).__name__}") from exc
     try:
-        output = _compute(core, vector.data)
+        output = _compute(core, answer.data)
     except Exception as exc:
         # Whatever a driver raises when it cannot go on.
         raise _failure(f"does not compute: {type(exc).__name__}") from exc
     finally:
         core.cancel()
-    if output != vector.output:
+    if output != answer.output:
         raise _failure(
             f"computes a wrong result: {_shown(output)} instead of"
-            f" {_shown(vector.output)}"
+            f" {_shown(answer.output)}"
         )
 
 
