@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import stevedore
@@ -24,6 +25,7 @@ from fpgapool.common import exception
 from fpgapool.core import sharing
 from fpgapool.core import strategy
 from fpgapool.strategies import base
+from fpgapool.strategies import options as strategy_options
 from fpgapool.strategies import shared
 from fpgapool.strategies.orderings import wa
 
@@ -91,6 +93,7 @@ def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
     """Return the group ``scheduler`` as strategies take it."""
     group = conf.scheduler
     return {
+        **_own_options(group),
         **_threshold_options(group),
         "remote_limit": _unless_negative(group.remote_limit),
         "skip_limit": _unless_negative(group.skip_limit),
@@ -99,6 +102,24 @@ def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
         "slot_choice": group.slot_choice,
         "offer_order": group.offer_order,
     }
+
+
+def _own_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
+    given = group.strategy_options
+    shared = sorted(strategy_options.SHARED.intersection(given))
+    if shared:
+        raise ValueError(
+            f"strategy_options: {', '.join(shared)}: set the option of"
+            " [scheduler] instead"
+        )
+    return {name: _parsed(text) for name, text in given.items()}
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _unless_negative(limit: int) -> int | None:

@@ -171,6 +171,15 @@ Which idle slot a session gets where the strategy leaves a choice.
 In which order ``ra`` and ``wra`` offer idle slots to waiting sessions.
 """,
     ),
+    cfg.DictOpt(
+        "strategy_options",
+        default={},
+        help="""
+Options that only the chosen strategy has, by name: those of ``era``, and of
+strategies from other packages. A value is a number, ``true``, ``false`` or
+text. The conductor does not start with one that the strategy does not have.
+""",
+    ),
     cfg.IntOpt(
         "seed",
         default=0,

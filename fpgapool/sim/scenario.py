@@ -121,7 +121,7 @@ class Policy(_Record, frozen=True):
 
     :ivar strategy: its name; None: the policy's own name.
     :ivar seed: of random choices; None: the run's.
-    :ivar era: options that only ``era`` has, by name.
+    :ivar own: options that only this strategy has, by name.
     """
 
     strategy: _Name | None = None
@@ -138,15 +138,16 @@ class Policy(_Record, frozen=True):
     queues: _Count | None = None
     slot_choice: _Name = "index"
     offer_order: _Name = "index"
-    era: dict[_Name, float] | None = None
+    own: dict[_Name, bool | int | float | str] = {}
 
     def options(self) -> dict[str, object]:
         """The options by name, as strategies take them."""
-        return {
+        shared = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
-            if name not in ("strategy", "seed") and value is not None
+            if name not in ("strategy", "seed", "own") and value is not None
         }
+        return {**shared, **self.own}
 
 
 class JobSpec(_Record, frozen=True):

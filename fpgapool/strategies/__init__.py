@@ -12,15 +12,11 @@
 
 """Scheduling strategies by name, for the ``fpgapool.strategies`` namespace.
 
-Each factory takes options by name and a seed for the random choices that
-the options may ask for, and raises ValueError for options that no strategy
-has or that are out of their range. Options that only other strategies have
-are accepted and not used, so that one set of options serves all. One that
-is None has its default.
+Each factory takes options by name (:mod:`fpgapool.strategies.options`) and a
+seed for the random choices that the options may ask for, and raises
+ValueError for options that it does not have or that are out of their range.
 """
 
-import dataclasses
-import typing
 from collections import abc
 
 import numpy
@@ -28,6 +24,7 @@ import numpy
 from fpgapool.core import strategy
 from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.strategies import base
+from fpgapool.strategies import options as opts
 from fpgapool.strategies.joint import era as era_strategy
 from fpgapool.strategies.orderings import fifo as fifo_ordering
 from fpgapool.strategies.orderings import sjf as sjf_ordering
@@ -35,27 +32,12 @@ from fpgapool.strategies.orderings import wa as wa_ordering
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import ra as ra_placement
 
-Options: typing.TypeAlias = abc.Mapping[str, object]
-
-_ERA = "era"
-_HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
-_KNOWN = frozenset(
-    (
-        "thresholds_bytes",
-        _ERA,
-        *_HYBRID,
-        *(
-            field.name
-            for field in dataclasses.fields(any_placement.AnyOptions)
-        ),
-        *(field.name for field in dataclasses.fields(ra_placement.RaOptions)),
-    )
-)
+Options = opts.Options
 
 
 def fifo(options: Options, seed: int) -> base.Strategy:
     """First come, first served, on any compatible slot."""
-    _check_names(options)
+    opts.check_names(options)
     return base.ComposedStrategy(
         fifo_ordering.FifoOrdering(), _any(options, seed)
     )
@@ -63,7 +45,7 @@ def fifo(options: Options, seed: int) -> base.Strategy:
 
 def sjf(options: Options, seed: int) -> base.Strategy:
     """Shortest job first, on any compatible slot."""
-    _check_names(options)
+    opts.check_names(options)
     return base.ComposedStrategy(
         sjf_ordering.SjfOrdering(), _any(options, seed)
     )
@@ -71,13 +53,13 @@ def sjf(options: Options, seed: int) -> base.Strategy:
 
 def wa(options: Options, seed: int) -> base.Strategy:
     """Workload-aware: priority queues by size, on any compatible slot."""
-    _check_names(options)
+    opts.check_names(options)
     return base.ComposedStrategy(_wa(options), _any(options, seed))
 
 
 def ra(options: Options, seed: int) -> base.Strategy:
     """Resource-aware: first come, first served, near its data."""
-    _check_names(options)
+    opts.check_names(options)
     return base.ComposedStrategy(
         fifo_ordering.FifoOrdering(), _ra(options, seed, fallback=False)
     )
@@ -85,7 +67,7 @@ def ra(options: Options, seed: int) -> base.Strategy:
 
 def wra(options: Options, seed: int) -> base.Strategy:
     """Workload- and resource-aware: the default."""
-    _check_names(options)
+    opts.check_names(options)
     return base.ComposedStrategy(
         _wa(options), _ra(options, seed, fallback=True)
     )
@@ -94,21 +76,10 @@ def wra(options: Options, seed: int) -> base.Strategy:
 def era(options: Options, seed: int) -> strategy.Strategy:
     """Expected-rate-aware: pairs of jobs and boards by expected rates.
 
-    Of the options, ``era`` has those of
-    :class:`~fpgapool.strategies.joint.era.EraOptions` by name; the others
-    are of other strategies.
+    Its own options are those of
+    :class:`~fpgapool.strategies.joint.era.EraOptions`.
     """
-    _check_names(options)
-    return era_strategy.EraStrategy(_era(options))
-
-
-def _check_names(options: Options) -> None:
-    unknown = sorted(set(options) - _KNOWN)
-    if unknown:
-        raise ValueError(
-            f"unknown options {', '.join(unknown)}; "
-            f"known are {', '.join(sorted(_KNOWN))}"
-        )
+    return era_strategy.EraStrategy(opts.own(options, era_strategy.EraOptions))
 
 
 def _any(options: Options, seed: int) -> base.Placement:
@@ -133,27 +104,9 @@ def _ra(options: Options, seed: int, fallback: bool) -> base.Placement:
     return ra_placement.RaPlacement(chosen, numpy.random.default_rng(seed))
 
 
-def _era(options: Options) -> era_strategy.EraOptions:
-    given = options.get(_ERA)
-    if given is None:
-        return era_strategy.EraOptions()
-    if not isinstance(given, abc.Mapping):
-        raise ValueError(f"{_ERA} must be a mapping, not {given!r}")
-    known = {f.name for f in dataclasses.fields(era_strategy.EraOptions)}
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise ValueError(
-            f"unknown options {', '.join(unknown)} of {_ERA}; "
-            f"known are {', '.join(sorted(known))}"
-        )
-    return era_strategy.EraOptions(
-        **{name: _as_number(name, value) for name, value in given.items()}
-    )
-
-
 def _wa(options: Options) -> base.Ordering:
     given = options.get("thresholds_bytes")
-    hybrid = [name for name in _HYBRID if options.get(name) is not None]
+    hybrid = [name for name in opts.HYBRID if options.get(name) is not None]
     if given is None:
         thresholds = _hybrid_thresholds(options)
     elif hybrid:
@@ -163,7 +116,7 @@ def _wa(options: Options) -> base.Ordering:
         )
     elif isinstance(given, abc.Iterable) and not isinstance(given, str):
         thresholds = tuple(
-            _as_number("thresholds_bytes", value) for value in given
+            opts.as_number("thresholds_bytes", value) for value in given
         )
     else:
         raise ValueError(f"thresholds_bytes must be a list, not {given!r}")
@@ -187,11 +140,7 @@ def _order(options: Options, name: str) -> str:
 
 def _flag(options: Options, name: str, default: bool) -> bool:
     value = options.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {value!r}")
-    return value
+    return default if value is None else opts.as_flag(name, value)
 
 
 def _limit(options: Options, name: str) -> int | None:
@@ -202,19 +151,9 @@ def _limit(options: Options, name: str) -> int | None:
 
 def _whole(options: Options, name: str, default: int) -> int:
     value = options.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    return value
+    return default if value is None else opts.as_whole(name, value)
 
 
 def _number(options: Options, name: str, default: float) -> float:
     value = options.get(name)
-    return default if value is None else _as_number(name, value)
-
-
-def _as_number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
-    return float(value)
+    return default if value is None else opts.as_number(name, value)

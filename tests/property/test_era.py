@@ -254,6 +254,6 @@ TestEra.settings = hypothesis.settings(max_examples=60, stateful_step_count=20)
 
 
 def test_the_factory_makes_it() -> None:
-    made = strategies.era({"era": {"spread": 0.0}, "q": 1.5}, 0)
+    made = strategies.era({"spread": 0.0, "q": 1.5}, 0)
     assert isinstance(made, era.EraStrategy)
     assert made.options == era.EraOptions(spread=0.0)

@@ -168,7 +168,7 @@ def policies(remote_limit: int) -> dict[str, scenarios.Policy]:
             offer_order="random",
         ),
         "era-written": scenarios.Policy(
-            strategy="era", era=dataclasses.asdict(era.AS_WRITTEN)
+            strategy="era", own=dataclasses.asdict(era.AS_WRITTEN)
         ),
         "era": scenarios.Policy(),
     }

@@ -65,7 +65,9 @@ def installed(
 def pool(installed: pathlib.Path) -> Iterator[harness.Pool]:
     """Give a pool with one slot of the example's driver."""
     config = installed / "cpu.conf"
-    config.write_text("[cpu]\nslots = 1\n")
+    config.write_text(
+        "[cpu]\nslots = 1\n[scheduler]\nstrategy_options = highest:6\n"
+    )
     with harness.running_pool(*OPTIONS, f"--config-file={config}") as running:
         yield running
 
@@ -86,7 +88,7 @@ def test_the_strategy_serves_the_highest_priority_first(
     served: list[int] = []
     holder = _open(pool)
     waiting = []
-    for priority in (0, 5, -5, 10):
+    for priority in (0, 5, -5, 7, 10):
         queued = threading.Event()
         waiting.append(
             programs.Background(
@@ -99,7 +101,8 @@ def test_the_strategy_serves_the_highest_priority_first(
     client.acc_close(holder)
     for call in waiting:
         call.result()
-    assert served == [10, 5, 0, -5]
+    # The option of the example has the first two count as one.
+    assert served == [7, 10, 5, 0, -5]
 
 
 def _serve(

@@ -14,23 +14,41 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy
 
 from fpgapool.strategies import base
+from fpgapool.strategies import options as opts
 from fpgapool.strategies.placements import any as any_placement
+
+
+@dataclasses.dataclass(frozen=True)
+class PriorityOptions:
+    """Options of this strategy alone.
+
+    :param highest: priorities above it count as this one.
+    """
+
+    highest: int = 1000
 
 
 class PriorityOrdering(base.Ordering):
     """By priority, the highest first, then by arrival."""
 
+    def __init__(self, options):
+        self._highest = options.highest
+
     def key(self, job):
-        return (-job.priority, job.arrival_s, job.id)
+        priority = min(job.priority, self._highest)
+        return (-priority, job.arrival_s, job.id)
 
 
 def priority(options, seed):
     """Serve the highest priority first, on any compatible slot.
 
-    :param options: of all strategies, by name; this one has ``slot_choice``.
+    :param options: by name; this one has ``highest``, and ``slot_choice``
+        of those that all strategies get.
     :param seed: of random choices.
     """
     chosen = any_placement.AnyOptions(
@@ -39,4 +57,5 @@ def priority(options, seed):
     placement = any_placement.AnyPlacement(
         chosen, numpy.random.default_rng(seed)
     )
-    return base.ComposedStrategy(PriorityOrdering(), placement)
+    own = opts.own(options, PriorityOptions)
+    return base.ComposedStrategy(PriorityOrdering(own), placement)

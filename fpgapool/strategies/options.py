@@ -1,0 +1,120 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Options of strategies, by name.
+
+One set of options serves all strategies: one that a strategy has no use for
+is accepted. Beside these a strategy may have options of its own, which are
+the fields of a dataclass. An option that is None has its default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections import abc
+
+from fpgapool.strategies.placements import any as any_placement
+from fpgapool.strategies.placements import ra as ra_placement
+
+Options: typing.TypeAlias = abc.Mapping[str, object]
+
+#: What :func:`fpgapool.core.thresholds.hybrid_thresholds` takes.
+HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
+SHARED = frozenset(
+    (
+        "thresholds_bytes",
+        *HYBRID,
+        *(one.name for one in dataclasses.fields(any_placement.AnyOptions)),
+        *(one.name for one in dataclasses.fields(ra_placement.RaOptions)),
+    )
+)
+
+_Own = typing.TypeVar("_Own")
+
+
+def check_names(options: Options, own: abc.Iterable[str] = ()) -> None:
+    """Refuse options that a strategy does not have.
+
+    :param options: what was given.
+    :param own: names of the strategy's own options.
+    :raises ValueError: for a name that is neither theirs nor shared.
+    """
+    known = SHARED.union(own)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ValueError(
+            f"unknown options {', '.join(unknown)}; "
+            f"known are {', '.join(sorted(known))}"
+        )
+
+
+def own(options: Options, kind: type[_Own]) -> _Own:
+    """Make a strategy's own options from what was given.
+
+    :param options: what was given, shared options too.
+    :param kind: a dataclass, whose fields all have defaults; a field whose
+        default is a number, a truth value or text takes only such a value.
+    :raises ValueError: for an unknown name or a value of the wrong type, and
+        if ``kind`` raises it.
+    """
+    fields = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    check_names(options, fields)
+    return kind(
+        **{
+            name: _like(field.default, name, options[name])
+            for name, field in fields.items()
+            if options.get(name) is not None
+        }
+    )
+
+
+def _like(default: object, name: str, value: object) -> object:
+    if isinstance(default, bool):
+        return as_flag(name, value)
+    if isinstance(default, int):
+        return as_whole(name, value)
+    if isinstance(default, float):
+        return as_number(name, value)
+    if isinstance(default, str) and not isinstance(value, str):
+        raise ValueError(f"{name} must be text, not {value!r}")
+    return value
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Return a truth value.
+
+    :raises ValueError: if it is none.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def as_whole(name: str, value: object) -> int:
+    """Return a whole number.
+
+    :raises ValueError: if it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    return value
+
+
+def as_number(name: str, value: object) -> float:
+    """Return a number.
+
+    :raises ValueError: if it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return float(value)
