@@ -225,11 +225,6 @@ class Agent:
         writer.put(agent_metrics.STATE_KNOWN, 1)
         writer.put_devices(reports)
 
-    @property
-    def link_state(self) -> shaping.LinkState:
-        """How it stands with the cap on the data plane."""
-        return self._link.state
-
     def _prepare_state_dir(self) -> None:
         path = pathlib.Path(self._settings.state_path)
         try:

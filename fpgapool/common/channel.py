@@ -783,27 +783,6 @@ def recv_payload(
     return payload
 
 
-def send_frame(
-    channel: Channel,
-    header: frames.FrameHeader,
-    payload: frames.Buffer | None = None,
-    deadline_s: float | None = None,
-) -> None:
-    """Send one frame without copying its payload.
-
-    :param channel: where to.
-    :param header: with the length of the payload filled in.
-    :param payload: bytes behind the header, None if there are none.
-    :param deadline_s: absolute deadline.
-    :raises ChannelClosed: if the connection is gone.
-    :raises DeadlineExceeded: if the peer does not read in time.
-    """
-    if payload is None:
-        channel.send(header.pack(), deadline_s=deadline_s)
-    else:
-        channel.send(header.pack(), payload, deadline_s=deadline_s)
-
-
 def close_fds(fds: collections.abc.Iterable[int]) -> None:
     """Close descriptors, whatever happens to each.
 

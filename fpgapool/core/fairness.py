@@ -16,30 +16,7 @@ Imports nothing heavy: workers use it too.
 """
 
 import heapq
-import math
 from collections import abc
-
-
-def share_one_link(
-    capacity_bytes_per_s: float, caps_bytes_per_s: abc.Sequence[float]
-) -> list[float]:
-    """Max-min fair rates of flows that share one link.
-
-    :param capacity_bytes_per_s: what the link carries.
-    :param caps_bytes_per_s: what each flow takes at most.
-    :returns: the rate of each flow in bytes/s.
-    :raises ValueError: if the capacity or a cap is negative or not a number.
-    """
-    _check_amounts("capacity", [capacity_bytes_per_s])
-    _check_amounts("cap", caps_bytes_per_s)
-    rates = [0.0] * len(caps_bytes_per_s)
-    left = capacity_bytes_per_s
-    order = sorted(range(len(rates)), key=caps_bytes_per_s.__getitem__)
-    for place, flow in enumerate(order):
-        rates[flow] = min(caps_bytes_per_s[flow], left / (len(order) - place))
-        # The last subtraction of an unlimited link would not be a number.
-        left = left - rates[flow] if left < math.inf else left
-    return rates
 
 
 def max_min_rates(

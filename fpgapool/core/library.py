@@ -31,11 +31,6 @@ def key_of(name: str, project_id: str | None) -> str:
     return name if project_id is None else f"{name}{SEPARATOR}{project_id}"
 
 
-def plain_name(key: str) -> str:
-    """Return the plain name of an accelerator."""
-    return key.partition(SEPARATOR)[0]
-
-
 def owner_of(key: str) -> str | None:
     """Return the project whose own an accelerator is; None: public."""
     return key.partition(SEPARATOR)[2] or None

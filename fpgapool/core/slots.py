@@ -455,10 +455,6 @@ class SlotTable:
         self._host_hints.pop(slot_id, None)
         self._device_hints.pop(slot_id, None)
 
-    def is_known(self, shapes: model.Shapes) -> bool:
-        """Whether the pool has a slot of one of these shapes, up or not."""
-        return self._count(self._known_by_shape, shapes) > 0
-
     def up_count(self, shapes: model.Shapes) -> int:
         """How many slots of these shapes are up."""
         return self._count(self.up_by_shape, shapes)

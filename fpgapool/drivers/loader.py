@@ -46,19 +46,6 @@ def driver_path(name: str) -> str:
     return paths[name]
 
 
-def load_driver(
-    name: str, settings: collections.abc.Mapping[str, typing.Any]
-) -> base.Driver:
-    """Build a driver by its name.
-
-    :param name: its name in the entry points of ``fpgapool.drivers``.
-    :param settings: see :class:`base.Driver`.
-    :returns: the driver.
-    :raises base.DriverError: ``DRIVER_UNKNOWN`` or ``INVALID_SETTINGS``.
-    """
-    return load_driver_path(driver_path(name), settings)
-
-
 def load_driver_path(
     path: str, settings: collections.abc.Mapping[str, typing.Any]
 ) -> base.Driver:

@@ -82,13 +82,3 @@ def test_same_as_textbook(
     assert fairness.max_min_rates(*network) == pytest.approx(
         textbook(*network), rel=1e-9
     )
-
-
-@hypothesis.given(capacity=amounts, caps=st.lists(amounts, max_size=8))
-def test_one_link_is_a_network_of_one(
-    capacity: float, caps: list[float]
-) -> None:
-    expected = fairness.max_min_rates(
-        caps, [[(0, 1.0)] for _ in caps], [capacity]
-    )
-    assert fairness.share_one_link(capacity, caps) == pytest.approx(expected)

@@ -348,11 +348,6 @@ class Machine:
         """When the next :class:`Tick` is due, None if none is."""
         return self._deadline_s
 
-    @property
-    def exiting(self) -> bool:
-        """Whether the process is about to end."""
-        return self._exiting
-
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take an event.
 

@@ -731,9 +731,6 @@ def test_an_agent_caps_its_link(pair, here, directory, remove):
         ) as host,
     ):
         agent = host.start()
-        assert agent.link_state == shaping.LinkState(
-            pair.near.device, CAP_BYTES_PER_S
-        )
         host.conductor.wait_for("report", lambda one: not one.link_message)
         agent.stop()
         with tc.TrafficControl() as control:
@@ -754,8 +751,7 @@ def test_an_agent_reports_why_its_link_has_no_cap(pair, here, directory):
             data_rate_bytes_per_s=float(CAP_BYTES_PER_S),
         ) as host,
     ):
-        agent = host.start()
+        host.start()
         report = host.conductor.wait_for("report", lambda one: True)
-        assert report.link_message == agent.link_state.message
         assert report.link_message.startswith("outgoing: ")
         assert report.link_message.endswith(f"({cap.FOREIGN_QDISC})")

@@ -221,8 +221,8 @@ def test_closed_channel(pair):
 def test_frames_over_a_channel(pair):
     left, right = pair
     header = frames.FrameHeader(frames.INPUT, payload_length_bytes=3)
-    channel.send_frame(left, header, memoryview(b"abc"))
-    channel.send_frame(left, frames.FrameHeader(frames.ACK))
+    left.send(header.pack(), memoryview(b"abc"))
+    left.send(frames.FrameHeader(frames.ACK).pack())
     scratch = bytearray(frames.HEADER_BYTES)
     assert channel.recv_header(right, scratch) == header
     assert channel.recv_payload(right, header) == b"abc"

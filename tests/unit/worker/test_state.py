@@ -156,7 +156,9 @@ def test_another_project(machine):
     assert kinds(effects) == ["Refuse", "Changed", "Quit"]
     assert effects[0].code == "RECYCLE"
     assert machine.recycle_for == "q"
-    assert machine.exiting
+    # It is about to end.
+    effects = machine.handle(state.Assign(order(3, "q")), 5.0)
+    assert kinds(effects) == ["Refuse"]
 
 
 def test_secret_waits_for_an_agent(machine):
