@@ -258,58 +258,6 @@ def pack_header(
         raise ValueError(f"frame header not encodable: {exc}") from None
 
 
-class Frame(typing.NamedTuple):
-    """A complete frame.
-
-    :ivar header: its header.
-    :ivar payload: the bytes that followed it on the connection.
-    """
-
-    header: FrameHeader
-    payload: bytes
-
-
-class FrameDecoder:
-    """Incremental decoder: feed it bytes as they come, take out frames.
-
-    For callers that have all bytes in memory; the fast paths read headers
-    with :meth:`FrameHeader.unpack_from` and payloads straight into buffers.
-    """
-
-    def __init__(self, max_data_bytes: int = MAX_DATA_BYTES) -> None:
-        self._max_data_bytes = max_data_bytes
-        self._buffer = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that wait for the rest of their frame."""
-        return len(self._buffer)
-
-    def feed(self, data: Buffer) -> list[Frame]:
-        """Take more bytes.
-
-        :param data: the next bytes of the connection.
-        :returns: the frames that are complete now, oldest first.
-        :raises ProtocolError: as :meth:`FrameHeader.unpack_from`; the
-            connection is of no use afterwards.
-        """
-        self._buffer += data
-        frames: list[Frame] = []
-        position = 0
-        while len(self._buffer) - position >= HEADER_BYTES:
-            header = FrameHeader.unpack_from(
-                self._buffer, position, max_data_bytes=self._max_data_bytes
-            )
-            start = position + HEADER_BYTES
-            end = start + header.wire_payload_bytes
-            if end > len(self._buffer):
-                break
-            frames.append(Frame(header, bytes(self._buffer[start:end])))
-            position = end
-        del self._buffer[:position]
-        return frames
-
-
 class Checksums(typing.NamedTuple):
     """Payload of a CHECKSUM frame: what went into a core and came out.
 

@@ -18,6 +18,7 @@ which nothing is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import typing
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from hypothesis import strategies as st
 from fpgapool import objects
 from fpgapool.objects import base
 from fpgapool.protocol import frames
+from tests.harness import wire
 from tests.property import fuzzing
 
 # -- the front door ----------------------------------------------------------
@@ -125,15 +127,11 @@ def sent_input(data: bytes, chunk_bytes: int) -> bytes:
     :param data: the stream.
     :param chunk_bytes: no frame is longer.
     """
-    decoder = frames.FrameDecoder(chunk_bytes)
-    found = b""
-    for index in range(len(data)):
-        try:
-            fed = decoder.feed(data[index : index + 1])
-        except frames.ProtocolError:
-            break
-        found += _payloads(fed, frames.INPUT)
-    return found
+    found = []
+    with contextlib.suppress(frames.ProtocolError):
+        for frame in wire.iterate(data, chunk_bytes):
+            found.append(frame)
+    return _payloads(found, frames.INPUT)
 
 
 def output(answer: bytes, chunk_bytes: int) -> bytes:
@@ -143,11 +141,11 @@ def output(answer: bytes, chunk_bytes: int) -> bytes:
     :param chunk_bytes: no frame is longer.
     :raises frames.ProtocolError: if it is not.
     """
-    said = frames.FrameDecoder(chunk_bytes).feed(answer)
+    said = wire.read(answer, chunk_bytes)
     return _payloads(said, frames.OUTPUT)
 
 
-def _payloads(some: list[frames.Frame], kind: int) -> bytes:
+def _payloads(some: list[wire.Frame], kind: int) -> bytes:
     return b"".join(one.payload for one in some if one.header.type == kind)
 
 

