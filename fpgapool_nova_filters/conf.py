@@ -57,8 +57,8 @@ asks again. 0 means that it asks for each request.
         min=0,
         max=86400,
         help="""
-Seconds after which what fpgapool has told does not count any more if it cannot
-be asked again. From then on no host is good for instances that *require*
+Seconds for which what fpgapool has told last counts after the first failure to
+ask it again. From then on no host is good for instances that *require*
 accelerators nearby, while all others are placed as if there were no boards.
 
 Related options:
@@ -68,12 +68,16 @@ Related options:
     ),
     cfg.FloatOpt(
         "snapshot_timeout_s",
-        default=2.0,
+        default=4.0,
         min=0.1,
         max=60,
         help="""
 Seconds that a request to fpgapool's API may take. One request to the scheduler
 waits for it; those that come meanwhile go by what was told before.
+
+It has to be longer than the API itself waits for its conductor before it
+answers from the database: ``[api] read_timeout_s`` of fpgapool (2 s), and a
+second for the rest.
 """,
     ),
 ]

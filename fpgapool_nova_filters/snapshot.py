@@ -140,7 +140,9 @@ class Cache:
     :param fetch: asks the API; raises whatever it likes.
     :param clock: tells seconds that only grow.
     :param ttl_s: age from which it asks again.
-    :param max_age_s: age up to which an answer counts if it cannot.
+    :param max_age_s: how long the last answer counts after the first failure
+        to get another one. It counts at once, however old it is: without
+        requests it was not asked for.
     :param wait_s: how long those wait who know nothing while another asks.
     """
 
@@ -161,6 +163,8 @@ class Cache:
         self._refreshing = False
         self._hosts: Hosts | None = None
         self._fetched_at_s = -math.inf
+        # When the first failure since the last answer was.
+        self._failing_since_s = math.inf
         self._tried_at_s = -math.inf
         self._problem = "it has not been asked for yet"
 
@@ -185,14 +189,13 @@ class Cache:
         return self._clock() - self._tried_at_s >= self._ttl_s
 
     def _known_to_others(self) -> Hosts:
-        if not self._is_too_old():
-            assert self._hosts is not None
-            return self._hosts
+        if self._clock() - self._fetched_at_s <= self._max_age_s:
+            return self._known()
         self._changed.wait_for(lambda: not self._refreshing, self._wait_s)
         return self._known()
 
     def _is_too_old(self) -> bool:
-        return self._clock() - self._fetched_at_s > self._max_age_s
+        return self._clock() - self._failing_since_s > self._max_age_s
 
     def _known(self) -> Hosts:
         if self._hosts is None or self._is_too_old():
@@ -219,16 +222,19 @@ class Cache:
         self._tried_at_s = self._clock()
         if hosts is None:
             self._problem = problem
+            self._failing_since_s = min(
+                self._failing_since_s, self._tried_at_s
+            )
             self._warn()
         else:
             # As old as the question: the answer may have been made then.
             self._hosts = hosts
             self._fetched_at_s = begun_at_s
-            self._problem = "the last answer is too old"
+            self._failing_since_s = math.inf
         self._changed.notify_all()
 
     def _warn(self) -> None:
-        if self._is_too_old():
+        if self._hosts is None or self._is_too_old():
             LOG.warning("fpgapool cannot be asked: %s", self._problem)
         else:
             LOG.warning(

@@ -143,7 +143,8 @@ Seconds that a request waits for the conductor, before it is answered with
         help="""
 Seconds that a request which changes nothing waits for the conductor, before it
 is answered from the database, with the header ``OpenStack-fpgapool-Source:
-database``. It is no longer than ``conductor_timeout_s``.
+database``. It is no longer than ``conductor_timeout_s``. nova-scheduler has to
+wait longer: ``[fpgapool] snapshot_timeout_s`` in nova.conf.
 
 Until the lease in the database shows that a conductor leads, those that follow
 do not wait at all.

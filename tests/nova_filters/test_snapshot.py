@@ -140,18 +140,55 @@ def test_old_one_counts_while_it_cannot_be_asked_for(
 ) -> None:
     first = world.cache.hosts()
     world.source.answer = OSError("nobody listens")
-    world.clock.now_s += MAX_AGE_S
+    # No instance was asked for meanwhile: that the API is away is news.
+    world.clock.now_s += 100 * MAX_AGE_S
     assert world.cache.hosts() is first
     assert "still counts" in caplog.text
     assert "nobody listens" in caplog.text
+    world.clock.now_s += MAX_AGE_S
+    assert world.cache.hosts() is first
 
 
-def test_too_old_one_does_not_count(world: World) -> None:
+def test_old_one_does_not_count_for_ever(world: World) -> None:
     world.cache.hosts()
     world.source.answer = OSError("nobody listens")
-    world.clock.now_s += MAX_AGE_S + 0.1
+    for _ in range(2):
+        world.clock.now_s += MAX_AGE_S
+        world.cache.hosts()
+    world.clock.now_s += 0.1
     with pytest.raises(snapshot.UnknownError, match="nobody listens"):
         world.cache.hosts()
+
+
+def test_time_counts_from_the_first_failure_after_an_answer(
+    world: World,
+) -> None:
+    world.cache.hosts()
+    problem, answer = OSError("nobody listens"), world.source.answer
+    for said in (problem, answer, problem):
+        world.source.answer = said
+        world.clock.now_s += MAX_AGE_S
+        world.cache.hosts()
+    world.clock.now_s += MAX_AGE_S
+    world.cache.hosts()
+
+
+def test_others_wait_rather_than_go_by_a_very_old_one(world: World) -> None:
+    slow = Slow()
+    slow.released.set()
+    cache = world.make(slow)
+    first = cache.hosts()
+    world.clock.now_s += MAX_AGE_S + 0.1
+    slow.asked.clear()
+    slow.released.clear()
+    results: list[object] = []
+    threads = [in_thread(cache.hosts, results)]
+    assert slow.asked.wait(LIMIT_S)
+    threads.append(in_thread(cache.hosts, results))
+    slow.released.set()
+    for thread in threads:
+        thread.join()
+    assert results[0] is results[1] is not first
 
 
 def test_api_that_is_away_is_not_asked_by_each_request(world: World) -> None:
