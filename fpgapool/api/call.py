@@ -38,6 +38,7 @@ from fpgapool.api import vendordata as vendordatas
 from fpgapool.api import waiters
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
+from fpgapool.bitstreams import library as libraries
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores as upkeep
 from fpgapool.common import context
@@ -113,6 +114,7 @@ class Backends:
     :ivar vendordata: what instances get; None: nothing.
     :ivar crowd: the requests that are under way.
     :ivar inventory: what the database holds of the pool's hardware.
+    :ivar library: the accelerators.
     :ivar snapshot: what is said of it to Nova, and whether that is only what
         was recorded.
     """
@@ -135,6 +137,9 @@ class Backends:
     inventory: remembered.Remembered[inventories.Inventory] = (
         dataclasses.field(init=False)
     )
+    library: remembered.Remembered[libraries.Library] = dataclasses.field(
+        init=False
+    )
     snapshot: remembered.Remembered[tuple[dict[str, Any], bool]] = (
         dataclasses.field(init=False)
     )
@@ -152,6 +157,7 @@ class Backends:
         remember(
             "inventory", lambda: inventories.Inventory.load(self.database)
         )
+        remember("library", lambda: libraries.Library.load(self.database))
         stand_in = recorded.Recorded(
             self.database, self.inventory.get, self.default_limits
         )

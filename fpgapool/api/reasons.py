@@ -14,9 +14,15 @@
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 
+from fpgapool.api import inventory
+from fpgapool.api import times
 from fpgapool.core import codes
+from fpgapool.db import api as db_api
 
 _SENTENCES: Mapping[str, str] = {
     codes.NO_HOST_UP: "No host with a slot that it fits is up.",
@@ -40,6 +46,64 @@ _SENTENCES: Mapping[str, str] = {
         "Its project has as many slots as it may have at a time."
     ),
 }
+
+
+#: Reasons that slots which are out of service explain further.
+_FOR_LACK_OF_SLOTS = frozenset(
+    {
+        codes.NO_HOST_UP,
+        codes.NO_HEALTHY_SLOT,
+        codes.NO_ENABLED_SLOT,
+        codes.NO_IDLE_SLOT,
+    }
+)
+
+
+def lacks_slots(code: str) -> bool:
+    """Whether slots that are out of service would end the wait."""
+    return code in _FOR_LACK_OF_SLOTS
+
+
+def out_of_service(
+    slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
+) -> str:
+    """Say how many slots do nothing, and since when hosts are silent.
+
+    :param slots: that a session fits.
+    :param sees_hosts: whether the caller may know the names of hosts.
+    :returns: a sentence; empty if none is out of service.
+    """
+    counts = collections.Counter(slot.state for slot in slots)
+    said = [
+        f"{counts[state]} {state}"
+        for state in ("disabled", "faulty")
+        if counts[state]
+    ]
+    hosts = {
+        slot.device.host.id: slot.device.host
+        for slot in slots
+        if slot.state == "down"
+    }.values()
+    if hosts:
+        said.append(f"{counts['down']} down{_silent(hosts, sees_hosts())}")
+    return f"Out of service: {', '.join(said)}." if said else ""
+
+
+def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
+    heard = [
+        (host.last_report_at, host.name)
+        for host in hosts
+        if host.last_report_at is not None
+    ]
+    if not heard:
+        return ""
+    if not sees_hosts:
+        return f" since {times.text(min(heard)[0], 'seconds')}"
+    named = (
+        f"{name} silent since {times.text(time_s, 'seconds')}"
+        for time_s, name in sorted(heard)
+    )
+    return f" ({', '.join(named)})"
 
 
 def sentence(code: str) -> str:

@@ -187,9 +187,7 @@ class Recorded:
             if one.state == states.QUEUED:
                 by_host[one.host_id] += one.sessions
                 by_accelerator[one.accelerator] += one.sessions
-        library = libraries.Library(
-            self._database.accelerators(), self._database.bitstreams()
-        )
+        library = libraries.Library.load(self._database)
         return {
             "generated_at": time.time(),
             "hosts": {

@@ -17,12 +17,13 @@ from __future__ import annotations
 import datetime
 
 
-def text(time_s: float | None) -> str | None:
+def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
     """Return a time of the wall clock in ISO 8601, in UTC.
 
     :param time_s: in seconds; None stays None.
+    :param timespec: how exactly.
     """
     if time_s is None:
         return None
     moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")

@@ -166,6 +166,11 @@ class Library:
         profile = self.profiles.get(accelerator_key)
         return profile is not None and profile.is_for(project_id)
 
+    @classmethod
+    def load(cls, database: db_api.Database) -> Library:
+        """Return what a database holds now."""
+        return cls(database.accelerators(), database.bitstreams())
+
     def resolve(self, name: str, project_id: str) -> str | None:
         """Return the key of what a project means by a name.
 

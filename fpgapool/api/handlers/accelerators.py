@@ -61,8 +61,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def _library(call: calls.Call) -> libraries.Library:
-    database = call.backends.database
-    return libraries.Library(database.accelerators(), database.bitstreams())
+    return libraries.Library.load(call.backends.database)
 
 
 def _document(

@@ -31,6 +31,7 @@ from fpgapool.api import waiters
 from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
+from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
 
 _LOCAL_NETWORK = "local"
@@ -337,12 +338,33 @@ def _document(
         "queue_position": view.queue_position,
         "expected_wait_s": view.expected_wait_s,
         "pending_reasons": [
-            {"code": code, "message": reasons.sentence(code)}
+            {"code": code, "message": _message(call, view, code)}
             for code in view.pending_reasons
         ],
         "placement": _placement(view),
         "connection": _connection(call, view) if connectable else None,
     }
+
+
+def _message(call: calls.Call, view: objects.SessionView, code: str) -> str:
+    """Return what a reason means, and what would end the wait."""
+    message = reasons.sentence(code)
+    if not reasons.lacks_slots(code):
+        return message
+    library = call.backends.library.get()
+    key = library.resolve(view.accelerator, view.project_id)
+    if key is None:
+        return message
+    shapes = library.profiles[key].shapes
+    fitting = [
+        slot
+        for slot in call.backends.inventory.get().slots
+        if not shapes or slot.record.shape in shapes
+    ]
+    absent = reasons.out_of_service(
+        fitting, lambda: call.may(host_policies.LIST)
+    )
+    return f"{message} {absent}".rstrip()
 
 
 def _shared(

@@ -21,6 +21,7 @@ import pytest
 
 from fpgapool.api import errors
 from fpgapool.core import codes
+from fpgapool.db import api as db_api
 from fpgapool.objects import states
 from fpgapool.policies import sessions as policies
 from tests.unit.api import fakes
@@ -85,13 +86,76 @@ def test_why_it_waits_is_said_in_words(world):
     assert reasons == [
         {
             "code": codes.NO_IDLE_SLOT,
-            "message": "All slots that it fits are in use.",
+            "message": "All slots that it fits are in use. Out of service:"
+            " 1 faulty.",
         },
         {
             "code": "NEW_REASON",
             "message": "The scheduler says NEW_REASON.",
         },
     ]
+
+
+def _out_of_service(world):
+    """Have one slot disabled, one faulty, and two of a silent host."""
+    pool = world.database.inventory()
+    host, device, slot = pool.hosts[0], pool.devices[0], pool.slots[0]
+    silent = dataclasses.replace(
+        pool.hosts[1], name="host2", last_report_at=1e9
+    )
+    hosts = [host, silent]
+    devices = [
+        dataclasses.replace(device, id=1, host_id=host.id),
+        dataclasses.replace(
+            device, id=2, host_id=host.id, name="b", admin_state="disabled"
+        ),
+        dataclasses.replace(device, id=3, host_id=silent.id, name="c"),
+    ]
+    faulty = {1: True}
+    slots = [
+        dataclasses.replace(
+            slot,
+            id=number,
+            device_id=device_id,
+            number=number,
+            shape="std",
+            faulty=faulty.get(number, False),
+        )
+        for number, device_id in enumerate((1, 1, 2, 3, 3))
+    ]
+    # Of another shape: no concern of the session's.
+    slots.append(dataclasses.replace(slots[-1], id=9, number=9, shape="big"))
+    changed = dataclasses.replace(
+        pool,
+        hosts=hosts,
+        devices=devices,
+        slots=slots,
+        holders=[],
+        faults=[],
+        reservations=[],
+    )
+    world.database.inventory = lambda: changed
+    profile = {"peak_bytes_per_s": 1e9, "core": "copy", "shapes": ["std"]}
+    library = [db_api.AcceleratorRecord(name="copy", profile=profile)]
+    world.database.accelerators = lambda: library
+
+
+@pytest.mark.parametrize(
+    ("token", "down"),
+    [
+        (fakes.ADMIN, "2 down (host2 silent since 2001-09-09T01:46:40Z)"),
+        (fakes.MEMBER, "2 down since 2001-09-09T01:46:40Z"),
+    ],
+)
+def test_slots_out_of_service_are_named_to_who_waits(make_world, token, down):
+    world = make_world(fakes.queued())
+    _out_of_service(world)
+    answer = world.ask("GET", ONE, token)
+    first, _ = answer.json["session"]["pending_reasons"]
+    assert first["message"] == (
+        "All slots that it fits are in use. Out of service: 1 disabled,"
+        f" 1 faulty, {down}."
+    )
 
 
 @pytest.mark.parametrize(
