@@ -33,6 +33,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
 from fpgapool.common import tallies
 from fpgapool.conductor import administration
 from fpgapool.conductor import admission
@@ -64,6 +65,8 @@ from fpgapool.objects import instance as instance_objects
 from fpgapool.objects import states
 
 LOG = logging.getLogger(__name__)
+# For what agents can make it say again and again.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
@@ -1102,6 +1105,17 @@ class Engine:
                 report.sequence,
                 report.host_name,
             )
+            if known.is_double(report.agent_boot_id, report.sent_at):
+                _OFTEN.warning(
+                    "Two agents say that they are host %s: %s on %s, and %s on"
+                    " %s, which is ignored; give one of them a [DEFAULT]"
+                    " host_uuid of its own",
+                    known.uuid,
+                    known.boot_id,
+                    known.name,
+                    report.agent_boot_id,
+                    report.host_name,
+                )
             return
         host, changed, rows = self.registry.update(report)
         if host.note_clock(report.agent_boot_id, report.sent_at, now):

@@ -34,6 +34,8 @@ from fpgapool.objects import identity
 _MAX_OLD_BOOTS = 16
 # Further apart than a report is on its way.
 _CLOCK_TOLERANCE_S = 5.0
+# One may be on its way while its agent is started anew.
+_DOUBLES = 3
 # So many reports after a clock was set back its host is understood again.
 _CLOCK_READINGS = 4
 
@@ -156,6 +158,9 @@ class HostEntry:
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
+    #: How many reports of a former agent were sent since the present one was
+    #: started.
+    doubles: int = 0
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
     def slots(self) -> Iterator[SlotEntry]:
@@ -169,11 +174,27 @@ class HostEntry:
             return sequence > self.sequence
         return boot_id not in self.old_boots
 
+    def is_double(self, boot_id: str, sent_at: float | None) -> bool:
+        """Whether the sender of a late report still runs beside ours.
+
+        :param sent_at: when it was sent, by the clock of the host.
+        """
+        started_ns, _, _ = self.boot_id.partition("-")
+        if (
+            boot_id in self.old_boots
+            and sent_at is not None
+            and started_ns.isdecimal()
+            and sent_at > int(started_ns) / 1e9 + _CLOCK_TOLERANCE_S
+        ):
+            self.doubles += 1
+        return self.doubles >= _DOUBLES
+
     def note_report(self, boot_id: str, sequence: int, now: float) -> None:
         """Remember the newest report."""
         if self.boot_id and boot_id != self.boot_id:
             self.old_boots.append(self.boot_id)
             del self.old_boots[:-_MAX_OLD_BOOTS]
+            self.doubles = 0
         self.boot_id = boot_id
         self.sequence = sequence
         self.heard_at = now

@@ -430,6 +430,47 @@ def test_when_a_session_began_is_told_by_one_clock(single, ahead_s):
     assert view.started_at == view.finished_at - 10
 
 
+def _reports(agent, boot_s: float, name: str, *sent_s: float):
+    """Make reports of the agent that was started at some time."""
+    for at in sent_s:
+        report = agent.report().report
+        yield inputs.Report(
+            dataclasses.replace(
+                report,
+                host_name=name,
+                agent_boot_id=f"{int(boot_s * 1e9)}-7",
+                sent_at=at,
+            )
+        )
+
+
+def test_two_agents_with_one_uuid_are_named(single, caplog):
+    agent, now = single.agents["a"], single.now
+    for one in _reports(agent, now - 99, "node1", now):
+        single.feed(one)
+    for one in _reports(agent, now - 50, "node2", now + 1):
+        single.feed(one)
+    assert "host_uuid" not in caplog.text
+    for one in _reports(agent, now - 99, "node1", now + 2, now + 7, now + 12):
+        single.feed(one)
+    (line,) = (one for one in caplog.messages if "host_uuid" in one)
+    assert "node1" in line
+    assert "node2" in line
+    assert "host a: " in line
+
+
+def test_an_agent_that_was_started_anew_is_no_second_one(single, caplog):
+    agent, now = single.agents["a"], single.now
+    for one in _reports(agent, now - 99, "node1", now):
+        single.feed(one)
+    for one in _reports(agent, now + 10, "node1", now + 11):
+        single.feed(one)
+    # On their way for long.
+    for one in _reports(agent, now - 99, "node1", *[now + 9] * 20):
+        single.feed(one)
+    assert "host_uuid" not in caplog.text
+
+
 def test_a_slow_bus_makes_no_clock_wrong(single):
     """One report that was fast is enough to know."""
     agent = single.agents["a"]
