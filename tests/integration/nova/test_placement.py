@@ -313,6 +313,8 @@ def assert_as_it_should_be(providers: Providers, number: int) -> None:
     traits = providers.traits(child["uuid"])
     assert traits >= {*OWN, AES}
     assert providers.traits(root) >= traits - OWN
+    # Nova asks for its own trait at the root only: a device has another owner.
+    assert "OWNER_NOVA" in providers.traits(root) - traits
 
 
 def test_devices_are_children_of_compute_nodes(
