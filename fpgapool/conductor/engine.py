@@ -304,6 +304,9 @@ class Engine:
             self._deaf_until = now
         self._ticked_at = now
         self._find_silent_hosts(now)
+        for host in self.registry.hosts.values():
+            if host.turned_clock(now):
+                _tell_of_clock(host)
         for hold in list(self.holds.values()):
             if self.holds.get(hold.slot.id) is hold:
                 self._check_hold(hold, now)
@@ -1118,8 +1121,7 @@ class Engine:
                 )
             return
         host, changed, rows = self.registry.update(report)
-        if host.note_clock(report.agent_boot_id, report.sent_at, now):
-            _tell_of_clock(host)
+        host.note_clock(report.agent_boot_id, report.sent_at, now)
         host.note_report(report.agent_boot_id, report.sequence, now)
         if changed or not host.up:
             self._host_up(host, rows)

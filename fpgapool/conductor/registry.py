@@ -38,6 +38,8 @@ _CLOCK_TOLERANCE_S = 5.0
 _DOUBLES = 3
 # So many reports after a clock was set back its host is understood again.
 _CLOCK_READINGS = 4
+# What was said while the conductor stood still is all read by then.
+_CLOCK_SETTLES_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,10 @@ class HostEntry:
     clock_readings_s: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
     )
+    #: Whether operators were told that its clock is wrong, and when the last
+    #: reading said otherwise than the one before it.
+    clock_told_wrong: bool = False
+    clock_turned_at: float = -math.inf
     #: Why its network card is not capped though it should, if so.
     link_message: str | None = None
     admin: Administration = Administration()
@@ -201,19 +207,32 @@ class HostEntry:
 
     def note_clock(
         self, boot_id: str, sent_at: float | None, now: float
-    ) -> bool:
+    ) -> None:
         """Compare the host's clock with ours; before :meth:`note_report`.
 
         :param sent_at: what it said when its report was sent; None if its
             agent does not tell.
-        :returns: whether :attr:`clock_is_wrong` has changed.
         """
         was_wrong = self.clock_is_wrong
         if boot_id != self.boot_id:
             self.clock_readings_s.clear()
         if sent_at is not None:
             self.clock_readings_s.append(now - sent_at)
-        return self.clock_is_wrong is not was_wrong
+        if self.clock_is_wrong is not was_wrong:
+            self.clock_turned_at = now
+
+    def turned_clock(self, now: float) -> bool:
+        """Whether operators have to be told that its clock is wrong or not.
+
+        :returns: True once for each turn that has lasted.
+        """
+        if (
+            self.clock_is_wrong is self.clock_told_wrong
+            or now - self.clock_turned_at < _CLOCK_SETTLES_S
+        ):
+            return False
+        self.clock_told_wrong = self.clock_is_wrong
+        return True
 
     @property
     def clock_behind_s(self) -> float:

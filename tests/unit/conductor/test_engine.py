@@ -365,6 +365,13 @@ def test_a_request_that_nobody_waits_for_any_more_is_dropped(single):
     assert not single.rows["sessions"]
 
 
+def _say_time(pool, agent, sent_at):
+    """Have an agent report that it is some time, and a second pass."""
+    agent.sent_at = sent_at
+    pool.feed(agent.report())
+    pool.tick(1)
+
+
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
 def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
     """Its requests are as good, and as late, as others are."""
@@ -372,17 +379,19 @@ def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
     agent = single.agents["a"]
     there = single.now + ahead_s
     agent.sent_at = there - 1
-    for _ in range(4):
-        single.feed(agent.report())
+    for _ in range(12):
+        there = single.now + ahead_s
+        _say_time(single, agent, there - 1)
     assert caplog.text.count("The clock of host a is 3") == 1
+    there = single.now + ahead_s
     # It was a second on its way, which nobody can know.
     single.open(expires_at=there - 2)
     assert not single.rows["sessions"]
     assert single.view(single.open(expires_at=there + 5)).state == "PREPARING"
     # Who reports for the first time says nothing of before.
     agent.boots += 1
-    agent.sent_at = single.now
-    single.feed(agent.report())
+    for _ in range(12):
+        _say_time(single, agent, single.now)
     assert "The clock of host a agrees" in caplog.text
 
 
@@ -469,6 +478,21 @@ def test_an_agent_that_was_started_anew_is_no_second_one(single, caplog):
     for one in _reports(agent, now - 99, "node1", *[now + 9] * 20):
         single.feed(one)
     assert "host_uuid" not in caplog.text
+
+
+def test_a_conductor_that_stood_still_takes_no_clock_for_wrong(
+    single, caplog
+):
+    """It reads at once what was said meanwhile."""
+    caplog.set_level(logging.INFO)
+    agent = single.agents["a"]
+    single.now += 60
+    for age_s in range(60, 0, -5):
+        agent.sent_at = single.now - age_s
+        single.feed(agent.report())
+    for _ in range(20):
+        _say_time(single, agent, single.now)
+    assert "The clock of" not in caplog.text
 
 
 def test_a_slow_bus_makes_no_clock_wrong(single):

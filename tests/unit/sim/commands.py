@@ -21,6 +21,8 @@ import pytest
 from fpgapool.cmd import sim
 
 CASES = sorted((pathlib.Path(__file__).parents[2] / "cases").glob("*.json"))
+#: The one with many jobs.
+[LARGEST_CASE] = [path for path in CASES if "60jobs" in path.stem]
 
 
 def make_scenario(**members: typing.Any) -> dict[str, typing.Any]:

@@ -13,7 +13,6 @@
 """The engines, on clusters small enough to compute by hand."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -25,8 +24,8 @@ from fpgapool.sim import simulation
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from tests.unit.sim import commands
 
-CASES = sorted((pathlib.Path(__file__).parents[2] / "cases").glob("*.json"))
 MIB = 2**20
 
 
@@ -129,7 +128,7 @@ def test_no_chunk_or_no_window(members: dict[str, int]) -> None:
 
 
 def test_engines_agree_on_average() -> None:
-    scenario = scenarios.read(CASES[-1])
+    scenario = scenarios.read(commands.LARGEST_CASE)
     for policy in scenario.policies:
         fluid_jobs = simulation.run(scenario, policy)
         chunk_jobs = simulation.run(scenario, policy, engine="chunk")
@@ -158,7 +157,7 @@ def test_without_numba_the_results_are_the_same() -> None:
     )
     results = [
         subprocess.run(
-            [sys.executable, "-c", program, how, str(CASES[-1])],
+            [sys.executable, "-c", program, how, str(commands.LARGEST_CASE)],
             check=True,
             capture_output=True,
             text=True,

@@ -30,7 +30,7 @@ def test_bytes_and_times_add_up(
     engine: str, bins: int, rates_hold: bool
 ) -> None:
     """Whatever the bins are, and however often an engine changes rates."""
-    scenario = scenarios.read(commands.CASES[-1])
+    scenario = scenarios.read(commands.LARGEST_CASE)
     observer = observation.Observer(scenario, rates_hold=rates_hold, bins=bins)
     outcomes = simulation.run(scenario, "wra", engine=engine, watcher=observer)
     course = observer.course()
@@ -70,7 +70,7 @@ def test_by_hand(tmp_path: pathlib.Path) -> None:
 
 def test_mean_rates_where_they_change_between_calls() -> None:
     """Whatever was said at a call; a rate is never below 0."""
-    scenario = scenarios.read(commands.CASES[-1])
+    scenario = scenarios.read(commands.LARGEST_CASE)
     observer = observation.Observer(scenario, rates_hold=False)
     outcomes = simulation.run(
         scenario, "wra", engine="chunk", watcher=observer
