@@ -1037,6 +1037,7 @@ class Engine:
     def _resubmit(self, session: sessions.Session, now: float) -> None:
         """Queue a session again, at the place of its first arrival."""
         LOG.info("Session %s waits for another slot", session.session_id)
+        unsent_bytes = max(session.claimed_bytes - session.input_bytes, 0)
         session.leave_slot()
         session.state = states.QUEUED
         session.reason = session.message = ""
@@ -1046,7 +1047,7 @@ class Engine:
             now - session.queued_at + self.settings.wait_timeout_s
         )
         self._book.note_queued(session)
-        self._events.append(events.JobSubmitted(session.job()))
+        self._events.append(events.JobSubmitted(session.job(), unsent_bytes))
         self._touch(session)
         self._step(now)
 
@@ -1904,15 +1905,7 @@ class Engine:
         )
         self._counts.service_s.observe(ended_at - hold.assigned_at)
         self._forget_hold(hold.slot.id)
-        self._events.append(
-            events.SlotReleased(
-                hold.slot.id,
-                hold.generation,
-                # At least the claim: to hold slots and send nothing must
-                # not be free while others owe for what they sent.
-                max(input_bytes, session.claimed_bytes),
-            )
-        )
+        self._events.append(events.SlotReleased(hold.slot.id, hold.generation))
 
     def _forget_hold(self, slot_id: int) -> None:
         del self.holds[slot_id]

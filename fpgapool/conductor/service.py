@@ -229,6 +229,8 @@ class _Term:
         settings = dataclasses.replace(
             _settings(conf), agents_test=agents.can_self_test
         )
+        if conf.conductor.fair_share:
+            _check_default_quota(settings.default_quota, len(snapshot.slots))
         is_unified = conf.quota.driver == quota_conf.UNIFIED
         brain = engine.Engine(
             core_state.PoolState(
@@ -466,6 +468,20 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
             max_s=max(options.self_test_after_s, options.self_test_max_s),
         ),
     )
+
+
+def _check_default_quota(
+    quota: admission.ProjectQuota, slot_count: int
+) -> None:
+    """Warn if one project may take all slots from those who share them."""
+    if slot_count and (quota.sessions is None or quota.sessions >= slot_count):
+        LOG.warning(
+            "The pool has %d slots, and each project may have %s of them at a"
+            " time: one project can keep all others waiting until it gives"
+            " slots back. Set [quota] sessions below the number of slots",
+            slot_count,
+            "all" if quota.sessions is None else quota.sessions,
+        )
 
 
 def _default_quota(conf: cfg.ConfigOpts) -> admission.ProjectQuota:

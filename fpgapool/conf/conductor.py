@@ -292,12 +292,14 @@ hardly any; see the metric ``fpgapool_conductor_inputs_dropped_total``.
         "fair_share",
         default=False,
         help="""
-Whether projects share the slots by weight (deficit round robin on bytes),
-whatever ``strategy`` orders the sessions of each project.
+Whether projects share the slots by weight (deficit round robin on the time
+that slots are held, times what they carry), whatever ``strategy`` orders the
+sessions of each project.
 
-Without it, who submits most gets most. It is right for every pool that more
-than one project uses; ``production.conf.sample`` turns it on. Related options
-are ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
+Without it, the project that submits most gets most. It is right for every
+pool that more than one project uses; ``production.conf.sample`` turns it on.
+Related options are ``fair_share_quantum_bytes``, ``project_weights`` and
+``max_wait_s``.
 """,
     ),
     cfg.IntOpt(
@@ -306,7 +308,8 @@ are ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
         min=1,
         max=2**50,
         help="""
-Bytes that a project of weight 1 may begin in each round of ``fair_share``.
+Bytes that a project of weight 1 may use in each round of ``fair_share``: what
+its sessions claim, and what their slots could carry while they are held.
 
 Several sessions of their usual size: ten are a good choice. A smaller quantum
 shares more evenly in the short run, but fewer sessions are left to choose from

@@ -184,11 +184,16 @@ class SessionLimitsChanged(_Event):
 
 @values.value
 class JobSubmitted(_Event):
-    """A job came; one whose id is known already changes nothing."""
+    """A job came; one whose id is known already changes nothing.
+
+    :param paid_bytes: what is left of a claim that was charged for an earlier
+        job of the same session; None: there was none.
+    """
 
     batch_order = 1
 
     job: model.Job
+    paid_bytes: float | None = None
 
 
 @values.value
@@ -268,14 +273,10 @@ class ClaimExceeded(_Event):
 
 @values.value
 class SlotReleased(_Event):
-    """The holder has given the slot back, or lost it.
-
-    :param sent_bytes: how much input it has sent; None: as it claimed.
-    """
+    """The holder has given the slot back, or lost it."""
 
     slot_id: model.SlotId
     generation: int
-    sent_bytes: float | None = None
 
 
 @values.value

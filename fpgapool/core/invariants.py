@@ -411,7 +411,7 @@ def _check_accounts(
     _equal(
         "sessions",
         sessions,
-        _nonzero({p: a.sessions for p, a in known.items()}),
+        _nonzero({p: len(a.holds) for p, a in known.items()}),
     )
     if not accounts.options.fair:
         return

@@ -16,15 +16,22 @@ Deficit round robin with explicit rounds: all projects of the same round may
 have slots, in whatever order. A project whose bytes are used up
 goes to the end of the first round in which it has some again, so that what it
 owes for a large job costs no more to work out than for a small one.
+
+A slot costs its rate for as long as it is held, and a job at least its claim.
 """
 
 import dataclasses
 import math
+import typing
 from collections import abc
 
+from fpgapool.core import model
 from fpgapool.core import ordered
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
+
+#: Projects that wait are charged for the slots they hold this often at most.
+CHARGE_INTERVAL_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +63,15 @@ def _check_positive(what: str, value: float) -> None:
         raise ValueError(f"{what} must be positive and finite, not {value}")
 
 
+class Hold(typing.Protocol):
+    """A slot that a project has."""
+
+    slot_id: model.SlotId
+
+    def charge(self, now: float, /) -> float:
+        """What it costs since it was charged last, in bytes."""
+
+
 class Account:
     """What is known of one project.
 
@@ -64,15 +80,15 @@ class Account:
     :ivar round: the round in which it may have slots next.
     :ivar place: its place among those of the same round.
     :ivar waits: whether it has jobs that wait for its round.
-    :ivar sessions: how many slots it has.
+    :ivar holds: the slots that it has.
     """
 
     __slots__ = (
+        "holds",
         "left_bytes",
         "place",
         "project",
         "round",
-        "sessions",
         "share_bytes",
         "waits",
     )
@@ -84,7 +100,7 @@ class Account:
         self.round = 0
         self.place = 0
         self.waits = False
-        self.sessions = 0
+        self.holds: dict[model.SlotId, Hold] = {}
 
     @property
     def key(self) -> ordered.Key:
@@ -95,6 +111,7 @@ class Account:
 class Accounts:
     """The projects that have jobs, slots or debts.
 
+    :ivar now_s: the time of the step that is under way.
     :ivar round: that in which a slot was given away last.
     :ivar changes: grows whenever a place or the round changes, or whether a
         project has as many slots as it may.
@@ -102,6 +119,7 @@ class Accounts:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.now_s = 0.0
         self.round = 0
         self.changes = 0
         self._default_limit: int | None = None
@@ -109,6 +127,7 @@ class Accounts:
         self._accounts: dict[str, Account] = {}
         self._places = ordered.SortedKeys()
         self._last_place = 0
+        self._charged_at_s = -math.inf
         self._kept = 0
 
     def all(self) -> list[Account]:
@@ -141,7 +160,7 @@ class Accounts:
     def sessions(self, project: str) -> int:
         """How many slots a project has."""
         account = self._accounts.get(project)
-        return 0 if account is None else account.sessions
+        return 0 if account is None else len(account.holds)
 
     def lane_of(self, project: str) -> str | None:
         """The project itself, if its jobs are to be kept apart."""
@@ -173,6 +192,7 @@ class Accounts:
         if not self.options.fair:
             return
         account = self._account(project)
+        self._charge(account)
         if account.round <= self.round:
             # What it had left is lost, what it owed was not.
             account.round = self.round
@@ -195,16 +215,23 @@ class Accounts:
     # -- bytes -----------------------------------------------------------
 
     def give(
-        self, project: str, claimed_bytes: float, *, in_round: bool
+        self,
+        project: str,
+        hold: Hold,
+        claimed_bytes: float,
+        *,
+        in_round: bool,
     ) -> None:
-        """Count that a project gets a slot for so many bytes.
+        """Count that a project gets a slot.
 
+        :param claimed_bytes: what is charged at once; 0: the job was charged
+            its claim before.
         :param in_round: because it is its round; if not, that of the pool
             stays.
         """
         account = self._account(project)
-        account.sessions += 1
-        if account.sessions == self.limit_of(project):
+        account.holds[hold.slot_id] = hold
+        if len(account.holds) == self.limit_of(project):
             self.changes += 1
         if not self.options.fair:
             return
@@ -213,25 +240,34 @@ class Accounts:
         if in_round and self.round < account.round:
             self.round = account.round
             self.changes += 1
-        account.left_bytes -= claimed_bytes
+        self._take(account, claimed_bytes)
+
+    def take_back(self, project: str, hold: Hold) -> None:
+        """Count that it gave one back, and what that has cost."""
+        account = self._accounts[project]
+        if len(account.holds) == self.limit_of(project):
+            self.changes += 1
+        del account.holds[hold.slot_id]
+        if self.options.fair:
+            self._take(account, hold.charge(self.now_s))
+        self._forget(account)
+
+    def charge_waiting(self) -> None:
+        """Charge all projects that wait for what they hold, if it is time."""
+        if self.now_s - self._charged_at_s < CHARGE_INTERVAL_S:
+            return
+        self._charged_at_s = self.now_s
+        for key in self.places():
+            self._charge(self._accounts[key[-1]])
+
+    def _charge(self, account: Account) -> None:
+        held = account.holds.values()
+        self._take(account, sum(hold.charge(self.now_s) for hold in held))
+
+    def _take(self, account: Account, cost_bytes: float) -> None:
+        account.left_bytes -= cost_bytes
         if account.left_bytes <= 0:
             self._owe(account)
-
-    def take_back(
-        self, project: str, claimed_bytes: float, sent_bytes: float
-    ) -> None:
-        """Count that it gave one back, and what it was really used for."""
-        account = self._accounts[project]
-        if account.sessions == self.limit_of(project):
-            self.changes += 1
-        account.sessions -= 1
-        if self.options.fair and claimed_bytes != sent_bytes:
-            account.left_bytes += claimed_bytes - sent_bytes
-            if account.left_bytes <= 0:
-                self._owe(account)
-            elif account.left_bytes > account.share_bytes:
-                self._catch_up(account)
-        self._forget(account)
 
     def _owe(self, account: Account) -> None:
         """Go to the end of the first round in which something is left."""
@@ -242,16 +278,6 @@ class Accounts:
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
         self._move(account, account.round + rounds, self._new_place())
-
-    def _catch_up(self, account: Account) -> None:
-        """Go to an earlier round; nothing is saved up beyond that."""
-        share = account.share_bytes
-        rounds = math.ceil(account.left_bytes / share) - 1
-        rounds = min(rounds, max(account.round - self.round, 0))
-        account.left_bytes = min(account.left_bytes - rounds * share, share)
-        if rounds:
-            # Not before those who have waited in that round meanwhile.
-            self._move(account, account.round - rounds, self._new_place())
 
     def _new_place(self) -> int:
         self._last_place += 1
@@ -284,7 +310,7 @@ class Accounts:
     def _is_of_no_use(self, account: Account) -> bool:
         return (
             not account.waits
-            and not account.sessions
+            and not account.holds
             and account.round <= self.round
         )
 

@@ -65,9 +65,11 @@ class Slot:
     :ivar kept: whether only jobs may have it that can be moved.
     :ivar programmed: the accelerator that it holds, as far as known.
     :ivar position: its place in ``index`` order.
+    :ivar bytes_per_s: its even share of what its device carries.
     """
 
     __slots__ = (
+        "bytes_per_s",
         "host",
         "id",
         "is_usable",
@@ -82,9 +84,12 @@ class Slot:
         "works",
     )
 
-    def __init__(self, host: "Host", spec: model.SlotSpec) -> None:
+    def __init__(
+        self, host: "Host", device: model.DeviceSpec, spec: model.SlotSpec
+    ) -> None:
         self.host = host
         self.spec = spec
+        self.bytes_per_s = device.dma_bytes_per_s / len(device.slots)
         self.id = spec.id
         self.number = spec.number
         self.shape = spec.shape
@@ -120,13 +125,17 @@ class Hold:
     What changes with every step of a session is changed in place.
 
     :ivar slot: the slot, while it is known.
+    :ivar charged_at_s: until when its project was charged for it.
+    :ivar paid_bytes: what is left of the claim that was charged at once.
     """
 
     __slots__ = (
         "accelerator",
+        "charged_at_s",
         "generation",
         "job_id",
         "local",
+        "paid_bytes",
         "phase",
         "revoked",
         "slot",
@@ -144,6 +153,7 @@ class Hold:
         local: bool,
         started_s: float,
         slot: Slot | None,
+        paid_bytes: float,
     ) -> None:
         self.slot = slot
         self.slot_id = slot_id
@@ -152,8 +162,19 @@ class Hold:
         self.generation = generation
         self.phase = phase
         self.local = local
-        self.started_s = started_s
+        self.started_s = self.charged_at_s = started_s
+        self.paid_bytes = paid_bytes
         self.revoked = False
+
+    def charge(self, now: float) -> float:
+        """What it costs since it was charged last, beyond what was paid."""
+        if self.slot is None:
+            return 0.0
+        cost_bytes = (now - self.charged_at_s) * self.slot.bytes_per_s
+        self.charged_at_s = now
+        paid_bytes = min(cost_bytes, self.paid_bytes)
+        self.paid_bytes -= paid_bytes
+        return cost_bytes - paid_bytes
 
     def assignment(self) -> model.Assignment:
         """What it is now, as a value."""
@@ -318,7 +339,11 @@ class SlotTable:
             self._device_hosts.pop(device.id, None)
         host.spec = spec
         host.slots = sorted(
-            (Slot(host, slot_spec) for slot_spec in spec.slots()),
+            (
+                Slot(host, device, slot)
+                for device in spec.devices
+                for slot in device.slots
+            ),
             key=lambda slot: slot.number,
         )
         for device in spec.devices:

@@ -221,6 +221,8 @@ class PoolState:
         if not now >= self._last_s:
             raise ValueError(f"time went back from {self._last_s} to {now}")
         self._last_s = self._view.now = now
+        if self._view.accounts is not None:
+            self._view.accounts.now_s = now
         self._output = []
         self._reservations.withheld.clear()
         jobs = self._jobs
@@ -346,6 +348,7 @@ class PoolState:
             )
             return
         record = self._new_record(job)
+        record.paid_bytes = event.paid_bytes
         if self._enqueue(record):
             self._jobs.greet(record)
 
@@ -447,29 +450,25 @@ class PoolState:
             )
         slot = self._slots.slots.get(slot_id)
         host_id = slot.host.id if slot is not None else event.host_id
-        self._new_record(job).slot_id = slot_id
-        self._slots.hold(
-            slots.Hold(
-                slot_id=slot_id,
-                job_id=job.id,
-                accelerator=job.accelerator,
-                generation=event.generation,
-                phase=event.phase,
-                local=host_id is not None and job.host_id == host_id,
-                started_s=self._view.now,
-                slot=slot,
-            ),
-            event.host_id,
-            event.device_id,
+        record = self._new_record(job)
+        record.slot_id = slot_id
+        hold = slots.Hold(
+            slot_id=slot_id,
+            job_id=job.id,
+            accelerator=job.accelerator,
+            generation=event.generation,
+            phase=event.phase,
+            local=host_id is not None and job.host_id == host_id,
+            started_s=self._view.now,
+            slot=slot,
+            paid_bytes=0.0,
         )
+        self._slots.hold(hold, event.host_id, event.device_id)
         self._view.next_generation = max(
             self._view.next_generation, event.generation + 1
         )
-        self._reservations.note_restored(self._slots.assignments[slot_id])
-        if self._view.accounts is not None:
-            self._view.accounts.give(
-                job.project, job.claimed_bytes, in_round=False
-            )
+        self._reservations.note_restored(hold)
+        self._view.charge_claim(record, hold, in_round=False)
         if slot is not None:
             self._view.put_flow(job, slot)
 
@@ -517,16 +516,11 @@ class PoolState:
     def _on_released(self, event: events.SlotReleased) -> None:
         hold = self._current(event.slot_id, event.generation)
         if hold is not None:
-            self._release(hold, event.sent_bytes)
+            self._release(hold)
             del self._jobs.records[hold.job_id]
 
-    def _release(
-        self, hold: slots.Hold, sent_bytes: float | None = 0.0
-    ) -> None:
-        """Take a slot from its holder.
-
-        :param sent_bytes: how much input it has sent; None: as it claimed.
-        """
+    def _release(self, hold: slots.Hold) -> None:
+        """Take a slot from its holder."""
         slot = hold.slot
         if slot is not None:
             if hold.phase is _PREPARING:
@@ -538,11 +532,7 @@ class PoolState:
                 self._reservations.touch_short(slot.spec.device_id)
         self._slots.release(hold)
         self._view.drop_flow(hold.slot_id)
-        if self._view.accounts is not None:
-            job = self._jobs.records[hold.job_id].job
-            self._view.take_back(
-                job, job.claimed_bytes if sent_bytes is None else sent_bytes
-            )
+        self._view.take_back(self._jobs.records[hold.job_id], hold)
         if self._overdrawn:
             self._overdrawn.discard(hold.slot_id)
         self._pass_due = True

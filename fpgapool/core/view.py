@@ -113,26 +113,21 @@ class PoolView:
         :param in_turn: False: whatever the projects' shares.
         """
         job, slot_id = record.job, slot.id
-        if self.accounts is not None:
-            self.accounts.give(
-                job.project,
-                job.claimed_bytes,
-                in_round=in_turn and not record.urgent,
-            )
+        hold = slots.Hold(
+            slot_id,
+            job.id,
+            job.accelerator,
+            self.next_generation,
+            _PREPARING,
+            job.host_id == slot.host.id,
+            self.now,
+            slot,
+            record.paid_bytes or 0.0,
+        )
+        self.charge_claim(record, hold, in_turn and not record.urgent)
         self.jobs.remove(record)
         record.slot_id = slot_id
-        self.slots.hold(
-            slots.Hold(
-                slot_id,
-                job.id,
-                job.accelerator,
-                self.next_generation,
-                _PREPARING,
-                job.host_id == slot.host.id,
-                self.now,
-                slot,
-            )
-        )
+        self.slots.hold(hold)
         self.next_generation += 1
         if self.loads is not None:
             self.put_flow(job, slot)
@@ -170,12 +165,25 @@ class PoolView:
 
     # -- for the pool ----------------------------------------------------
 
-    def take_back(self, job: model.Job, sent_bytes: float) -> None:
+    def charge_claim(
+        self, record: waiting.JobRecord, hold: slots.Hold, in_round: bool
+    ) -> None:
+        """Note that a project has a slot more, and charge the job's claim."""
+        if self.accounts is None:
+            return
+        job, claimed_bytes = record.job, 0.0
+        if record.paid_bytes is None:
+            claimed_bytes = hold.paid_bytes = job.claimed_bytes
+        self.accounts.give(job.project, hold, claimed_bytes, in_round=in_round)
+
+    def take_back(self, record: waiting.JobRecord, hold: slots.Hold) -> None:
         """Note that a project has a slot less."""
         if self.accounts is None:
             return
-        was_held = self.is_held(job.project)
-        self.accounts.take_back(job.project, job.claimed_bytes, sent_bytes)
+        project = record.job.project
+        was_held = self.is_held(project)
+        self.accounts.take_back(project, hold)
+        record.paid_bytes = hold.paid_bytes
         if was_held:
             self.touch_idle()
 

@@ -73,6 +73,8 @@ class JobRecord:
     :ivar urgent: whether it has waited for so long that it goes first.
     :ivar urgent_s: when it will have, if it waits and ever.
     :ivar slot_id: the slot that it has.
+    :ivar paid_bytes: what is left of its claim after earlier slots; None: the
+        claim was not charged yet.
     :ivar column: its place in the columns, while it waits and they are kept.
     """
 
@@ -84,6 +86,7 @@ class JobRecord:
         "job",
         "key",
         "limit_s",
+        "paid_bytes",
         "patience_s",
         "skips",
         "slot_id",
@@ -103,6 +106,7 @@ class JobRecord:
         self.urgent = False
         self.urgent_s: float | None = None
         self.slot_id: model.SlotId | None = None
+        self.paid_bytes: float | None = None
         self.column = 0
 
 

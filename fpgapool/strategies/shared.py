@@ -171,6 +171,7 @@ class _Rounds:
     def take(self, now: float) -> abc.Iterator[strategy.Choice]:
         """Give slots to the projects of one round after the other."""
         self._done.clear()
+        self._accounts.charge_waiting()
         cursor: ordered.Key = ()
         rivals = self._find_first()
         while rivals is not None:

@@ -17,6 +17,7 @@ what competes is a pass of the literal rules over the jobs of some projects.
 """
 
 import dataclasses
+import math
 import typing
 
 from fpgapool.core import view as pool_view
@@ -36,8 +37,17 @@ class Project:
     round: int = 0
     place: int = 0
     left: float = 0.0
-    slots: int = 0
+    slots: dict[int, "Hold"] = dataclasses.field(default_factory=dict)
     listed: bool = False
+
+
+@dataclasses.dataclass
+class Hold:
+    """A slot that a project has."""
+
+    job: int
+    charged_at: float
+    paid: float
 
 
 @dataclasses.dataclass
@@ -48,11 +58,14 @@ class Book:
     quantum: float
     weights: dict[str, float]
     breadth: int
+    rate_of: typing.Callable[[int], float | None]
     limits: dict[str, int | None] = dataclasses.field(default_factory=dict)
     default_limit: int | None = None
     projects: dict[str, Project] = dataclasses.field(default_factory=dict)
+    paid: dict[int, float] = dataclasses.field(default_factory=dict)
     round: int = 0
     places: int = 0
+    charged_at: float = -math.inf
 
     def project(self, name: str) -> Project:
         """Rule 1: who is new."""
@@ -70,12 +83,13 @@ class Book:
         limit = self.limits.get(name, self.default_limit)
         if limit is None:
             return False
-        slots = self.projects[name].slots if name in self.projects else 0
-        return slots >= limit
+        slots = self.projects[name].slots if name in self.projects else ()
+        return len(slots) >= limit
 
-    def list_project(self, name: str) -> None:
+    def list_project(self, name: str, now: float) -> None:
         """Rule 1."""
         project = self.project(name)
+        self.charge(project, now)
         if project.round <= self.round:
             project.round = self.round
             project.left = project.weight * self.quantum
@@ -90,41 +104,67 @@ class Book:
         listed = [p for p in self.projects.values() if p.listed]
         return sorted(listed, key=lambda p: (p.round, p.place))
 
-    def give(self, name: str, size_bytes: float, in_round: bool) -> None:
+    def give(
+        self,
+        name: str,
+        slot: int,
+        job: int,
+        size_bytes: float,
+        in_round: bool,
+        now: float,
+    ) -> None:
         """Rules 3, 4 and 6."""
         project = self.project(name)
-        project.slots += 1
+        if job in self.paid:
+            claim = 0.0
+        else:
+            self.paid[job] = claim = size_bytes
+        project.slots[slot] = Hold(job, now, self.paid[job])
         project.round = max(project.round, self.round)
         if in_round:
             self.round = project.round
+        self.take(project, claim)
+
+    def take(self, project: Project, size_bytes: float) -> None:
         project.left -= size_bytes
         if project.left <= 0:
             self.owe(project)
 
     def owe(self, project: Project) -> None:
-        while project.left <= 0:
-            project.left += project.weight * self.quantum
-            project.round += 1
+        share = project.weight * self.quantum
+        rounds = math.floor(-project.left / share) + 1
+        project.left += rounds * share
+        project.round += rounds
         self.to_the_end(project)
 
-    def take_back(self, name: str, claimed: float, sent: float) -> None:
+    def take_back(self, name: str, slot: int, now: float) -> None:
         """Rule 7."""
         project = self.projects[name]
-        project.slots -= 1
-        if claimed == sent:
+        hold = project.slots.pop(slot)
+        self.take(project, self.cost(slot, hold, now))
+        self.paid[hold.job] = hold.paid
+
+    def cost(self, slot: int, hold: Hold, now: float) -> float:
+        """Rule 7: what a slot costs since it was charged last."""
+        rate = self.rate_of(slot)
+        if rate is None:
+            return 0.0
+        cost = (now - hold.charged_at) * rate
+        paid = min(cost, hold.paid)
+        hold.charged_at, hold.paid = now, hold.paid - paid
+        return cost - paid
+
+    def charge(self, project: Project, now: float) -> None:
+        held = project.slots.items()
+        self.take(project, sum(self.cost(*one, now) for one in held))
+
+    def charge_listed(self, now: float) -> None:
+        """Rule 8."""
+        if now - self.charged_at < 1.0:
             return
-        share = project.weight * self.quantum
-        project.left += claimed - sent
-        if project.left <= 0:
-            self.owe(project)
-            return
-        before = project.round
-        while project.left > share and project.round > self.round:
-            project.left -= share
-            project.round -= 1
-        if project.round < before:
-            self.to_the_end(project)
-        project.left = min(project.left, share)
+        self.charged_at = now
+        for project in self.in_order():
+            self.charge(project, now)
 
 
 class FairPass:
@@ -156,6 +196,7 @@ class FairPass:
     def run(self) -> None:
         self.serve_together(self.is_urgent)
         if self.book.fair:
+            self.book.charge_listed(self.now)
             self.serve_in_rounds()
         else:
             self.serve_together(lambda job: not self.is_urgent(job))
@@ -265,7 +306,7 @@ class Contest(literal.Pass):
         whole.choices.append((job.id, slot.id))
         name = whole.project_of[job.id]
         in_round = book.fair and not whole.is_urgent(job)
-        book.give(name, job.size_bytes, in_round)
+        book.give(name, slot.id, job.id, job.size_bytes, in_round, whole.now)
         has_to_wait = book.projects[name].round > book.round
         if book.is_full(name) or (in_round and has_to_wait):
             raise Interrupted

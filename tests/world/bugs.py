@@ -158,13 +158,13 @@ def claim_charged_twice() -> None:
     def twice(
         accounts: sharing.Accounts,
         project: str,
+        hold: typing.Any,
         claimed_bytes: float,
         *,
         in_round: bool,
     ) -> None:
-        give(accounts, project, claimed_bytes, in_round=in_round)
-        give(accounts, project, claimed_bytes, in_round=False)
-        accounts._accounts[project].sessions -= 1
+        give(accounts, project, hold, claimed_bytes, in_round=in_round)
+        give(accounts, project, hold, claimed_bytes, in_round=False)
 
     sharing.Accounts.give = twice  # type: ignore[method-assign]
 

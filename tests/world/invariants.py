@@ -32,6 +32,7 @@ from fpgapool.conductor import registry
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing
+from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
@@ -84,6 +85,7 @@ class Watcher:
         self._homes: dict[tuple[str, int], object] = {}
         self._released: set[tuple[object, int, int]] = set()
         self._given: collections.Counter[object] = collections.Counter()
+        self._charged: set[tuple[object, int]] = set()
         self._sequences: dict[tuple[int, str], int] = {}
         #: States of the core that have changed since they were checked.
         self._stepped: set[core_state.PoolState] = set()
@@ -229,6 +231,7 @@ class Watcher:
         def watched(
             accounts: sharing.Accounts,
             project: str,
+            hold: slots.Hold,
             claimed_bytes: float,
             *,
             in_round: bool,
@@ -237,8 +240,12 @@ class Watcher:
             if account is not None and accounts._is_of_no_use(account):
                 account = None
             before = account.left_bytes if account else None
-            give(accounts, project, claimed_bytes, in_round=in_round)
+            give(accounts, project, hold, claimed_bytes, in_round=in_round)
             self._given[accounts] += 1
+            if claimed_bytes:
+                key = accounts, hold.job_id
+                _check(key not in self._charged, "a claim twice", hold)
+                self._charged.add(key)
             if accounts.options.fair:
                 account = accounts._accounts[project]
                 share = account.share_bytes
@@ -254,11 +261,11 @@ class Watcher:
         self, _none: None, accounts: sharing.Accounts, *_args: object
     ) -> None:
         self._given[accounts] -= 1
-        slots = sum(one.sessions for one in accounts.all())
+        held = sum(len(one.holds) for one in accounts.all())
         _check(
-            self._given[accounts] == slots,
+            self._given[accounts] == held,
             "claims are not counted once",
-            slots,
+            held,
         )
 
     def _report(

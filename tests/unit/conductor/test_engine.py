@@ -480,9 +480,7 @@ def test_an_agent_that_was_started_anew_is_no_second_one(single, caplog):
     assert "host_uuid" not in caplog.text
 
 
-def test_a_conductor_that_stood_still_takes_no_clock_for_wrong(
-    single, caplog
-):
+def test_a_conductor_that_stood_still_takes_no_clock_for_wrong(single, caplog):
     """It reads at once what was said meanwhile."""
     caplog.set_level(logging.INFO)
     agent = single.agents["a"]

@@ -111,6 +111,17 @@ def written(database: Database) -> list[dict[str, int]]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("quota", "warns"), [(-1, True), (3, True), (2, False)]
+)
+def test_a_default_quota_of_all_slots_is_warned_of(
+    pool, tmp_path, caplog, quota, warns
+):
+    conf = f"[conductor]\nfair_share = true\n[quota]\nsessions = {quota}\n"
+    take_over(Database(pool), tmp_path, conf)
+    assert ("The pool has 3 slots" in caplog.text) is warns
+
+
 def test_without_placement_nothing_stays_reserved(pool, tmp_path):
     database = Database(pool)
     assert take_over(database, tmp_path, "") == {None}

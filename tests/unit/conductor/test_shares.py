@@ -21,6 +21,7 @@ from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.conductor import usage
 from fpgapool.core import codes
+from fpgapool.core import events
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
 from fpgapool.objects import states
@@ -96,17 +97,44 @@ def test_without_shares_it_is_first_come_first_served():
     assert serve_all(pool, 7) == ["a"] * 6 + ["b"]
 
 
-def test_who_claims_little_and_sends_much_does_not_profit():
+def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
     pool = make_world(fair=True)
     for _ in range(30):
         pool.open(project_id="liar", claimed_bytes=1)
-        pool.open(project_id="honest", claimed_bytes=100 * MIB)
+        pool.open(
+            project_id="honest", claimed_bytes=sharing.DEFAULT_QUANTUM_BYTES
+        )
     served: list[str] = []
     for _ in range(20):
         (hold,) = pool.engine.holds.values()
         served.append(hold.session.project_id)
-        finish(pool, sent_bytes=100 * MIB)
-    assert 8 <= served.count("liar") <= 12
+        if served[-1] == "liar":
+            # The board carries 2 GB/s.
+            pool.tick(5.0)
+        finish(pool)
+    assert 6 <= served.count("liar") <= 12
+
+
+def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
+    pool = make_world(slots=2, fair=True)
+    submitted = []
+    step = pool.engine.state.step
+    monkeypatch.setattr(
+        pool.engine.state,
+        "step",
+        lambda batch, now: submitted.extend(batch) or step(batch, now),
+    )
+    request_id = pool.open(claimed_bytes=1000)
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.slots[0].state = states.SLOT_ACTIVE
+    pool.feed(agent.prepared(0), agent.report())
+    view = pool.view(request_id)
+    pool.feed(
+        inputs.Reopen(view.project_id, view.session_id, view.generation, "a")
+    )
+    jobs = [e for e in submitted if isinstance(e, events.JobSubmitted)]
+    assert [event.paid_bytes for event in jobs] == [None, 1000]
 
 
 def test_who_waits_for_very_long_goes_first():

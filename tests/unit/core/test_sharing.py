@@ -26,6 +26,8 @@ from fpgapool.strategies import shared
 from tests.unit.core import pools
 
 MB = 1e6
+#: Of the only slot of a board.
+SLOT_BYTES_PER_S = 2.1e9
 
 
 def make_pool(
@@ -47,18 +49,19 @@ def make_pool(
     )
 
 
-def serve(pool: pools.Pool, count: int, **members: float) -> list[str]:
-    """Release the only slot again and again; say who had it."""
+def serve(pool: pools.Pool, count: int, **held_s: float) -> list[str]:
+    """Release the only slot again and again; say who had it.
+
+    :param held_s: how long a project's jobs hold it; at once released if not
+        given.
+    """
     projects = []
     for _ in range(count):
         (held,) = pool.state.assignments().values()
         projects.append(pool.state.view.record(held.job_id).job.project)
         pool.step(
-            events.SlotReleased(
-                held.slot_id,
-                held.generation,
-                members.get(projects[-1]),
-            )
+            events.SlotReleased(held.slot_id, held.generation),
+            now=pool.now + held_s.get(projects[-1], 0.0),
         )
     return projects
 
@@ -138,15 +141,96 @@ def test_large_jobs_are_paid_for_in_later_rounds() -> None:
     assert 10 <= second - first <= 12
 
 
-def test_a_claim_is_corrected_when_the_slot_is_given_back() -> None:
+def test_who_claims_little_pays_for_the_time_that_slots_are_held() -> None:
     pool = make_pool()
     submit(pool, "a" * 20, claimed_bytes=1.0)
     submit(pool, "b" * 20)
-    assert 4 <= serve(pool, 10, a=100 * MB).count("a") <= 6
+    assert 4 <= serve(pool, 10, a=100 * MB / SLOT_BYTES_PER_S).count("a") <= 6
+
+
+def test_who_claims_much_pays_for_it_though_slots_are_given_back() -> None:
     pool = make_pool()
-    submit(pool, "a" * 20, claimed_bytes=10_000 * MB)
+    submit(pool, "a" * 20, claimed_bytes=1000 * MB)
     submit(pool, "b" * 20)
-    assert 4 <= serve(pool, 10, a=100 * MB).count("a") <= 6
+    assert serve(pool, 12).count("a") == 2
+
+
+def charged_bytes(pool: pools.Pool, project: str) -> float:
+    """What a project was charged since its first round."""
+    accounts = pool.state.view.accounts
+    assert accounts is not None
+    (account,) = (a for a in accounts.all() if a.project == project)
+    share_bytes = account.share_bytes
+    return account.round * share_bytes + share_bytes - account.left_bytes
+
+
+@pytest.mark.parametrize(("held_s", "paid_s"), [(0.5, 1.5), (2.0, 4.0)])
+def test_a_session_pays_its_claim_once_over_all_its_slots(
+    held_s: float, paid_s: float
+) -> None:
+    """Its claim pays for 1.5 s; it has two slots, one after the other."""
+    pool = make_pool()
+    submit(pool, "a", claimed_bytes=1.5 * SLOT_BYTES_PER_S)
+    pool.step(now=held_s)
+    pool.hear(events.PrepareFailed, 10, "FAILED")
+    submit(pool, "a")
+    pool.step(now=2 * held_s)
+    pool.hear(events.SlotReleased, 10)
+    # What is left of a round is lost when the next job comes.
+    assert charged_bytes(pool, "a") == pytest.approx(
+        paid_s * SLOT_BYTES_PER_S + 100 * MB, abs=100 * MB
+    )
+
+
+def test_a_session_that_goes_on_elsewhere_has_paid_already() -> None:
+    pool = make_pool()
+    job = pools.make_job(1, project="a", claimed_bytes=SLOT_BYTES_PER_S)
+    pool.step(events.JobSubmitted(job, paid_bytes=0.5 * SLOT_BYTES_PER_S))
+    submit(pool, "a")
+    assert charged_bytes(pool, "a") == 0
+    pool.step(now=2.0)
+    pool.hear(events.SlotReleased, 10)
+    assert charged_bytes(pool, "a") == pytest.approx(
+        1.5 * SLOT_BYTES_PER_S + 100 * MB
+    )
+
+
+def test_slots_cost_while_they_are_held() -> None:
+    """A project that keeps what it has gets less of the rest."""
+    pool = make_pool(3)
+    submit(pool, "aab", claimed_bytes=1.0)
+    submit(pool, "a" * 40 + "b" * 40)
+    rest: list[str] = []
+    while len(rest) < 12:
+        slot_id, held = max(pool.state.assignments().items())
+        rest.append(pool.state.view.record(held.job_id).job.project)
+        pool.step(
+            events.SlotReleased(slot_id, held.generation), now=pool.now + 1.0
+        )
+    assert rest.count("b") >= 11
+
+
+def test_a_flood_that_never_connects_holds_no_other_project_up() -> None:
+    """Each of its sessions claims a byte and keeps its slot for a minute."""
+    pool = make_pool(8)
+    submit(pool, "a" * 300, claimed_bytes=1.0)
+    pool.step(now=1.0)
+    submit(pool, "b", claimed_bytes=1.0)
+    served: list[str] = []
+    while "b" not in served:
+        slot_id, held = min(
+            pool.state.assignments().items(), key=lambda one: one[1].generation
+        )
+        began_s = held.started_s
+        output = pool.step(
+            events.SlotReleased(slot_id, held.generation),
+            now=began_s + 60.0 + slot_id / 1000,
+        )
+        served += [
+            pool.state.view.record(job_id).job.project
+            for job_id, _ in pools.taken(output)
+        ]
+    assert len(served) == 1
 
 
 def test_nothing_is_saved_up_while_away() -> None:
@@ -260,10 +344,11 @@ def test_projects_that_are_done_are_forgotten() -> None:
 
 
 def test_a_very_large_debt_costs_no_more_than_a_small_one() -> None:
+    pool = make_pool()
+    submit(pool, "a")
     accounts = sharing.Accounts(sharing.Options(True, 1.0))
-    accounts.give("a", 2.0**60 + 0.5, in_round=False)
+    (held,) = pool.state.view.slots.assignments.values()
+    accounts.give("a", held, 2.0**60 + 0.5, in_round=False)
     (account,) = accounts.all()
     assert account.round >= 2**60
     assert 0 < account.left_bytes <= 1.0
-    accounts.take_back("a", 2.0**60, 0.0)
-    assert account.round <= 2
