@@ -69,6 +69,9 @@ LOG = logging.getLogger(__name__)
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
+# What the conductor says of a session, and then its worker: it was closed while
+# that could not be told, and its client left before it was.
+_SERVED_ALREADY = (states.CANCELLED, states.CLOSED)
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 # Who has a slot has to leave it, and may have another one.
 _ROOM_IS_MADE = frozenset({codes.DRAINED, codes.RESERVED})
@@ -1381,6 +1384,10 @@ class Engine:
         session.output_bytes = result.output_bytes
         session.started_at = _started_at(session, result, hold.slot.host, now)
         if not session.live:
+            if (session.state, result.state) == _SERVED_ALREADY:
+                session.finish(
+                    result.state, result.code, result.message, now
+                )
             self._touch(session)
         elif result.code == codes.YIELDED:
             self._step(now)

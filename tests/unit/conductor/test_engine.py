@@ -618,6 +618,23 @@ def test_a_client_that_left_the_front_door_keeps_its_connection(single):
     assert single.view(request_id).state == states.CANCELLED
 
 
+@pytest.mark.parametrize(
+    "reason", [codes.CLIENT_GONE, codes.CANCELLED_BY_CLIENT]
+)
+def test_a_session_that_was_served_has_not_been_cancelled(single, reason):
+    """What its worker says may come later than that its client left."""
+    request_id = open_until_ready(single)
+    agent = single.agents["a"]
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(inputs.Cancel("p", None, request_id, reason))
+    assert single.view(request_id).state == states.CANCELLED
+    single.feed(agent.report())
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (states.CLOSED, codes.OK)
+    (row,) = single.rows["sessions"].values()
+    assert row.state == states.CLOSED
+
+
 def test_nobody_cancels_a_session_of_another_project(single):
     request_id = single.open()
     session_id = single.view(request_id).session_id
