@@ -78,6 +78,9 @@ _ROOM_IS_MADE = frozenset({codes.DRAINED, codes.RESERVED})
 # After so many slots of which its client was never told, none of the next ones
 # would be of use.
 _MAX_UNTOLD_ENDS = 3
+# A client that knew of its slot for less than this share of its time to connect
+# was told late.
+_TIME_TO_CONNECT = 0.5
 _UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
@@ -1090,6 +1093,7 @@ class Engine:
             )
             return
         session = hold.session
+        hold.announced_at = min(hold.announced_at, now)
         session.secret = prepared.secret
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
@@ -1373,7 +1377,6 @@ class Engine:
     ) -> None:
         result = report.last_result
         session = hold.session
-        untold = hold.phase is model.Phase.PREPARING
         if result is not None:
             self.probation.finished(hold, result, now)
             self._note_health()
@@ -1397,11 +1400,9 @@ class Engine:
             self._make_room(session, result, now)
         elif (
             result.code == codes.CONNECT_TIMEOUT
-            and untold
+            and self._was_told_late(hold, now)
             and session.untold_ends < _MAX_UNTOLD_ENDS
         ):
-            # That the slot was ready did not get here, so its client could
-            # not know.
             session.untold_ends += 1
             self._step(now)
             self._resubmit(session, now)
@@ -1416,6 +1417,15 @@ class Engine:
             )
         else:
             self._end(session, result.state, result.code, result.message, now)
+
+    def _was_told_late(self, hold: reconcile.Hold, now: float) -> bool:
+        """Whether a client had too little time to connect.
+
+        That its slot was ready did not get here, or was not recorded, or the
+        leader before did not live to tell it.
+        """
+        enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
+        return self.database_failing or now - hold.announced_at < enough_s
 
     def _make_room(
         self,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 
 from fpgapool import objects
 from fpgapool.conductor import registry
@@ -55,6 +56,7 @@ class Hold:
     :ivar revoked: why the slot is being taken back, empty while it is not.
     :ivar told_at: when the agent was last told to prepare or release it.
     :ivar abandoned: the session waits for, or has, another slot already.
+    :ivar announced_at: when this leader first told that the slot is ready.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
     :ivar heard: boot id and sequence of the agent's last report before it
@@ -70,6 +72,7 @@ class Hold:
     assigned_at: float
     revoked: str = ""
     told_at: float = 0.0
+    announced_at: float = math.inf
     abandoned: bool = False
     prepared: bool = False
     heard: tuple[str, int] = ("", 0)

@@ -682,12 +682,31 @@ def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
 
 def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
     request_id = open_until_ready(single)
+    single.tick(30.0)
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert (view.state, view.reason) == (
         states.EXPIRED,
         codes.CONNECT_TIMEOUT,
     )
+
+
+@pytest.mark.parametrize("told_again", [False, True])
+def test_a_session_whose_leader_died_before_it_told_waits_again(
+    single, told_again
+):
+    """Its slot's time to connect went by, or nearly, without a leader."""
+    request_id = open_until_ready(single)
+    single.now += 25.0
+    single.boot_conductor()
+    if told_again:
+        agent = single.agents["a"]
+        single.feed(agent.report(), agent.prepared(0))
+        assert single.view(request_id).secret
+        single.now += 5.0
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
+    assert single.view(request_id).state == states.PREPARING
+    assert single.view(request_id).queued_at == 1000.0
 
 
 def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
