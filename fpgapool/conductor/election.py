@@ -14,8 +14,12 @@
 
 The row is the election and the epoch at once. A stand-by trusts no clock but
 its own: it takes the lease when it has seen no renewal for the time of the
-lease. Whoever led before is fenced by the epoch, which every write checks
+lease. A former leader is fenced by the epoch, which every write checks
 and every order to an agent carries.
+
+A stand-by asks the database once what time it is, and goes on from there by
+its own clock: if the database's clock is set meanwhile, no session that waits
+looks older to the next leader.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from collections.abc import Iterator
 
 from oslo_log import log as logging
 
+from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 
@@ -81,6 +86,16 @@ class Election:
         self._database = database
         self._name = name
         self._lease_s = lease_s
+        self._clock: clock.WallClock | None = None
+
+    def now(self) -> float:
+        """Return the time by which this conductor leads.
+
+        :raises: DatabaseError if it was not known yet and cannot be asked.
+        """
+        if self._clock is None:
+            self._clock = clock.WallClock(wall=self._database.now)
+        return self._clock.now()
 
     def win(self, stopping: threading.Event) -> int | None:
         """Stand by until elected.
@@ -94,6 +109,7 @@ class Election:
         while not stopping.is_set():
             try:
                 lease = self._database.read_lease()
+                self.now()
                 silent_s = silence.note(
                     lease, time.monotonic(), self._lease_s / 3
                 )

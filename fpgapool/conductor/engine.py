@@ -69,8 +69,8 @@ LOG = logging.getLogger(__name__)
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 _CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
-# What the conductor says of a session, and then its worker: it was closed while
-# that could not be told, and its client left before it was.
+# What the conductor says of a session, and then its worker: it was closed
+# while that could not be told, and its client left before it was.
 _SERVED_ALREADY = (states.CANCELLED, states.CLOSED)
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 # Who has a slot has to leave it, and may have another one.
@@ -78,8 +78,8 @@ _ROOM_IS_MADE = frozenset({codes.DRAINED, codes.RESERVED})
 # After so many slots of which its client was never told, none of the next ones
 # would be of use.
 _MAX_UNTOLD_ENDS = 3
-# A client that knew of its slot for less than this share of its time to connect
-# was told late.
+# A client that knew of its slot for less than this share of its time to
+# connect was told late.
 _TIME_TO_CONNECT = 0.5
 _UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
@@ -1388,9 +1388,7 @@ class Engine:
         session.started_at = _started_at(session, result, hold.slot.host, now)
         if not session.live:
             if (session.state, result.state) == _SERVED_ALREADY:
-                session.finish(
-                    result.state, result.code, result.message, now
-                )
+                session.finish(result.state, result.code, result.message, now)
             self._touch(session)
         elif result.code == codes.YIELDED:
             self._step(now)

@@ -165,6 +165,7 @@ class Conductor:
             term = _Term(
                 self._conf,
                 self._database,
+                self._election.now,
                 epoch,
                 self._deposed,
                 self._fail,
@@ -198,6 +199,7 @@ class _Term:
         self,
         conf: cfg.ConfigOpts,
         database: db_api.Database,
+        now: Callable[[], float],
         epoch: int,
         deposed: threading.Event,
         on_failure: Callable[[str], None],
@@ -251,7 +253,7 @@ class _Term:
             brain,
             # One for all conductors: a session must not look older to the
             # next leader than it is.
-            clock.WallClock(not_before=snapshot.latest_at, wall=database.now),
+            clock.WallClock(not_before=snapshot.latest_at, wall=now),
             committer=self._committer,
             outbox=self._orders,
             on_failure=on_failure,

@@ -53,9 +53,6 @@ class Database(test_threads.FakeDatabase):
     def load(self) -> db_api.Snapshot:
         return self._snapshot
 
-    def now(self) -> float:
-        return time.time()
-
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[world.World]:
@@ -82,6 +79,7 @@ def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
     term = service._Term(
         conf,
         database,  # type: ignore[arg-type]
+        time.time,
         7,
         threading.Event(),
         failures.append,

@@ -498,6 +498,10 @@ class FakeLeases:
         self.lease = lease
         self.read = threading.Event()
         self.failing = False
+        self.time_s = 1e9
+
+    def now(self) -> float:
+        return self.time_s
 
     def read_lease(self) -> db_api.Lease | None:
         self.read.set()
@@ -578,6 +582,21 @@ def test_an_election_looks_at_no_wall_clock(monkeypatch):
     leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
     won = election.Election(leases, "me", 0.3).win(threading.Event())
     assert won == 5
+
+
+def test_the_next_leader_does_not_go_by_a_clock_that_was_set():
+    leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
+    read_lease = leases.read_lease
+
+    def read():
+        if leases.read.is_set():
+            leases.time_s = 1e9 + 7200
+        return read_lease()
+
+    leases.read_lease = read
+    candidate = election.Election(leases, "me", 0.3)
+    assert candidate.win(threading.Event()) == 5
+    assert 1e9 <= candidate.now() < 1e9 + WAIT_S
 
 
 def test_a_living_leader_is_not_succeeded():
