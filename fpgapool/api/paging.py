@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -49,13 +51,25 @@ def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
     return call.project_id
 
 
-def is_ascending(call: calls.Call, default: bool = True) -> bool:
-    """Whether the smallest comes first."""
-    return call.query.get("sort_dir", _sort_dir(default)) == _ASCENDING
+def order(
+    call: calls.Call, sort_key: str, *, ascending: bool = True
+) -> list[tuple[str, bool]]:
+    """Return what a list is sorted by, and whether the smallest comes first.
 
-
-def _sort_dir(ascending: bool) -> str:
-    return _ASCENDING if ascending else "desc"
+    :param sort_key: the only one, unless the request says.
+    :param ascending: the direction, unless the request says.
+    :raises ApiError: if it gives more directions than keys.
+    """
+    keys = call.query.get("sort_key", [sort_key])
+    given = [name == _ASCENDING for name in call.query.get("sort_dir", ())]
+    if len(given) > len(keys):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            f"{len(given)} sort_dir for {len(keys)} sort_key: give each key"
+            " one, or fewer",
+        )
+    last = given[-1] if given else ascending
+    return list(itertools.zip_longest(keys, given, fillvalue=last))
 
 
 def bad_marker(marker: str) -> errors.ApiError:
@@ -110,12 +124,10 @@ def listing(
     :param key: the member that a marker names; it differs for each.
     :raises ApiError: if the marker is not in the list.
     """
-    by = call.query.get("sort_key", sort_key)
-    ordered = sorted(
-        members,
-        key=lambda member: (member[by], member[key]),
-        reverse=not is_ascending(call),
-    )
+    by = order(call, sort_key)
+    ordered = list(members)
+    for attribute, ascending in reversed([*by, (key, by[-1][1])]):
+        ordered.sort(key=operator.itemgetter(attribute), reverse=not ascending)
     start = 0
     marker = call.query.get("marker")
     if marker is not None:

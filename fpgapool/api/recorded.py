@@ -53,6 +53,7 @@ _SHARED_MEMBERS = (
     "ready_at",
     "started_at",
     "finished_at",
+    "updated_at",
     "input_bytes",
     "output_bytes",
 )

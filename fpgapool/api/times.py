@@ -27,3 +27,14 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
         return None
     moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def seconds(text: str) -> float:
+    """Return a time in ISO 8601 in seconds; in UTC unless it says.
+
+    :raises ValueError: if it is none.
+    """
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return moment.timestamp()

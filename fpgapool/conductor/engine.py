@@ -212,7 +212,7 @@ class Engine:
         self._step(now)
         for host_uuid in self.registry.hosts:
             self._at_once.append(effects.AskReport(host_uuid))
-        return self._take_effects()
+        return self._take_effects(now)
 
     def process(
         self, batch: Sequence[inputs.Input], now: float
@@ -289,7 +289,7 @@ class Engine:
         for query in queries:
             answers = self._after_commit if query.durable else self._at_once
             answers.append(self._answer(query))
-        return self._take_effects()
+        return self._take_effects(now)
 
     def _answer(self, query: inputs.Query) -> effects.Answer:
         """Answer a question; one that fails must not cost the leader."""
@@ -324,7 +324,7 @@ class Engine:
         # The core does not wait for what a host took with it.
         for entry in administration.draining(self.registry):
             self._finish_drain(entry)
-        return self._take_effects()
+        return self._take_effects(now)
 
     def _take_quotas(self, quotas: admission.Quotas) -> None:
         self._quotas = quotas
@@ -1978,8 +1978,9 @@ class Engine:
             effects.PublishSession(host_uuid, session.view())
         )
 
-    def _take_effects(self) -> effects.Effects:
+    def _take_effects(self, now: float) -> effects.Effects:
         for session in self._dirty.values():
+            session.updated_at = now
             self._rows.append(session.record())
             self._publish_everywhere(session)
         self._dirty.clear()

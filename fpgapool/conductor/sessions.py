@@ -90,6 +90,7 @@ class Session:
     ready_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    updated_at: float | None = None
     input_bytes: int = 0
     output_bytes: int = 0
     place: Place | None = None
@@ -188,6 +189,7 @@ class Session:
             ready_at=self.ready_at,
             started_at=self.started_at,
             finished_at=self.finished_at,
+            updated_at=self.updated_at,
             slot_host_uuid=place.host_uuid if place else None,
             slot_host_name=place.host_name if place else None,
             device=place.device if place else None,
@@ -376,6 +378,7 @@ _SHARED_MEMBERS = (
     "ready_at",
     "started_at",
     "finished_at",
+    "updated_at",
     "input_bytes",
     "output_bytes",
 )

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import Self
+from typing import TypeAlias
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -104,6 +105,9 @@ __all__ = [
     "UsageRecord",
     "UsageSum",
 ]
+
+#: Columns, and whether the smallest comes first.
+_Order: TypeAlias = Sequence[tuple[sa.Column[Any], bool]]
 
 # The states of sessions that the conductor still has work with. The database
 # does not know fpgapool.objects; a test holds them equal.
@@ -438,29 +442,31 @@ class Database:
         *,
         marker: str | None = None,
         limit: int,
-        sort_key: str = "id",
-        ascending: bool = False,
+        order: Sequence[tuple[str, bool]] = (),
     ) -> list[SessionRecord]:
         """Return sessions, newest first, a page at a time.
 
         :param marker: the ``session_id`` of the last session of the page
             before.
         :param limit: how many at most.
-        :param sort_key: a member that is never None; those that are equal
-            in it follow in the order of their arrival.
-        :param ascending: the smallest, or oldest, first.
+        :param order: members that are never None, and whether the smallest
+            comes first; sessions that are equal in all follow in the order of
+            their arrival, in the direction of the last one.
         :raises: SessionNotFound if there is no session of the marker.
         """
         conditions = _conditions(filters)
-        order = (models.sessions.c[sort_key], models.sessions.c.id)
+        columns = [(models.sessions.c[name], up) for name, up in order]
+        columns.append(
+            (models.sessions.c.id, order[-1][1] if order else False)
+        )
         with self._transaction() as connection:
             if marker is not None:
-                place = _place_of(connection, marker, order[0])
-                conditions.append(_beyond(order[0], place, ascending))
+                place = _place_of(connection, marker, columns)
+                conditions.append(_beyond(columns, place))
             query = (
                 sa.select(models.sessions)
                 .where(*conditions)
-                .order_by(*(c if ascending else c.desc() for c in order))
+                .order_by(*(c if up else c.desc() for c, up in columns))
                 .limit(limit)
             )
             return _records(connection, query, SessionRecord)
@@ -1120,35 +1126,34 @@ def _conditions(filters: SessionFilter) -> list[sa.ColumnElement[bool]]:
     ]
     if filters.states:
         conditions.append(columns.state.in_(filters.states))
+    if filters.changed_since is not None:
+        conditions.append(columns.updated_at >= filters.changed_since)
     return conditions
 
 
 def _place_of(
-    connection: sa.Connection, session_id: str, column: sa.Column[Any]
-) -> tuple[Any, int]:
-    """Return a session's value in a column, and its id."""
-    columns = models.sessions.c
-    found = connection.execute(
-        sa.select(column.label("value"), columns.id).where(
-            columns.session_id == session_id
-        )
-    ).one_or_none()
+    connection: sa.Connection, session_id: str, order: _Order
+) -> Sequence[Any]:
+    """Return a session's values in columns."""
+    query = sa.select(
+        # One may be there twice.
+        *(column.label(f"value{n}") for n, (column, _) in enumerate(order))
+    ).where(models.sessions.c.session_id == session_id)
+    found = connection.execute(query).one_or_none()
     if found is None:
         raise exception.SessionNotFound(session_id=session_id)
-    return found.value, found.id
+    return found
 
 
-def _beyond(
-    column: sa.Column[Any], place: tuple[Any, int], ascending: bool
-) -> sa.ColumnElement[bool]:
+def _beyond(order: _Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
     """Return the condition of what comes after a place in a sorted list."""
-    value, last_id = place
-    columns = models.sessions.c
-    if ascending:
-        later, same = column > value, columns.id > last_id
-    else:
-        later, same = column < value, columns.id < last_id
-    return sa.or_(later, sa.and_(column == value, same))
+    equal: list[sa.ColumnElement[bool]] = []
+    ways = []
+    for (column, up), value in zip(order, place, strict=True):
+        later = column > value if up else column < value
+        ways.append(sa.and_(*equal, later))
+        equal.append(column == value)
+    return sa.or_(*ways)
 
 
 def _batches(items: Sequence[_R]) -> Iterator[Sequence[_R]]:

@@ -244,12 +244,14 @@ sessions = sa.Table(
     _optional("finished_at", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
+    _optional("updated_at", sa.Double),
     sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
     sa.UniqueConstraint(
         "project_id", "request_id", name="uniq_sessions0project_id0request_id"
     ),
     sa.Index("ix_sessions_state", "state"),
     sa.Index("ix_sessions_finished_at", "finished_at"),
+    sa.Index("ix_sessions_updated_at", "updated_at"),
     **_OPTIONS,
 )
 

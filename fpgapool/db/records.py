@@ -233,6 +233,7 @@ class SessionRecord:
     ready_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    updated_at: float | None = None
     input_bytes: int = 0
     output_bytes: int = 0
 
@@ -633,3 +634,5 @@ class SessionFilter:
     accelerator: str | None = None
     host_id: int | None = None
     states: Sequence[str] = ()
+    #: Those that were changed at this time or later.
+    changed_since: float | None = None

@@ -74,7 +74,7 @@ class SessionView(base.Payload):
         None if it does not, or too little is known.
     """
 
-    VERSION: ClassVar[str] = "1.2"
+    VERSION: ClassVar[str] = "1.3"
 
     session_id: str
     request_id: str
@@ -105,6 +105,7 @@ class SessionView(base.Payload):
     pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = base.added(1, None)
     user_id: str = base.added(2, "")
+    updated_at: float | None = base.added(3, None)
 
     def public(self) -> Self:
         """Return the view without its secret."""

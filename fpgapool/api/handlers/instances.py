@@ -36,7 +36,7 @@ def index(call: calls.Call) -> calls.Answer:
         project_id,
         marker=marker,
         limit=paging.limit(call),
-        ascending=paging.is_ascending(call, default=False),
+        ascending=paging.order(call, "created_at", ascending=False)[0][1],
     )
     return calls.Answer(
         document=paging.document(

@@ -56,7 +56,7 @@ _SHARED_MEMBERS = (
     "input_bytes",
     "output_bytes",
 )
-_TIMES = ("queued_at", "ready_at", "started_at", "finished_at")
+_TIMES = ("queued_at", "ready_at", "started_at", "finished_at", "updated_at")
 
 
 def create(call: calls.Call) -> calls.Answer:
@@ -428,14 +428,13 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
     marker = call.query.get("marker")
     if marker is not None:
         _check_marker(database, marker, project_id, own)
-    sort_key = call.query.get("sort_key", "queued_at")
+    order = paging.order(call, "queued_at", ascending=False)
     records = database.list_sessions(
         filters,
         marker=marker,
         limit=paging.limit(call),
         # Rows are numbered in the order in which they were queued.
-        sort_key="id" if sort_key == "queued_at" else sort_key,
-        ascending=paging.is_ascending(call, default=False),
+        order=[("id" if k == "queued_at" else k, up) for k, up in order],
     )
     return [
         {
@@ -470,7 +469,21 @@ def _filters(
         accelerator=query.get("accelerator"),
         host_id=host_id,
         states=query.get("state", ()),
+        changed_since=_changed_since(query),
     )
+
+
+def _changed_since(query: Mapping[str, Any]) -> float | None:
+    text = query.get("changes-since")
+    if text is None:
+        return None
+    try:
+        return times.seconds(text)
+    except ValueError as error:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            f"query.changes-since: {text!r:.80} is no time in ISO 8601",
+        ) from error
 
 
 def _check_marker(

@@ -130,12 +130,21 @@ def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
             NAME, "Identifier of the last member of the page before."
         ),
         "sort_key": described(
-            one_of(*sort_keys), f"Default is `{sort_keys[0]}`."
+            _several(one_of(*sort_keys), len(sort_keys)),
+            f"May be repeated; default is `{sort_keys[0]}`.",
         ),
-        "sort_dir": one_of("asc", "desc"),
+        "sort_dir": described(
+            _several(one_of("asc", "desc"), len(sort_keys)),
+            "Of each `sort_key`, in the same order; those without one have"
+            " that of the one before.",
+        ),
     }
     members = {**filters, **paging}
     return record(optional=list(members), **members)
+
+
+def _several(item: Schema, most: int) -> Schema:
+    return {"type": "array", "items": item, "maxItems": most}
 
 
 def page_of(name: str, member: Schema) -> Schema:

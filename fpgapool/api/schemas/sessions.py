@@ -87,6 +87,9 @@ _MEMBERS = {
     "ready_at": common.nullable(common.TIME),
     "started_at": common.nullable(common.TIME),
     "finished_at": common.nullable(common.TIME),
+    "updated_at": common.described(
+        common.nullable(common.TIME), "When it was changed last."
+    ),
     "input_bytes": common.COUNT,
     "output_bytes": common.COUNT,
     "links": common.LINKS,
@@ -171,7 +174,21 @@ CREATE = common.record(
 )
 
 LIST_QUERY = common.list_query(
-    ["queued_at", "state", "accelerator", "claimed_bytes", "priority"],
+    [
+        "queued_at",
+        "state",
+        "accelerator",
+        "claimed_bytes",
+        "priority",
+        "updated_at",
+    ],
+    **{
+        "changes-since": common.described(
+            common.TIME,
+            "Those that were changed at this time or later (ISO 8601; UTC,"
+            " unless it says), also those that have ended since.",
+        )
+    },
     state=common.described(
         {"type": "array", "items": _STATE}, "May be repeated."
     ),

@@ -41,8 +41,9 @@ class Proxy(proxy.Proxy):
     What the API refuses is raised as one of ``openstack.exceptions``, with
     the text and the code that it gave.
 
-    Lists take ``sort_key``, ``sort_dir``, ``limit``, which is the length of a
-    page, and ``marker``, besides the filters that they name.
+    Lists take ``sort_key`` and ``sort_dir``, each one or a list, ``limit``,
+    which is the length of a page, and ``marker``, besides the filters that
+    they name.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:

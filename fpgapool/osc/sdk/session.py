@@ -50,6 +50,7 @@ class Session(base.Resource):
         "all_projects",
         "project_id",
         host_uuid="host",
+        changes_since="changes-since",
     )
 
     #: The client's name of the request.
@@ -71,6 +72,7 @@ class Session(base.Resource):
     ready_at = resource.Body("ready_at")
     started_at = resource.Body("started_at")
     finished_at = resource.Body("finished_at")
+    updated_at = resource.Body("updated_at")
     input_bytes = resource.Body("input_bytes", type=int)
     output_bytes = resource.Body("output_bytes", type=int)
 

@@ -109,11 +109,11 @@ class ListCommand(Command, command.Lister):
         )
         parser.add_argument(
             "--sort",
-            metavar="<key>[:<direction>]",
+            metavar="<key>[:<direction>][,...]",
             type=_order(self.sort_keys),
             default={},
             help=f"sort by {', '.join(self.sort_keys)}; the direction is"
-            " asc or desc",
+            " asc or desc; several keys are separated by commas",
         )
         parser.add_argument(
             "--limit",
@@ -237,17 +237,21 @@ def identifier(text: str) -> str:
     return text
 
 
-def _order(keys: Sequence[str]) -> Callable[[str], dict[str, str]]:
-    def parse(text: str) -> dict[str, str]:
-        key, colon, direction = text.partition(":")
-        if key not in keys or (colon and direction not in _DIRECTIONS):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not one of {', '.join(keys)}, with :asc or"
-                " :desc behind it, or nothing"
-            )
-        order = {"sort_key": key}
-        if direction:
-            order["sort_dir"] = direction
+def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
+    def parse(text: str) -> dict[str, list[str]]:
+        order: dict[str, list[str]] = {"sort_key": [], "sort_dir": []}
+        for part in text.split(","):
+            key, colon, direction = part.partition(":")
+            if key not in keys or (colon and direction not in _DIRECTIONS):
+                raise argparse.ArgumentTypeError(
+                    f"{part!r} is not one of {', '.join(keys)}, with :asc or"
+                    " :desc behind it, or nothing"
+                )
+            order["sort_key"].append(key)
+            order["sort_dir"].append(direction or _DIRECTIONS[0])
+        if ":" not in text:
+            # The service knows which way is usual.
+            del order["sort_dir"]
         return order
 
     return parse

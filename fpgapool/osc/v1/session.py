@@ -230,6 +230,7 @@ class ListSessions(base.ListCommand):
         "ready_at": "Ready At",
         "started_at": "Started At",
         "finished_at": "Finished At",
+        "updated_at": "Updated At",
     }
     sort_keys = (
         "queued_at",
@@ -237,6 +238,7 @@ class ListSessions(base.ListCommand):
         "accelerator",
         "claimed_bytes",
         "priority",
+        "updated_at",
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -269,6 +271,12 @@ class ListSessions(base.ListCommand):
             help="only of clients on this host (UUID)",
         )
         parser.add_argument(
+            "--changes-since",
+            metavar="<time>",
+            help="only those that were changed at this time or later (ISO"
+            " 8601, such as 2026-03-01T12:00:00; UTC, unless it says)",
+        )
+        parser.add_argument(
             "--all-projects",
             action="store_true",
             default=None,
@@ -297,6 +305,7 @@ class ListSessions(base.ListCommand):
             accelerator=parsed_args.accelerator,
             request_id=parsed_args.request_id,
             host_uuid=parsed_args.host_uuid,
+            changes_since=parsed_args.changes_since,
             all_projects=all_projects,
             project_id=project_id,
         )

@@ -495,18 +495,25 @@ def test_sessions_are_listed_in_pages(database, epoch):
 
 
 @pytest.mark.parametrize(
-    ("sort_key", "ascending", "expected"),
+    ("order", "expected"),
     [
-        ("id", True, [1, 2, 3, 4, 5, 6, 7]),
-        ("claimed_bytes", True, [3, 6, 1, 4, 7, 2, 5]),
-        ("claimed_bytes", False, [5, 2, 7, 4, 1, 6, 3]),
-        ("accelerator", True, [2, 4, 6, 1, 3, 5, 7]),
-        ("state", False, [7, 6, 5, 4, 3, 2, 1]),
+        ([("id", True)], [1, 2, 3, 4, 5, 6, 7]),
+        ([("claimed_bytes", True)], [3, 6, 1, 4, 7, 2, 5]),
+        ([("claimed_bytes", False)], [5, 2, 7, 4, 1, 6, 3]),
+        ([("accelerator", True)], [2, 4, 6, 1, 3, 5, 7]),
+        ([("state", False)], [7, 6, 5, 4, 3, 2, 1]),
+        (
+            [("claimed_bytes", True), ("accelerator", False)],
+            [3, 6, 7, 1, 4, 5, 2],
+        ),
+        (
+            [("accelerator", True), ("claimed_bytes", False), ("id", True)],
+            [2, 4, 6, 5, 1, 7, 3],
+        ),
+        ([("state", True), ("id", False)], [7, 6, 5, 4, 3, 2, 1]),
     ],
 )
-def test_sessions_are_sorted_over_pages(
-    database, epoch, sort_key, ascending, expected
-):
+def test_sessions_are_sorted_over_pages(database, epoch, order, expected):
     _write(
         database,
         epoch,
@@ -520,9 +527,7 @@ def test_sessions_are_sorted_over_pages(
         ),
     )
     found, marker = [], None
-    while page := database.list_sessions(
-        marker=marker, limit=2, sort_key=sort_key, ascending=ascending
-    ):
+    while page := database.list_sessions(marker=marker, limit=2, order=order):
         found += [one.id for one in page]
         marker = page[-1].session_id
     assert found == expected
@@ -583,6 +588,8 @@ def test_inventory_says_whose_instances_have_reserved(database, epoch):
         ({"host_id": 9}, [4]),
         ({"states": ["CLOSED", "QUEUED"]}, [4, 3, 2]),
         ({"states": ["CLOSED"], "project_id": "p2"}, []),
+        ({"changed_since": 70.0}, [4, 3]),
+        ({"changed_since": 70.5}, [4]),
     ],
 )
 def test_sessions_are_filtered(database, epoch, filters, expected):
@@ -591,8 +598,8 @@ def test_sessions_are_filtered(database, epoch, filters, expected):
         epoch,
         factory.session(1, state="READY"),
         factory.session(2, project_id="p2"),
-        factory.ended(3, 5.0, user_id="u2"),
-        factory.session(4, accelerator="fft", host_id=9),
+        factory.ended(3, 5.0, user_id="u2", updated_at=70.0),
+        factory.session(4, accelerator="fft", host_id=9, updated_at=71.0),
     )
     found = database.list_sessions(api.SessionFilter(**filters), limit=10)
     assert [one.id for one in found] == expected

@@ -307,14 +307,57 @@ def test_filters_and_order_reach_the_database(world):
     world.ask(
         "GET",
         f"{PATH}?host={fakes.HOST}&accelerator=aes&sort_key=claimed_bytes"
-        "&sort_dir=asc",
+        "&sort_dir=asc&changes-since=1970-01-01T01:00:05%2B01:00",
     )
     (asked,) = world.database.asked
     filters = asked["filters"]
     assert (filters.host_id, filters.accelerator) == (1, "aes")
-    assert (asked["sort_key"], asked["ascending"]) == ("claimed_bytes", True)
+    assert filters.changed_since == 5.0
+    assert asked["order"] == [("claimed_bytes", True)]
     elsewhere = f"{PATH}?host={uuid.UUID(int=99)}"
     assert world.ask("GET", elsewhere).json == {"sessions": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        ("", [("id", False)]),
+        ("sort_dir=asc", [("id", True)]),
+        (
+            "sort_key=state&sort_key=queued_at",
+            [("state", False), ("id", False)],
+        ),
+        (
+            "sort_key=state&sort_key=queued_at&sort_dir=asc&sort_dir=desc",
+            [("state", True), ("id", False)],
+        ),
+        (
+            "sort_key=state&sort_key=priority&sort_dir=asc",
+            [("state", True), ("priority", True)],
+        ),
+    ],
+)
+def test_lists_have_several_sort_keys(world, query, order):
+    world.ask("GET", f"{PATH}?{query}")
+    (asked,) = world.database.asked
+    assert asked["order"] == order
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sort_dir=asc&sort_dir=asc",
+        "sort_key=nothing",
+        "sort_key=state&sort_key=nothing",
+        "sort_dir=up",
+        "changes-since=yesterday",
+        "changes-since=",
+        "changes-since=2026-11-24T00:00:00Z&changes-since=2026-11-24",
+    ],
+)
+def test_a_bad_order_or_time_is_refused(world, query):
+    status, code = world.error("GET", f"{PATH}?{query}")[:2]
+    assert (status, code) == (400, codes.INVALID_REQUEST)
 
 
 def test_the_service_limits_the_length_of_a_page(make_world):

@@ -53,7 +53,7 @@ FINGERPRINTS = {
     "Prepared": "1.1-145729ce47242323",
     "SessionPayload": "1.0-33722feff5b8b6b2",
     "SessionResult": "1.0-057ff492ad5587f1",
-    "SessionView": "1.2-b4450f50374cec68",
+    "SessionView": "1.3-1d82d34a81be6cfc",
     "ShareBitstream": "1.0-a21186e8114a9e41",
     "SlotPayload": "1.0-c81dbfde75b02cb5",
     "SlotReport": "1.2-f339a72b06167a20",

@@ -114,12 +114,19 @@ def test_order(
     class_: type[base.ListCommand], method: str, resource: Any, schema: Any
 ) -> None:
     """Every order that the service has, and no other."""
-    assert list(class_.sort_keys) == schema["properties"]["sort_key"]["enum"]
-    key = class_.sort_keys[-1]
+    assert (
+        list(class_.sort_keys)
+        == schema["properties"]["sort_key"]["items"]["enum"]
+    )
+    first, key = class_.sort_keys[0], class_.sort_keys[-1]
     for text, order in (
-        (key, {"sort_key": key}),
-        (f"{key}:asc", {"sort_key": key, "sort_dir": "asc"}),
-        (f"{key}:desc", {"sort_key": key, "sort_dir": "desc"}),
+        (key, {"sort_key": [key]}),
+        (f"{key}:asc", {"sort_key": [key], "sort_dir": ["asc"]}),
+        (f"{key}:desc", {"sort_key": [key], "sort_dir": ["desc"]}),
+        (
+            f"{first}:desc,{key}",
+            {"sort_key": [first, key], "sort_dir": ["desc", "asc"]},
+        ),
     ):
         app = fakes.App()
         app.rows(class_, "--sort", text)
