@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 agent_group = cfg.OptGroup(
     "agent",
     title="Agent",
@@ -285,8 +287,7 @@ and a stateless one is reopened by its client in another slot.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(agent_group)
-    conf.register_opts(agent_opts, group=agent_group)
+    groups.register(conf, agent_group, agent_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

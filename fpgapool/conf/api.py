@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 api_group = cfg.OptGroup(
     "api",
     title="REST API",
@@ -168,8 +170,7 @@ process. 0 means that each request asks.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(api_group)
-    conf.register_opts(api_opts, group=api_group)
+    groups.register(conf, api_group, api_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import copy
-
 from oslo_config import cfg
 
+from fpgapool.conf import groups
 from fpgapool.conf import keystone_auth
 
 GROUP = "bitstream_cache"
@@ -80,10 +79,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
     Only an agent that asks the API needs the rest.
     """
-    # A group of its own for each configuration: keystoneauth's options, that
-    # only some of them have, would get into all of them.
-    conf.register_group(copy.deepcopy(bitstream_cache_group))
-    conf.register_opts(bitstream_cache_opts, group=bitstream_cache_group)
+    groups.register(conf, bitstream_cache_group, bitstream_cache_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:

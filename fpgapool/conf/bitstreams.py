@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 FILE = "file"
 GLANCE = "glance"
 
@@ -123,8 +125,7 @@ removed. It must be more than the longest upload takes.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(bitstreams_group)
-    conf.register_opts(bitstreams_opts, group=bitstreams_group)
+    groups.register(conf, bitstreams_group, bitstreams_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -6,6 +6,8 @@ import socket
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 conductor_group = cfg.OptGroup(
     "conductor",
     title="Conductor",
@@ -336,8 +338,7 @@ long, it is first come, first served.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(conductor_group)
-    conf.register_opts(conductor_opts, group=conductor_group)
+    groups.register(conf, conductor_group, conductor_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 emulator_group = cfg.OptGroup(
     "emulator",
     title="Emulator",
@@ -34,8 +36,7 @@ share its own NIC, and that of the other host counts as unlimited.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(emulator_group)
-    conf.register_opts(emulator_opts, group=emulator_group)
+    groups.register(conf, emulator_group, emulator_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 metrics_group = cfg.OptGroup(
     "metrics",
     title="Metrics",
@@ -96,8 +98,7 @@ the longest ones. The rest is told together, as the project ``other``.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(metrics_group)
-    conf.register_opts(metrics_opts, group=metrics_group)
+    groups.register(conf, metrics_group, metrics_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -5,6 +5,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 notifications_group = cfg.OptGroup(
     "notifications",
     title="Notifications",
@@ -31,8 +33,7 @@ conductor never waits for it: further ones are dropped and counted.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(notifications_group)
-    conf.register_opts(notifications_opts, group=notifications_group)
+    groups.register(conf, notifications_group, notifications_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
 from fpgapool.conf import keystone_auth
 
 GROUP = "nova"
@@ -88,11 +89,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     Most processes never ask Nova; :mod:`fpgapool.clients.nova` registers
     the rest.
     """
-    # A group of its own: all configurations that register the same one share
-    # the options that one of them adds to it later.
-    group = cfg.OptGroup(GROUP, title=nova_group.title, help=nova_group.help)
-    conf.register_group(group)
-    conf.register_opts(nova_opts, group=GROUP)
+    groups.register(conf, nova_group, nova_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:

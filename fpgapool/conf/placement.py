@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
 from fpgapool.conf import keystone_auth
 
 GROUP = "placement"
@@ -81,12 +82,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     Most processes never ask Placement;
     :mod:`fpgapool.clients.placement` registers the rest.
     """
-    # A group of its own, as for [nova].
-    group = cfg.OptGroup(
-        GROUP, title=placement_group.title, help=placement_group.help
-    )
-    conf.register_group(group)
-    conf.register_opts(placement_opts, group=GROUP)
+    groups.register(conf, placement_group, placement_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:

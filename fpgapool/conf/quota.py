@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 LOCAL = "local"
 UNIFIED = "unified"
 
@@ -103,8 +105,7 @@ Seconds between two questions to Keystone for all limits; only for the driver
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(quota_group)
-    conf.register_opts(quota_opts, group=quota_group)
+    groups.register(conf, quota_group, quota_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

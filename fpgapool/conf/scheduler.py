@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 scheduler_group = cfg.OptGroup(
     "scheduler",
     title="Scheduler",
@@ -184,8 +186,7 @@ Seed of the ``random`` choices, so that a recorded run can be repeated.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(scheduler_group)
-    conf.register_opts(scheduler_opts, group=scheduler_group)
+    groups.register(conf, scheduler_group, scheduler_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 upgrade_levels_group = cfg.OptGroup(
     "upgrade_levels",
     title="Upgrade levels",
@@ -39,8 +41,7 @@ use at most. The default is the newest that it knows.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(upgrade_levels_group)
-    conf.register_opts(upgrade_levels_opts, group=upgrade_levels_group)
+    groups.register(conf, upgrade_levels_group, upgrade_levels_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:

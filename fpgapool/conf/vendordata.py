@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from fpgapool.conf import groups
+
 vendordata_group = cfg.OptGroup(
     "vendordata",
     title="Vendordata",
@@ -99,8 +101,7 @@ Requests of one instance that are answered without a pause.
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
-    conf.register_group(vendordata_group)
-    conf.register_opts(vendordata_opts, group=vendordata_group)
+    groups.register(conf, vendordata_group, vendordata_opts)
 
 
 def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
