@@ -20,7 +20,7 @@ PIP := $(BIN)/python $(PIP_INSTALL)
 # What runs in one environment with Nova; tests say so.
 OPENSTACK_EXTRAS := allinone,cli,limits,mysql,postgresql
 STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
-    core strategies protocol sim))))
+    core strategies protocol sim vocabulary))))
 
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \

@@ -17,8 +17,8 @@ import pathlib
 import re
 import typing
 
-from fpgapool.core import codes
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

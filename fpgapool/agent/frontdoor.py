@@ -36,10 +36,11 @@ from fpgapool.agent import profiles
 from fpgapool.agent import requests
 from fpgapool.agent import sender
 from fpgapool.common import ratelimit
-from fpgapool.core import codes
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class Slots(typing.Protocol):
     ) -> socket.socket:
         """Return a connection to the data socket of a session's worker.
 
-        :raises: requests.RequestError if the project has no such session
+        :raises: rules.RequestError if the project has no such session
             here.
         """
 
@@ -457,7 +458,7 @@ class FrontDoor:
             return
         try:
             handler(client, number, message)
-        except requests.RequestError as error:
+        except rules.RequestError as error:
             self._fail(client, number, error.code, error.message)
         except Exception:
             self._log.exception("Front door: operation %s failed", operation)
@@ -596,7 +597,7 @@ class FrontDoor:
     ) -> None:
         version = members.get("version", messages.FRONT_DOOR_VERSION)
         if version != messages.FRONT_DOOR_VERSION:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.INVALID_REQUEST,
                 f"this front door speaks version "
                 f"{messages.FRONT_DOOR_VERSION} only",
@@ -699,10 +700,10 @@ class FrontDoor:
         """Check that a client may have one more session.
 
         :param ids: of the session or of its request.
-        :raises requests.RequestError: if it may not.
+        :raises rules.RequestError: if it may not.
         """
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
                 f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
             )
@@ -711,7 +712,7 @@ class FrontDoor:
             return
         most = self._settings.max_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
                 f"programs of a project on one host may have {most} sessions"
                 " under way",
@@ -720,7 +721,7 @@ class FrontDoor:
     @staticmethod
     def _begin_question(client: _Client) -> None:
         if client.questions >= MAX_QUESTIONS_PER_CLIENT:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.RATE_LIMITED,
                 f"{MAX_QUESTIONS_PER_CLIENT} questions of this connection are"
                 " not answered yet",
@@ -968,7 +969,7 @@ def _check_descriptors(
 
     :param unread: how many the project's clients may not have received yet;
         those that have read all are removed.
-    :raises requests.RequestError: if it may not (RATE_LIMITED).
+    :raises rules.RequestError: if it may not (RATE_LIMITED).
     """
     for one in list(unread):
         if not one.unsent and not _unread_bytes(one.sock):
@@ -978,7 +979,7 @@ def _check_descriptors(
         (unread.total(), MAX_PROJECT_UNREAD_DESCRIPTORS, "this project"),
     ):
         if count >= most:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.RATE_LIMITED,
                 f"{whose} has not received {count} connections to workers "
                 "yet; read the answers first",

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What waits, in lanes that are served in turn."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from fpgapool.agent import monitor
 from fpgapool.agent import table
 from fpgapool.common import metrics
 from fpgapool.common import tallies
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 _HOST = ("host",)
 _DEVICE = ("host", "device")

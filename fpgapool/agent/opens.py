@@ -17,8 +17,8 @@ import typing
 from collections.abc import Iterable
 
 from fpgapool import objects
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
@@ -39,9 +39,6 @@ TAKES_BACK_AFTER_S = 8.0
 POLLS_UNTIL_LOST = 2
 
 MAX_POLLED_SESSIONS = 1000
-
-#: The client has not come to its slot yet: nobody else would end these.
-UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 
 # Why a request is cancelled that its client has not given up.
@@ -493,7 +490,7 @@ class Opens:
         left_alone = (
             entry.answered
             and entry.client is None
-            and view.state not in UNCONNECTED
+            and view.state not in states.UNCONNECTED
         )
         return view.state in states.TERMINAL or left_alone
 
@@ -566,7 +563,7 @@ def _present(
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
     view = entry.view
     return view is not None and (
-        view.state not in UNCONNECTED or view.session_id in in_use
+        view.state not in states.UNCONNECTED or view.session_id in in_use
     )
 
 

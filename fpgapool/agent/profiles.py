@@ -13,7 +13,7 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
-from fpgapool.core import library
+from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def find(
     :param project_id: who asks.
     :param name: of an accelerator, or a key.
     """
-    key = library.resolve(
+    key = names.resolve(
         name,
         project_id,
         lambda key: key in known and known[key].is_for(project_id),

@@ -34,7 +34,6 @@ from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import monitor
-from fpgapool.agent import requests
 from fpgapool.agent import sender
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
@@ -43,12 +42,13 @@ from fpgapool.agent import workers
 from fpgapool.common import clock
 from fpgapool.common import metrics
 from fpgapool.common import rpc
-from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
-from fpgapool.objects import states
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -543,17 +543,17 @@ class Agent:
         """See :class:`frontdoor.Slots`."""
         found = self.table.find_session(session_id)
         if found is None or found[1].project_id != project_id:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.SESSION_NOT_FOUND, "no slot of this host has the session"
             )
         key, holder = found
         if holder.generation != generation:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.STALE_GENERATION,
                 f"the session's generation is {holder.generation} here",
             )
         if holder.state not in table.CONNECTABLE:
-            raise requests.RequestError(
+            raise rules.RequestError(
                 codes.SESSION_NOT_READY, "the slot is not ready yet"
             )
         return _connect(workers.data_path(self._settings.state_path, key))
@@ -813,7 +813,7 @@ def _connect(path: str) -> socket.socket:
         sock.connect(path)
     except OSError as error:
         sock.close()
-        raise requests.RequestError(
+        raise rules.RequestError(
             codes.WORKER_LOST, "the slot's worker takes no connections"
         ) from error
     # The client gets the same open file description.

@@ -21,7 +21,7 @@ from oslo_log import log as logging
 from fpgapool import privsep
 from fpgapool.agent import monitor
 from fpgapool.common import exception
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import exceptions
 
 LOG = logging.getLogger(__name__)
 

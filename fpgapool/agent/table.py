@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from fpgapool import objects
-from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
-from fpgapool.objects import states
 from fpgapool.rpcapi import agent as agent_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 #: (device name, slot number)
 Key: typing.TypeAlias = tuple[str, int]

@@ -8,8 +8,8 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api import errors
-from fpgapool.core import codes
 from fpgapool.core import model
+from fpgapool.vocabulary import codes
 
 _MEMBERS = (
     *("admin_state", "admin_reason", "drain_deadline_at"),

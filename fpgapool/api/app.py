@@ -44,9 +44,9 @@ from fpgapool.common import context
 from fpgapool.common import rpc
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -32,10 +32,10 @@ from fpgapool.bitstreams import library as libraries
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores as upkeep
 from fpgapool.common import context
-from fpgapool.core import codes
-from fpgapool.core import library
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 _T = TypeVar("_T")
 
@@ -284,7 +284,7 @@ def public_key(
     :param key: None if there is none.
     :param sees: asked only then: whether the caller may see it nevertheless.
     """
-    owner = library.owner_of(key) if key else None
+    owner = names.owner_of(key) if key else None
     if owner in (None, call.caller.project_id) or sees():
         return key
     return None

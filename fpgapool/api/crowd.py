@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """How many requests of one project are under way."""
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import falcon
 import oslo_messaging as messaging
 
 from fpgapool.common import exception
-from fpgapool.core import codes
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 #: Of every code that an answer can have. What is not here is a fault of ours,
 #: of which nothing but INTERNAL_ERROR is told.
@@ -108,7 +108,7 @@ _HTTP_CODES = {
 class ApiError(exceptions.PicklableError):
     """A request that is answered with an error.
 
-    :param code: of :mod:`fpgapool.core.codes`; it decides the status.
+    :param code: of :mod:`fpgapool.vocabulary.codes`; it decides the status.
     :param detail: for a person.
     :param headers: of the answer.
     :ivar status: of HTTP.

@@ -29,9 +29,9 @@ from fpgapool.api import errors
 from fpgapool.api import middleware
 from fpgapool.common import context
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
 
 #: What the tokens of instances begin with, and no other's do.
 PREFIX = "fpi_"

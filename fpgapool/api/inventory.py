@@ -14,14 +14,10 @@ from typing import Any
 
 from fpgapool.api import times
 from fpgapool.core import health
-from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from fpgapool.objects import instance
-
-_ENABLED = model.AdminState.ENABLED.value
-_DRAINING = model.AdminState.DRAINING.value
-_DISABLED = model.AdminState.DISABLED.value
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +37,13 @@ class Device:
     def state(self) -> str:
         """``up``, ``down``, ``faulty``, ``draining`` or ``disabled``."""
         wishes = (self.record.admin_state, self.host.admin_state)
-        if _DRAINING in wishes:
-            return _DRAINING
-        if wishes != (_ENABLED, _ENABLED):
-            return _DISABLED
+        if states.DRAINING in wishes:
+            return states.DRAINING
+        if wishes != (states.ENABLED, states.ENABLED):
+            return states.DISABLED
         if not self.record.healthy or self.fault is not None:
-            return "faulty"
-        return "up" if self.host.up else "down"
+            return states.FAULTY
+        return states.UP if self.host.up else states.DOWN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Slot:
         if instance_id is None or self.record.faulty:
             return False
         if self.holder is None:
-            return self.device.state == "up"
+            return self.device.state == states.UP
         return instance.id_of(self.holder.user_id) == instance_id
 
     @property
@@ -85,11 +81,11 @@ class Slot:
         """What it does, or why it does nothing."""
         if self.holder is not None:
             return self.holder.phase.lower()
-        if self.device.state in (_DRAINING, _DISABLED):
-            return _DISABLED
+        if self.device.state in (states.DRAINING, states.DISABLED):
+            return states.DISABLED
         if self.record.faulty or self.device.state == "faulty":
-            return "faulty"
-        return "idle" if self.device.host.up else "down"
+            return states.FAULTY
+        return states.SLOT_IDLE if self.device.host.up else states.DOWN
 
 
 class Inventory:

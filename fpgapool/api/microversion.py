@@ -9,7 +9,7 @@ from typing import NamedTuple
 from typing import Self
 
 from fpgapool.api import errors
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 SERVICE_TYPE = "fpgapool"
 HEADER = "OpenStack-API-Version"

@@ -16,8 +16,8 @@ from oslo_middleware import request_id
 
 from fpgapool.api import errors
 from fpgapool.common import context
-from fpgapool.core import codes
 from fpgapool.policies import base
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api import errors
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 _ASCENDING = "asc"
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from fpgapool.api import inventory
 from fpgapool.api import times
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 
 _SENTENCES: Mapping[str, str] = {
     codes.NO_HOST_UP: "No host with a slot that it fits is up.",
@@ -99,8 +99,8 @@ def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
 def sentence(code: str) -> str:
     """Return what a reason means.
 
-    :param code: of :mod:`fpgapool.core.codes`; one that a newer conductor
-        may have is repeated.
+    :param code: of :mod:`fpgapool.vocabulary.codes`; one that a newer
+        conductor may have is repeated.
     """
     return _SENTENCES.get(code, f"The scheduler says {code}.")
 

@@ -21,7 +21,7 @@ from fpgapool.api import inventory as inventories
 from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.bitstreams import library as libraries
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 _FROM_KEYSTONE = "keystone"
 _FROM_PROJECT = "project"

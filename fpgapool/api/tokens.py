@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Tokens, and what is said while nobody can check them."""
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from oslo_log import log as logging
 
 from fpgapool.api import errors
 from fpgapool.api import middleware
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from fpgapool import policies
 from fpgapool.api import errors
 from fpgapool.common import audit
 from fpgapool.common import context
-from fpgapool.core import codes
 from fpgapool.policies import base
+from fpgapool.vocabulary import codes
 
 # By default: who gives such a right to others may want to know, too.
 _ADMINS = frozenset(

@@ -16,7 +16,7 @@ import jsonschema
 from jsonschema import exceptions
 
 from fpgapool.api import errors
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 _MAX_DETAIL_LENGTH = 500
 _MAX_ERRORS = 50

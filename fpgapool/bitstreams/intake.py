@@ -13,7 +13,7 @@ from typing import Protocol
 
 from fpgapool.bitstreams import base
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 _READ_BYTES = 64 * 1024
 

@@ -13,8 +13,8 @@ from typing import Any
 from packaging import version as versions
 
 from fpgapool import objects
-from fpgapool.core import library as names
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import names
 
 #: States. Only approved ones are given to slots.
 UPLOADING = "uploading"

@@ -31,7 +31,7 @@ from oslo_log import log as logging
 
 from fpgapool.bitstreams import base
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import instance
-from fpgapool.client import view as views
 from fpgapool.common import channel
-from fpgapool.core import codes
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 SERVICE_TYPE = "fpgapool"
 MICROVERSION = "1.0"
@@ -118,7 +118,7 @@ class PoolApi:
             auth_exceptions.ClientException,
         ) as exc:
             raise errors.InvalidRequest(
-                errors.INVALID_REQUEST, f"cloud {name or ''}: {exc}"
+                codes.INVALID_REQUEST, f"cloud {name or ''}: {exc}"
             ) from exc
 
     @classmethod
@@ -172,7 +172,7 @@ class PoolApi:
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.InvalidRequest(
-        errors.INVALID_REQUEST,
+        codes.INVALID_REQUEST,
         f"the pool's API needs openstacksdk, pip install 'fpgapool[cli]' "
         f"({exc})",
     )
@@ -389,7 +389,7 @@ class ApiDoor:
         except errors.RequestRejected:
             # It was another pool's, or another user's.
             return True
-        return session["state"] in views.TERMINAL
+        return session["state"] in states.TERMINAL
 
     def _get(
         self, deadline_s: float | None, members: _Document
@@ -453,7 +453,7 @@ class ApiDoor:
         self._revision = session["revision"]
         message = _message(session)
         # The secret is still on its way if the conductor was restarted.
-        if message["state"] != views.READY or message["secret"]:
+        if message["state"] != states.READY or message["secret"]:
             self._events.append({"event": "session", "session": message})
 
     def _forget_news(self) -> None:
@@ -571,7 +571,7 @@ class ApiDoor:
         url = self._adapter.get_endpoint()
         if urllib.parse.urlsplit(url or "").scheme != "https":
             raise errors.InvalidRequest(
-                errors.TLS_REQUIRED,
+                codes.TLS_REQUIRED,
                 f"the pool's API at {url} is not asked without TLS",
             )
 
@@ -624,7 +624,7 @@ def _document(response: typing.Any) -> _Document:
     problems = document.get("errors") or [{}]
     code = str(
         problems[0].get("code")
-        or _CODES.get(response.status_code, errors.PROTOCOL_ERROR)
+        or _CODES.get(response.status_code, codes.PROTOCOL_ERROR)
     )
     detail = str(problems[0].get("detail", f"HTTP {response.status_code}"))
     if response.status_code in _UNAVAILABLE and code not in _REFUSALS:
@@ -678,7 +678,7 @@ def _message(session: _Document) -> messages.Message:
         }
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(
-            errors.PROTOCOL_ERROR, f"the pool's API described nonsense: {exc}"
+            codes.PROTOCOL_ERROR, f"the pool's API described nonsense: {exc}"
         ) from exc
 
 

@@ -9,6 +9,7 @@ import threading
 import typing
 
 from fpgapool.client import errors
+from fpgapool.vocabulary import codes
 
 # How often a plain Event is looked at; an Event cannot call back.
 _EVENT_POLL_S = 0.1
@@ -131,7 +132,7 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
     if isinstance(cancel, threading.Event):
         return EventToken(cancel)
     raise errors.InvalidRequest(
-        errors.INVALID_REQUEST, "cancel must be a CancelToken or an Event"
+        codes.INVALID_REQUEST, "cancel must be a CancelToken or an Event"
     )
 
 

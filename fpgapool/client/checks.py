@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import os
-import re
 import typing
 
 from fpgapool.client import errors
-
-MAX_SIZE_BYTES = 2**63 - 1
-MAX_TIMEOUT_S = 1e9
-MAX_PRIORITY = 1000
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 #: Whether programs that do not say it insist on TLS.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
-
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 def size(size_bytes: object) -> int:
@@ -28,18 +24,8 @@ def size(size_bytes: object) -> int:
     :returns: the same, 1 ... 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
-    if type(size_bytes) is not int:
-        raise errors.InvalidRequest(
-            errors.INVALID_SIZE,
-            "the size must be an integer number of bytes, "
-            f"not {type(size_bytes).__name__}",
-        )
-    if not 1 <= size_bytes <= MAX_SIZE_BYTES:
-        raise errors.InvalidRequest(
-            errors.INVALID_SIZE,
-            f"the size must be 1 to 2**63 - 1 bytes, not {size_bytes}",
-        )
-    return size_bytes
+    with _refusing():
+        return rules.check_size_bytes(size_bytes)
 
 
 def request_id(value: object) -> str:
@@ -49,36 +35,20 @@ def request_id(value: object) -> str:
     :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST_ID``.
     """
-    if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
-        return value
-    raise errors.InvalidRequest(
-        errors.INVALID_REQUEST_ID,
-        "request_id must be 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
-    )
+    with _refusing():
+        return rules.check_request_id(value)
 
 
 def seconds(value: object, name: str) -> float | None:
     """Check a duration.
 
-    :param value: what the caller passed.
+    :param value: what the caller passed; None for no limit.
     :param name: name of the argument, for the message.
     :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
-    if value is None:
-        return None
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        # NaN compares false with everything.
-        and 0 < value <= MAX_TIMEOUT_S
-    ):
-        return value
-    raise errors.InvalidRequest(
-        errors.INVALID_TIMEOUT,
-        f"{name} must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds, "
-        "or None for no limit",
-    )
+    with _refusing():
+        return rules.check_timeout_s(value, name)
 
 
 def priority(value: object) -> int:
@@ -88,12 +58,16 @@ def priority(value: object) -> int:
     :returns: the same, -1000 ... 1000.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
-    if type(value) is int and abs(value) <= MAX_PRIORITY:
-        return value
-    raise errors.InvalidRequest(
-        errors.INVALID_REQUEST,
-        f"priority must be an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}",
-    )
+    with _refusing():
+        return rules.check_priority(value)
+
+
+@contextlib.contextmanager
+def _refusing() -> collections.abc.Iterator[None]:
+    try:
+        yield
+    except rules.RequestError as error:
+        raise errors.InvalidRequest(error.code, error.message) from None
 
 
 def require_tls(value: object) -> bool:
@@ -107,7 +81,7 @@ def require_tls(value: object) -> bool:
         return value
     if value is not None:
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST, "require_tls must be True, False or None"
+            codes.INVALID_REQUEST, "require_tls must be True, False or None"
         )
     text = os.environ.get(REQUIRE_TLS, "").lower()
     if text in ("1", "true", "yes", "on"):
@@ -115,7 +89,7 @@ def require_tls(value: object) -> bool:
     if text in ("", "0", "false", "no", "off"):
         return False
     raise errors.InvalidRequest(
-        errors.INVALID_REQUEST, f"{REQUIRE_TLS} must be true or false"
+        codes.INVALID_REQUEST, f"{REQUIRE_TLS} must be true or false"
     )
 
 

@@ -19,9 +19,10 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
-from fpgapool.core import codes
-from fpgapool.core import exceptions
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
 
 STREAM = "stream"
 SHM = "shm"
@@ -162,7 +163,7 @@ class SharedBuffers:
         """
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
-                errors.SESSION_LOST,
+                codes.SESSION_LOST,
                 "the slot was lost, and its worker has emptied the buffers "
                 "before this program went on",
                 offset_bytes,
@@ -354,7 +355,7 @@ class Dialer:
             frames.ProtocolError,
         ):
             return None
-        return view if view.state in views.TERMINAL else None
+        return view if view.state in states.TERMINAL else None
 
     def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
         session_id = self.view.session_id
@@ -409,7 +410,7 @@ class Dialer:
     ) -> tuple[channel.Channel, str]:
         if self._local_only and not self.view.local:
             raise WorkerError(
-                errors.TLS_REQUIRED,
+                codes.TLS_REQUIRED,
                 f"the slot's host {self.view.host_name} takes data only "
                 "without TLS ([agent] tls is off there); nothing was sent",
             )
@@ -513,7 +514,7 @@ def _shake_hands(
 def _refusal(
     document: dict[str, typing.Any],
 ) -> WorkerError | channel.ChannelClosed:
-    code = str(document.get("code", errors.PROTOCOL_ERROR))
+    code = str(document.get("code", codes.PROTOCOL_ERROR))
     message = str(document.get("message", ""))
     if code == codes.HELLO_TIMEOUT:
         # This process stood still in between; its slot is as good as before.

@@ -9,8 +9,8 @@ import socket
 import typing
 
 from fpgapool.client import errors
-from fpgapool.core import exceptions
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import exceptions
 
 
 class ConnectionLost(exceptions.PicklableError):

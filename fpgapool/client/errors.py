@@ -8,30 +8,8 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
-from fpgapool.core import exceptions
-
-# Codes that the client itself sets. Do not change the string values. Once
-# set, they are set.
-CANCELLED = "CANCELLED"
-CANCELLED_BY_CLIENT = "CANCELLED_BY_CLIENT"
-CERTIFICATE_MISMATCH = "CERTIFICATE_MISMATCH"
-CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"
-FRONT_DOOR_UNAVAILABLE = "FRONT_DOOR_UNAVAILABLE"
-INCOMPATIBLE_SLOT = "INCOMPATIBLE_SLOT"
-INVALID_PARAMS = "INVALID_PARAMS"
-INVALID_REQUEST = "INVALID_REQUEST"
-INVALID_REQUEST_ID = "INVALID_REQUEST_ID"
-INVALID_SIZE = "INVALID_SIZE"
-INVALID_TIMEOUT = "INVALID_TIMEOUT"
-PROTOCOL_ERROR = "PROTOCOL_ERROR"
-SESSION_BUSY = "SESSION_BUSY"
-SESSION_CLOSED = "SESSION_CLOSED"
-SESSION_FORKED = "SESSION_FORKED"
-SESSION_LOST = "SESSION_LOST"
-SIZE_MISMATCH = "SIZE_MISMATCH"
-TIMEOUT = "TIMEOUT"
-TLS_REQUIRED = "TLS_REQUIRED"
-WAIT_TIMEOUT = "WAIT_TIMEOUT"
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 # Directions of data, as the client sees them.
 INPUT = "input"
@@ -54,7 +32,7 @@ class InvalidParams(InvalidRequest):
     """The accelerator does not take these parameters."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(INVALID_PARAMS, message)
+        super().__init__(codes.INVALID_PARAMS, message)
 
 
 class RequestRejected(FpgapoolError):
@@ -65,35 +43,35 @@ class WaitTimeout(RequestRejected):
     """No slot came free within the time that the request may wait."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(WAIT_TIMEOUT, message)
+        super().__init__(codes.WAIT_TIMEOUT, message)
 
 
 class OperationTimeout(FpgapoolError):
     """The caller's own time limit passed."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(TIMEOUT, message)
+        super().__init__(codes.TIMEOUT, message)
 
 
 class Cancelled(FpgapoolError):
     """The caller, or somebody for it, cancelled the request."""
 
     def __init__(self, message: str = "cancelled") -> None:
-        super().__init__(CANCELLED, message)
+        super().__init__(codes.CANCELLED, message)
 
 
 class FrontDoorUnavailable(FpgapoolError):
     """There is no front door, or it does not answer."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(FRONT_DOOR_UNAVAILABLE, message)
+        super().__init__(codes.FRONT_DOOR_UNAVAILABLE, message)
 
 
 class SessionClosed(FpgapoolError):
     """The session was closed before."""
 
     def __init__(self, message: str = "the session is closed") -> None:
-        super().__init__(SESSION_CLOSED, message)
+        super().__init__(codes.SESSION_CLOSED, message)
 
 
 class SessionFailed(FpgapoolError):
@@ -125,7 +103,7 @@ class ChecksumMismatch(SessionFailed):
         offset_bytes: int,
     ) -> None:
         super().__init__(
-            CHECKSUM_MISMATCH,
+            codes.CHECKSUM_MISMATCH,
             f"{direction} bytes {start_bytes} to {end_bytes} were changed "
             f"between here and the accelerator: {difference}",
             offset_bytes,
@@ -142,10 +120,10 @@ def rejection(code: str, message: str) -> FpgapoolError:
     :param message: explanation for people.
     :returns: the error, for the caller to raise.
     """
-    if code == WAIT_TIMEOUT:
+    if code == codes.WAIT_TIMEOUT:
         return WaitTimeout(message)
-    if code in (CANCELLED, CANCELLED_BY_CLIENT):
+    if code in (codes.CANCELLED, codes.CANCELLED_BY_CLIENT):
         return Cancelled(message)
-    if code == INVALID_PARAMS:
+    if code == codes.INVALID_PARAMS:
         return InvalidParams(message)
     return RequestRejected(code, message)

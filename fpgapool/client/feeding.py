@@ -11,6 +11,7 @@ import typing
 
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
+from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
 _JOIN_S = 1.0
@@ -67,7 +68,7 @@ class StreamSource:
         read_bytes = self._read_into(buffer)
         if not read_bytes:
             raise errors.InvalidRequest(
-                errors.SIZE_MISMATCH,
+                codes.SIZE_MISMATCH,
                 "the input ended before the size that was asked for",
             )
         return read_bytes

@@ -30,9 +30,10 @@ from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.core import codes
-from fpgapool.core import exceptions
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.02
 _LONGEST_BACKOFF_S = 1.0
@@ -664,13 +665,13 @@ class Flow:
                 self._ended_by_worker = header.type == frames.ERROR
 
     def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
-        code = str(document.get("code", errors.PROTOCOL_ERROR))
+        code = str(document.get("code", codes.PROTOCOL_ERROR))
         message = str(document.get("message", "the worker gave no reason"))
         if code in codes.SLOT_LOST:
             raise _SlotLost(code, message)
         # A cancellation could overtake what the pool is told of this.
         self._ended_by_worker = True
-        if code == errors.INVALID_PARAMS:
+        if code == codes.INVALID_PARAMS:
             raise errors.InvalidParams(message)
         raise errors.SessionFailed(code, message, self.acknowledged_bytes)
 
@@ -763,7 +764,7 @@ class Flow:
         self, view: views.SessionView
     ) -> _SlotLost | errors.SessionFailed:
         code, message = view.ending
-        if code in codes.REOPENABLE or view.state == views.LOST:
+        if code in codes.REOPENABLE or view.state == states.LOST:
             return _SlotLost(code, message)
         return errors.SessionFailed(code, message, self.acknowledged_bytes)
 
@@ -807,7 +808,7 @@ class Flow:
             self._keep(shared, self._unacknowledged)
         except OSError as exc:
             raise errors.SessionFailed(
-                errors.SESSION_LOST,
+                codes.SESSION_LOST,
                 "the slot was lost, and there is not enough memory to copy "
                 f"what is in its buffers: {exc.strerror}",
                 self.acknowledged_bytes,
@@ -842,7 +843,7 @@ class Flow:
             or _lacks_buffers(connection.shared, len(self._own))
         ):
             raise errors.SessionFailed(
-                errors.INCOMPATIBLE_SLOT,
+                codes.INCOMPATIBLE_SLOT,
                 "the session got another slot, whose worker takes smaller "
                 "pieces",
                 self.acknowledged_bytes,
@@ -939,7 +940,7 @@ def _lacks_buffers(
 
 def _lost(reason: str) -> _SlotLost:
     return _SlotLost(
-        errors.SESSION_LOST,
+        codes.SESSION_LOST,
         "the connection to the worker broke and could not be resumed: "
         f"{reason}",
     )

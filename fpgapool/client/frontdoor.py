@@ -20,6 +20,7 @@ from fpgapool.client import errors
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 
 ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
@@ -350,6 +351,6 @@ def _error_of(message: messages.Message) -> errors.FpgapoolError:
     if not isinstance(error, dict):
         error = {}
     return errors.rejection(
-        str(error.get("code", errors.PROTOCOL_ERROR)),
+        str(error.get("code", codes.PROTOCOL_ERROR)),
         str(error.get("message", "the front door refused without a reason")),
     )

@@ -22,7 +22,7 @@ import urllib.parse
 
 from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 #: Name the API, and the instance's token, without asking Nova.
 API_URL = "FPGAPOOL_API_URL"
@@ -186,7 +186,7 @@ def from_environment(environ: Environment) -> Credentials | None:
         ca_cert = pathlib.Path(path).read_text() if path else None
     except (OSError, UnicodeDecodeError) as exc:
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST, f"{CA_FILE}: {exc}"
+            codes.INVALID_REQUEST, f"{CA_FILE}: {exc}"
         ) from exc
     return Credentials(url, token, ca_cert)
 

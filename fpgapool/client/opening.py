@@ -22,10 +22,10 @@ from fpgapool.client import session as sessions
 from fpgapool.client import software
 from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.core import codes
-from fpgapool.core import library
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 CPU = "cpu"
 
@@ -112,15 +112,15 @@ def acc_open(
     """
     if not isinstance(accelerator, str) or not accelerator:
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST, "accelerator must be a name"
+            codes.INVALID_REQUEST, "accelerator must be a name"
         )
     if fallback not in (None, CPU):
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST, f"fallback must be None or {CPU!r}"
+            codes.INVALID_REQUEST, f"fallback must be None or {CPU!r}"
         )
     if not isinstance(checksum, bool):
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST, "checksum must be True or False"
+            codes.INVALID_REQUEST, "checksum must be True or False"
         )
     members = {
         "request_id": checks.request_id(
@@ -298,7 +298,7 @@ class _Opening:
         _, reply = door.request_all([hello, question], limit_s)
         profile = reply.get("profile") or {}
         self._core_name = profile.get("core")
-        self._is_own = library.owner_of(str(profile.get("name"))) is not None
+        self._is_own = names.owner_of(str(profile.get("name"))) is not None
         checks.params_schema(self._params, profile.get("params_schema") or {})
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:

@@ -21,6 +21,7 @@ from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 
 CLOSE_TIMEOUT_S = 30.0
 
@@ -215,7 +216,7 @@ class Session:
             length_bytes = checks.size(n_bytes)
             if length_bytes > len(self._pin):
                 raise errors.InvalidRequest(
-                    errors.INVALID_SIZE,
+                    codes.INVALID_SIZE,
                     f"{n_bytes} bytes do not fit the input buffer "
                     f"of {len(self._pin)}",
                 )
@@ -282,7 +283,7 @@ class Session:
         # Parent and child would use one connection, and one input buffer.
         if os.getpid() != self._pid:
             raise errors.FpgapoolError(
-                errors.SESSION_FORKED,
+                codes.SESSION_FORKED,
                 f"process {self._pid} opened the session, and only it can use "
                 "it; open another session in this process",
             )
@@ -291,7 +292,7 @@ class Session:
         self._check_process()
         if not self._using.acquire(blocking=False):
             raise errors.FpgapoolError(
-                errors.SESSION_BUSY, "another thread uses the session"
+                codes.SESSION_BUSY, "another thread uses the session"
             )
         try:
             self._check_usable()
@@ -324,7 +325,7 @@ class Session:
             self._failure = exc
         else:
             self._failure = errors.SessionFailed(
-                errors.SESSION_LOST,
+                codes.SESSION_LOST,
                 f"interrupted by {type(exc).__name__}",
                 self.flow.acknowledged_bytes,
             )
@@ -505,7 +506,5 @@ def _translated(
     if isinstance(exc, flows.Stopped):
         return errors.SessionClosed("the session was aborted")
     if isinstance(exc, channel.ChannelClosed):
-        return errors.SessionFailed(
-            errors.SESSION_LOST, str(exc), offset_bytes
-        )
+        return errors.SessionFailed(codes.SESSION_LOST, str(exc), offset_bytes)
     return None

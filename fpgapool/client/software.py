@@ -22,7 +22,8 @@ from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 if typing.TYPE_CHECKING:
     from fpgapool.accelerators import base
@@ -38,7 +39,7 @@ FALLBACK_CODES = frozenset(
         codes.QUEUE_FULL,
         codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
-        errors.FRONT_DOOR_UNAVAILABLE,
+        codes.FRONT_DOOR_UNAVAILABLE,
     }
 )
 
@@ -307,7 +308,7 @@ def _not_installed(
 def _view(cause: errors.FpgapoolError) -> views.SessionView:
     return views.SessionView(
         session_id="",
-        state=views.READY,
+        state=states.READY,
         reason=cause.code,
         message=f"this machine's CPU does the work: {cause.message}",
         generation=0,

@@ -26,7 +26,7 @@ from fpgapool.client import flow as flows
 from fpgapool.client import opening
 from fpgapool.client import session as sessions
 from fpgapool.common import channel
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
 Path: typing.TypeAlias = str | os.PathLike[str]
@@ -35,8 +35,8 @@ Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 _MAX_RESTARTS = 3
 # What another slot helps against.
 _RESTART_CODES = codes.SLOT_LOST | {
-    errors.INCOMPATIBLE_SLOT,
-    errors.SESSION_LOST,
+    codes.INCOMPATIBLE_SLOT,
+    codes.SESSION_LOST,
 }
 # A request that is made again needs another name of at most 64 characters.
 _NAME_STEM = 60
@@ -150,7 +150,7 @@ class _PlaceSink:
         end = start + len(data)
         if end > len(self._memory):
             raise errors.InvalidRequest(
-                errors.SIZE_MISMATCH,
+                codes.SIZE_MISMATCH,
                 f"the output is longer than the {len(self._memory)} bytes "
                 "for it",
             )
@@ -278,7 +278,7 @@ class _Job:
             and failure.code in _RESTART_CODES
             and (
                 not session.stateless
-                or failure.code == errors.INCOMPATIBLE_SLOT
+                or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self._restarts < _MAX_RESTARTS
             # It may still be reading from where the next attempt would.
@@ -462,7 +462,7 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     # Input that is not acknowledged may have to be sent again.
     if place.readonly or place.obj is data.obj:
         raise errors.InvalidRequest(
-            errors.INVALID_REQUEST,
+            codes.INVALID_REQUEST,
             "into must be writable and other memory than the input",
         )
     return place
@@ -525,7 +525,7 @@ def _size_of(stream: typing.BinaryIO) -> int:
         stream.seek(position)
     except (AttributeError, OSError) as exc:
         raise errors.InvalidRequest(
-            errors.INVALID_SIZE,
+            codes.INVALID_SIZE,
             "the input does not know its size; name it with size_bytes",
         ) from exc
     return end - position

@@ -7,16 +7,8 @@ from __future__ import annotations
 import dataclasses
 import typing
 
-from fpgapool.core import codes
 from fpgapool.protocol import frames
-
-QUEUED = "QUEUED"
-READY = "READY"
-LOST = "LOST"
-REJECTED = "REJECTED"
-TERMINAL = frozenset(
-    {"CLOSED", REJECTED, "CANCELLED", "FAILED", "EXPIRED", LOST}
-)
+from fpgapool.vocabulary import codes
 
 LOCAL_NETWORK = "local"
 

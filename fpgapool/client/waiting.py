@@ -15,9 +15,10 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
-from fpgapool.core import codes
-from fpgapool.core import exceptions
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
@@ -220,7 +221,7 @@ class SlotSeeker:
 
     def _limit_s(self) -> float | None:
         """Until when the present state may last."""
-        assigned = self._view is not None and self._view.state != views.QUEUED
+        assigned = self._view is not None and self._view.state != states.QUEUED
         # Otherwise the pool keeps the time in the queue.
         by_itself = (
             self._patience_s is not None or self._away_since_s is not None
@@ -340,7 +341,7 @@ class SlotSeeker:
 
     def _is_ready(self, view: views.SessionView) -> bool:
         return (
-            view.state == views.READY
+            view.state == states.READY
             and view.generation > self._lost_generation
         )
 
@@ -382,7 +383,7 @@ class SlotSeeker:
         if known is not None and view.revision < known.revision:
             return None
         self._view = view
-        if view.state in views.TERMINAL:
+        if view.state in states.TERMINAL:
             raise Ended(view)
         if not self._is_of_the_lost_slot(view):
             self._note_well()
@@ -402,8 +403,8 @@ class SlotSeeker:
             An agent that was started meanwhile says so of a session that it
             does not know, nor its revision.
         """
-        unknown = view.state == views.REJECTED and not view.session_id
-        if not unknown and view.state != views.LOST:
+        unknown = view.state == states.REJECTED and not view.session_id
+        if not unknown and view.state != states.LOST:
             return
         outage = errors.RequestRejected(view.reason, view.message)
         if self._is_outage(outage):
@@ -412,7 +413,7 @@ class SlotSeeker:
     def _is_of_the_lost_slot(self, view: views.SessionView) -> bool:
         return (
             view.generation <= self._lost_generation
-            and view.state != views.QUEUED
+            and view.state != states.QUEUED
         )
 
     def _connect(
@@ -440,7 +441,7 @@ class SlotSeeker:
             raise _refused(exc) from exc
         except channel.PinMismatch as exc:
             raise errors.SessionFailed(
-                errors.CERTIFICATE_MISMATCH, str(exc)
+                codes.CERTIFICATE_MISMATCH, str(exc)
             ) from exc
         except frames.ProtocolError as exc:
             raise errors.SessionFailed(exc.code, exc.message) from exc
@@ -463,6 +464,6 @@ def earliest(*deadlines_s: float | None) -> float | None:
 
 
 def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:
-    if exc.code == errors.INVALID_PARAMS:
+    if exc.code == codes.INVALID_PARAMS:
         return errors.InvalidParams(exc.message)
     return errors.SessionFailed(exc.code, exc.message)

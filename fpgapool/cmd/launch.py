@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What the installed commands call: those whose libraries may be missing.
 
 Every command is installed with the client library; what it needs comes with

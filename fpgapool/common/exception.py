@@ -4,13 +4,13 @@
 
 from typing import Any
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 class FpgapoolException(Exception):
     """Base of all errors that fpgapool raises on purpose.
 
-    A subclass sets ``code`` (a constant of :mod:`fpgapool.core.codes`) and
+    A subclass sets ``code`` (of :mod:`fpgapool.vocabulary.codes`) and
     ``msg_fmt``, whose named fields are the constructor's keywords.
 
     :param message: replaces ``msg_fmt``.

@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 #: Bounds of durations in seconds, from a function's to a timeout's.
 SHORT_S = (

@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
 from fpgapool import objects
 from fpgapool.conductor import registry
-from fpgapool.core import codes
 from fpgapool.core import events
-from fpgapool.core import exceptions
 from fpgapool.core import health
-from fpgapool.objects import states
-
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_MAX_PRIORITY = 1000
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +184,7 @@ class Queue:
 class Rejected(exceptions.PicklableError):
     """A request cannot become a session.
 
-    :ivar code: of :mod:`fpgapool.core.codes`.
+    :ivar code: of :mod:`fpgapool.vocabulary.codes`.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -211,17 +208,22 @@ def check(
     :param queue: how full the queue is.
     :raises Rejected: if the request cannot become a session.
     """
-    if not _REQUEST_ID.fullmatch(request.request_id):
-        raise Rejected(
-            codes.INVALID_REQUEST_ID,
-            "a request id is 1 to 64 of the characters A-Z a-z 0-9 _.:-",
+    try:
+        rules.check_request_id(request.request_id)
+        rules.check_priority(request.priority)
+        for name in ("wait_timeout_s", "connect_timeout_s"):
+            rules.check_timeout_s(getattr(request, name), name)
+        rules.check_timeout_s(
+            request.resume_grace_s, "resume_grace_s", may_be_zero=True
         )
+    except rules.RequestError as error:
+        raise Rejected(error.code, error.message) from error
     if request.host_uuid and request.host_uuid not in pool.hosts:
         raise Rejected(
             codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
         )
     _check_accelerator(request.accelerator, pool, profiles)
-    _check_numbers(request, limits)
+    _check_size(request, limits)
     _check_room(request, limits, quota, queue)
 
 
@@ -251,27 +253,13 @@ def _check_accelerator(
         )
 
 
-def _check_numbers(request: objects.OpenRequest, limits: Limits) -> None:
+def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
     if request.claimed_bytes < 1:
         raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
     if request.claimed_bytes > limits.max_claimed_bytes:
         raise Rejected(
             codes.SIZE_TOO_LARGE,
             f"the size must be at most {limits.max_claimed_bytes} bytes",
-        )
-    if abs(request.priority) > _MAX_PRIORITY:
-        raise Rejected(
-            codes.INVALID_REQUEST,
-            f"a priority lies within -{_MAX_PRIORITY} and {_MAX_PRIORITY}",
-        )
-    for value in (request.wait_timeout_s, request.connect_timeout_s):
-        if value is not None and value <= 0:
-            raise Rejected(
-                codes.INVALID_TIMEOUT, "a time limit must be above 0 s"
-            )
-    if request.resume_grace_s is not None and request.resume_grace_s < 0:
-        raise Rejected(
-            codes.INVALID_TIMEOUT, "resume_grace_s must not be negative"
         )
 
 

@@ -20,7 +20,7 @@ from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 #: Placement is asked who has reserved slots once a minute or so. Whoever is
 #: gone for longer should not have any.

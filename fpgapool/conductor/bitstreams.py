@@ -16,10 +16,10 @@ from packaging import version as versions
 from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.conductor import admission
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
+from fpgapool.vocabulary import codes
 
 _MAX_NAME_LENGTH = 255
 _MAX_VERSION_LENGTH = 64

@@ -17,7 +17,7 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ from fpgapool.conductor import summary
 from fpgapool.conductor import traffic
 from fpgapool.conductor import usage
 from fpgapool.conductor import words
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -52,13 +51,13 @@ from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import instance as instance_objects
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 # For what agents can make it say again and again.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
-_CONNECTED = frozenset({states.ACTIVE, states.DETACHED})
 # What the conductor says of a session, and then its worker: it was closed
 # while that could not be told, and its client left before it was.
 _SERVED_ALREADY = (states.CANCELLED, states.CLOSED)
@@ -71,7 +70,6 @@ _MAX_UNTOLD_ENDS = 3
 # A client that knew of its slot for less than this share of its time to
 # connect was told late.
 _TIME_TO_CONNECT = 0.5
-_UNCONNECTED = frozenset({states.QUEUED, states.PREPARING, states.READY})
 
 # More than this share of all hosts silent at once: the bus is ill, not they.
 _BUS_IS_ILL = 0.5
@@ -603,7 +601,7 @@ class Engine:
             session.state,
         )
         self._counts.reconciled["session_without_slot"] += 1
-        if session.state in _UNCONNECTED:
+        if session.state in states.UNCONNECTED:
             self._restore_queued(session)
             self._touch(session)
         else:
@@ -986,7 +984,10 @@ class Engine:
         if not session.live:
             self._publish_everywhere(session)
             return
-        if item.reason == codes.CLIENT_GONE and session.state in _CONNECTED:
+        if (
+            item.reason == codes.CLIENT_GONE
+            and session.state in states.CONNECTED
+        ):
             # The front door lost a client that the worker knows better.
             return
         self._events.append(events.JobCancelled(session.job_id, item.reason))
@@ -1010,7 +1011,7 @@ class Engine:
             or session.generation != item.generation
         ):
             self._publish_everywhere(session)
-        elif session.state in _CONNECTED:
+        elif session.state in states.CONNECTED:
             self._abandon_slot(session, now)
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             self._book.revive(session)
@@ -1176,7 +1177,7 @@ class Engine:
         if result is None or result.state != states.CLOSED:
             return
         session = self._book.by_id.get(result.session_id)
-        if session is None or session.state not in _UNCONNECTED:
+        if session is None or session.state not in states.UNCONNECTED:
             return
         if session.state != states.QUEUED:
             hold = self.holds[_slot_id(session)]

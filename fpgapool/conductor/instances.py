@@ -21,9 +21,9 @@ from fpgapool.clients import nova
 from fpgapool.common import flavors
 from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
 
 # Of instances that were deleted: a request that was under way meanwhile must
 # not bring one back. Those before them are known to the database.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Tell what has changed in the pool, by what was written.
 
 Pure: rows go in, events come out. The conductor's other threads need not
@@ -22,7 +21,7 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 SESSION_QUEUED = "session.queued"
 SESSION_PREPARING = "session.preparing"

@@ -31,13 +31,13 @@ from fpgapool.conductor import pump
 from fpgapool.conductor import quotas
 from fpgapool.conductor import reservations
 from fpgapool.conductor import sessions
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding as findings
 from fpgapool.objects import instance as instance_objects
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

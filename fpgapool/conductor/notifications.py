@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Notifications of OpenStack: tell the bus what has changed in the pool."""
 
 from __future__ import annotations

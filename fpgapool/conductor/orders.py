@@ -9,7 +9,7 @@ from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 def assign(

@@ -24,8 +24,8 @@ from fpgapool import objects
 from fpgapool.clients import placement
 from fpgapool.conductor import administration
 from fpgapool.conductor import registry
-from fpgapool.core import library
 from fpgapool.core import model
+from fpgapool.vocabulary import names
 
 #: The resource class of slots that flavors can reserve.
 SLOT = "CUSTOM_FPGAPOOL_SLOT"
@@ -251,7 +251,7 @@ def _runnable(
         for profile in profiles
         # What is a tenant's own is nobody else's business.
         if not profile.projects
-        and library.owner_of(profile.name) is None
+        and names.owner_of(profile.name) is None
         and (not profile.shapes or shape in profile.shapes)
         and (trait := accelerator_trait(profile.name))
     )

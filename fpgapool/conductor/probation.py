@@ -35,12 +35,12 @@ from fpgapool.conductor import limits
 from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.conductor import words
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 

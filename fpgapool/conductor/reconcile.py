@@ -17,7 +17,7 @@ from fpgapool import objects
 from fpgapool.conductor import registry
 from fpgapool.conductor import sessions
 from fpgapool.core import model
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(slots=True)

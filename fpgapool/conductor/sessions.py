@@ -15,11 +15,11 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor import limits
-from fpgapool.core import library
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
-from fpgapool.objects import states
+from fpgapool.vocabulary import names
+from fpgapool.vocabulary import states
 
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
@@ -218,7 +218,7 @@ class Session:
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
     """Return what a request's accelerator may have been in the library."""
-    own = library.key_of(request.accelerator, request.project_id)
+    own = names.key_of(request.accelerator, request.project_id)
     return request.accelerator, own
 
 

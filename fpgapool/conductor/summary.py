@@ -21,22 +21,20 @@ from fpgapool.conductor import reconcile
 from fpgapool.conductor import registry
 from fpgapool.conductor import traffic
 from fpgapool.core import model
+from fpgapool.vocabulary import states
 
 Holds: TypeAlias = Mapping[int, reconcile.Hold]
 
 #: The projects that are not told one by one.
 OTHER = "other"
 
-_IDLE = "idle"
-_FAULTY = "faulty"
-_DISABLED = "disabled"
 _HOST_DOWN = "host_down"
 
 SLOT_STATES = (
-    _IDLE,
+    states.SLOT_IDLE,
     *(phase.value.lower() for phase in model.Phase),
-    _FAULTY,
-    _DISABLED,
+    states.FAULTY,
+    states.DISABLED,
     _HOST_DOWN,
 )
 
@@ -135,9 +133,9 @@ def _slot_state(slot: registry.SlotEntry, hold: reconcile.Hold | None) -> str:
     if hold is not None:
         return hold.phase.value.lower()
     if slot.faulty or not slot.usable:
-        return _FAULTY
+        return states.FAULTY
     enabled = administration.state(slot.device) is model.AdminState.ENABLED
-    return _IDLE if enabled else _DISABLED
+    return states.SLOT_IDLE if enabled else states.DISABLED
 
 
 def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Options of the group [notifications]."""
 
 from oslo_config import cfg

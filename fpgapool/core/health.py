@@ -117,7 +117,7 @@ class Options:
 class Fault:
     """Why something is out of use, and what has been tried. Times: seconds.
 
-    :param reason: a code of :mod:`fpgapool.core.codes`.
+    :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
     :param failures: in a row, that took it out.
     :param since: when it was taken out.
     :param tests: that it has not passed.
@@ -214,7 +214,7 @@ class Health:
     ) -> list[Instruction]:
         """Count a failure.
 
-        :param reason: a code of :mod:`fpgapool.core.codes`.
+        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :param now: seconds.
         :param spares_device: it is part of what has been held against the
             device already.

@@ -35,7 +35,7 @@ class Grant:
 class Reject:
     """The job leaves the queue without a slot.
 
-    :param code: of :mod:`fpgapool.core.codes`.
+    :param code: of :mod:`fpgapool.vocabulary.codes`.
     :param message: the same for people.
     """
 

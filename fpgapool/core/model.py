@@ -11,6 +11,8 @@ import enum
 import math
 import typing
 
+from fpgapool.vocabulary import states
+
 HostId: typing.TypeAlias = int
 DeviceId: typing.TypeAlias = int
 SlotId: typing.TypeAlias = int
@@ -160,18 +162,18 @@ class AdminState(enum.Enum):
     ``DRAINING`` becomes ``DISABLED`` when the last session has gone.
     """
 
-    ENABLED = "enabled"
-    DRAINING = "draining"
-    DISABLED = "disabled"
+    ENABLED = states.ENABLED
+    DRAINING = states.DRAINING
+    DISABLED = states.DISABLED
 
 
 class Phase(enum.Enum):
     """How far an assignment has come."""
 
-    PREPARING = "PREPARING"
-    READY = "READY"
-    ACTIVE = "ACTIVE"
-    DETACHED = "DETACHED"
+    PREPARING = states.PREPARING
+    READY = states.READY
+    ACTIVE = states.ACTIVE
+    DETACHED = states.DETACHED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class Verdict(enum.Enum):
 class Status:
     """Where a job stands.
 
-    :param reasons: codes of :mod:`fpgapool.core.codes`; empty if it is OK.
+    :param reasons: of :mod:`fpgapool.vocabulary.codes`; empty if it is OK.
     """
 
     verdict: Verdict

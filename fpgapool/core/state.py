@@ -11,7 +11,6 @@ import operator
 import typing
 from collections import abc
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import invariants
@@ -20,6 +19,7 @@ from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting as queues
+from fpgapool.vocabulary import codes
 
 InvariantError = invariants.InvariantError
 

@@ -65,6 +65,7 @@ from fpgapool.db.records import Snapshot
 from fpgapool.db.records import Standing
 from fpgapool.db.records import UsageRecord
 from fpgapool.db.records import UsageSum
+from fpgapool.vocabulary import states
 
 __all__ = [
     "DELETED",
@@ -99,9 +100,7 @@ __all__ = [
 #: Columns, and whether the smallest comes first.
 _Order: TypeAlias = Sequence[tuple[sa.Column[Any], bool]]
 
-# The states of sessions that the conductor still has work with. The database
-# does not know fpgapool.objects; a test holds them equal.
-LIVE_STATES = ("QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED")
+_LIVE = sorted(states.LIVE)
 
 # What a row says of the session's end; the others need not be asked for it.
 _WORDS_OF_THE_END = frozenset({"reason", "message", "finished_at"})
@@ -368,7 +367,7 @@ class Database:
                     models.sessions,
                     SessionRecord,
                     models.sessions.c.finished_at.is_(None),
-                    models.sessions.c.state.not_in(LIVE_STATES),
+                    models.sessions.c.state.not_in(_LIVE),
                 ),
                 assignments=_all(
                     connection, models.assignments, AssignmentRecord
@@ -483,7 +482,7 @@ class Database:
                 # The sum of whole numbers is a decimal one on some servers.
                 sa.cast(claimed, sa.BigInteger).label("claimed_bytes"),
             )
-            .where(columns.state.in_(LIVE_STATES))
+            .where(columns.state.in_(_LIVE))
             .group_by(*kind)
         )
         if project_id is not None:
@@ -512,7 +511,7 @@ class Database:
                 columns.slot_id,
                 columns.generation,
             )
-            .where(columns.state.in_(LIVE_STATES))
+            .where(columns.state.in_(_LIVE))
             .order_by(columns.id)
         )
         with self._transaction() as connection:
@@ -537,7 +536,7 @@ class Database:
             sa.select(columns.id)
             .where(
                 columns.finished_at < finished_before,
-                columns.state.not_in(LIVE_STATES),
+                columns.state.not_in(_LIVE),
                 ~sa.exists().where(models.assignments.c.job_id == columns.id),
             )
             .order_by(columns.finished_at)
@@ -1052,7 +1051,7 @@ def _live_sessions(connection: sa.Connection) -> list[SessionRecord]:
     columns = models.sessions.c
     query = (
         sa.select(*(c for c in columns if c.name not in _WORDS_OF_THE_END))
-        .where(columns.state.in_(LIVE_STATES))
+        .where(columns.state.in_(_LIVE))
         .order_by(columns.id)
     )
     return _records(connection, query, _live_session)

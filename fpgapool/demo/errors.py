@@ -2,7 +2,7 @@
 
 """What goes wrong in the demo, in words for its user."""
 
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import exceptions
 
 
 class DemoError(exceptions.CodedError):

@@ -17,7 +17,7 @@ import hashlib
 import typing
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import exceptions
 
 Core = accelerators.Core
 InvalidInput = accelerators.InvalidInput

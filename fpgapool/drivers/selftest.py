@@ -9,8 +9,8 @@ is opened, fed and asked for its output through the driver.
 from __future__ import annotations
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.core import codes
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 # One word of the right answer says enough; more may fill a log.
 _SHOWN_BYTES = 8

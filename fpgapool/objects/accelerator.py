@@ -22,7 +22,7 @@ class AcceleratorProfile(base.Payload):
     :param core: name of the software core.
     :param chunk_multiple_bytes: every chunk but the last must be a multiple.
     :param projects: that may use it; empty means all. ``name`` is then a
-        key, see :mod:`fpgapool.core.library`.
+        key, see :mod:`fpgapool.vocabulary.names`.
     """
 
     VERSION: ClassVar[str] = "1.1"

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What notifications carry.
 
 Their form is the one that is usual in OpenStack: ``fpgapool_object.name``,

@@ -13,7 +13,7 @@ from fpgapool.objects import session
 class SlotReport(base.Payload):
     """One slot as its agent sees it.
 
-    :param state: a ``SLOT_…`` name of :mod:`fpgapool.objects.states`.
+    :param state: a ``SLOT_…`` name of :mod:`fpgapool.vocabulary.states`.
     :param seen_generation: the highest generation accepted since the agent
         started or found in the worker.
     :param programming_time_s: how long the slot takes to be programmed with

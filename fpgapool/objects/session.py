@@ -58,7 +58,7 @@ class SessionView(base.Payload):
     :param revision: grows with every change; an older view is stale.
     :param secret: hexadecimal; only in a READY view for the front door that
         opened the session, else empty.
-    :param reason: a code of :mod:`fpgapool.core.codes`, or empty.
+    :param reason: a code of :mod:`fpgapool.vocabulary.codes`, or empty.
     :param queue_position: 0 is the next to be served.
     :param expected_wait_s: how long it will probably still wait for a slot;
         None if it does not, or too little is known.

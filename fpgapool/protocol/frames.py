@@ -14,7 +14,7 @@ import json
 import struct
 import typing
 
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import exceptions
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 

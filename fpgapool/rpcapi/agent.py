@@ -95,7 +95,7 @@ class AgentAPI:
     ) -> None:
         """Take a slot back from a session.
 
-        :param reason: a code of :mod:`fpgapool.core.codes`.
+        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """
         self._cast(
             host_uuid,

@@ -188,7 +188,7 @@ class ConductorAPI:
     ) -> None:
         """Give a session up (cast), named by its own or its request's id.
 
-        :param reason: a code of :mod:`fpgapool.core.codes`.
+        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :raises: ValueError if neither of the two ids is given.
         """
         if session_id is None and request_id is None:

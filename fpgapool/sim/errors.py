@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from fpgapool.core import exceptions
+from fpgapool.vocabulary import exceptions
 
 
 class InputError(exceptions.PicklableError):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Run faults on a pool under load: a table, JSON and logs in files.
 
 The exit status is 0 if all that must hold has held, 1 if not. The seed decides

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Clients of the pool, each in a thread, all in one process.
 
 Run as ``python -m tests.chaos.clients SETTINGS``, with the JSON of

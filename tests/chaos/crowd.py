@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The processes of the clients, as the run sees them."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The faults: how each begins, and how it ends."""
 
 from __future__ import annotations

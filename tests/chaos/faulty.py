@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs a daemon of the pool in a world with faults.
 
 ``python -m tests.chaos.faulty MODULE ARGUMENTS`` runs the module's ``main``.

@@ -32,11 +32,11 @@ from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import channel
 from fpgapool.conductor import manager as conductor_manager
-from fpgapool.core import codes
 from fpgapool.objects import base
 from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
 from tests.chaos import obeying
 from tests.harness import door as doors
 from tests.property import nonsense

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What clients do, drawn by a seed, and what must come of it."""
 
 from __future__ import annotations

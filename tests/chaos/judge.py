@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What must hold whatever happens."""
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from fpgapool.client import errors as client_errors
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.chaos import clients
 from tests.chaos import jobs
 from tests.chaos import measure

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """From what clients saw: how long the pool was down, and what was lost."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What the processes beside the pool have in common: they do as told.
 
 They read ``pause`` and ``go`` from their standard input, and write JSON lines:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which faults happen, in which order and for how long: all by the seed."""
 
 from __future__ import annotations

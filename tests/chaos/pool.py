@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The pool that faults happen to: its processes and the ways between them."""
 
 from __future__ import annotations

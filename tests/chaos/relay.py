@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The way from a daemon to a service, which can stall and break."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Tables of runs: for people, for programs and for the documentation.
 
 ``python -m tests.chaos.report DIRECTORY...`` prints one table of several runs,

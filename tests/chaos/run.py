@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """One run: load, faults, calm, and the judgement of all of it."""
 
 from __future__ import annotations

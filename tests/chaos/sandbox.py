@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A network and a disk of its own for a host, where the system allows it.
 
 They belong to a process that does nothing, and are gone when it and all that

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Servers that outlive the program which started them are found again."""
 
 import contextlib

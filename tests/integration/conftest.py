@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Real services of OpenStack, started when the first test asks."""
 
 from __future__ import annotations

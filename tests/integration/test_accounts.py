@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Accounts, tokens and images of a real Keystone and a real Glance."""
 
 import hashlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The API as ``gabbits/*.yaml`` describe it, request by request."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The commands of ``doc/source/install.rst``, run as they stand there."""
 
 from __future__ import annotations

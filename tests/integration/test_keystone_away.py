@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The API while the real Keystone is away."""
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.integration import server
 from tests.services import keystone as keystone_service
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The command tools/ministack, as a user runs it."""
 
 import contextlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Whatever somebody sends to the API, it is no error of the service.
 
 Requests are made of the API's own description, and against it; conductor,
@@ -23,7 +22,7 @@ import schemathesis
 
 from fpgapool.api import openapi
 from fpgapool.api import routes
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.functional.api import harness
 from tests.functional.system.conftest import make_cloud
 from tests.functional.system.conftest import pytest_runtest_makereport

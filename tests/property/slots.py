@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The service of a worker, without a process of its own."""
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 PROJECTS = ("p", "q")

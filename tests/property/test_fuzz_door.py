@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The front door, with programs that talk nonsense to it.
 
 Whoever may open its socket acts for a project, and may be anything. It loses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Nonsense over RPC: whatever comes, the conductor and the agents go on.
 
 The methods are those that the endpoints have, so that a new one is covered
@@ -37,13 +36,13 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.db import models
 from fpgapool.objects import finding
-from fpgapool.objects import states
 from fpgapool.rpcapi import agent as agent_rpcapi
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.functional.agent import harness
 from tests.property import fuzzing
 from tests.property import nonsense

@@ -12,7 +12,6 @@ import hypothesis.stateful as stateful
 import hypothesis.strategies as st
 import numpy
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -20,6 +19,7 @@ from fpgapool.core import ordered
 from fpgapool.core import state
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import ra as ra_placement
+from fpgapool.vocabulary import codes
 from tests.property import checked
 from tests.property import literal
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Who gets in at a slot, and who does not.
 
 A secret opens the session that it was made for, in the slot that it was made

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The reference table, at its full size: takes minutes, outside of the gate.
 
 Run it with ``make test-reproduction`` after a change of a strategy, of the

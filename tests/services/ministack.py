@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The command ``tools/ministack``: servers to try fpgapool with."""
 
 from __future__ import annotations

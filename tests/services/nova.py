@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A private Nova, with computes that only pretend to run servers."""
 
 from __future__ import annotations

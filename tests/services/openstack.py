@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What services of OpenStack need: programs, configuration, accounts.
 
 Their programs live in a virtual environment of their own: their requirements

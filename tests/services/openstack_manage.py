@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs several commands of an OpenStack tool after importing it once.
 
 Run as a script, by the interpreter that has the tool: ``MODULE NAME

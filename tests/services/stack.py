@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Services of OpenStack that belong together, started side by side."""
 
 from __future__ import annotations

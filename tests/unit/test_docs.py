@@ -17,8 +17,8 @@ from fpgapool.client import errors
 from fpgapool.cmd import allinone
 from fpgapool.cmd import manage
 from fpgapool.cmd import run
-from fpgapool.core import codes
 from fpgapool.sim import commands as sim_commands
+from fpgapool.vocabulary import codes
 from tests.unit.osc import reference
 
 ROOT = pathlib.Path(__file__).parents[2]

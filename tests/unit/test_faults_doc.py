@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.functional.system import matrix
 
 

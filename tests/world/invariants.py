@@ -25,7 +25,7 @@ from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.world import database as databases
 from tests.world import kernel as kernels
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.common import metrics
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.chaos import clients
 from tests.chaos import judge
 from tests.world import api

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from fpgapool import client
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.chaos import clients
 from tests.chaos import jobs
 

@@ -16,9 +16,9 @@ from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
-from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import secrets
 import typing
 
 from fpgapool.agent.worker import state
-from fpgapool.core import codes
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 
 SECRET_BYTES = 32
 STREAM = "stream"

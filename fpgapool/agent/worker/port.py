@@ -18,8 +18,8 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import strangers
-from fpgapool.core import codes
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 
 #: Connections that have not said who they are; of more, one is cut.
 MAX_STRANGERS = 32

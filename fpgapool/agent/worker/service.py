@@ -28,12 +28,12 @@ from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import port as ports
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
-from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
-from fpgapool.core import codes
-from fpgapool.core import exceptions
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,9 @@ import enum
 import typing
 
 from fpgapool.agent.worker import watch as watching
-from fpgapool.core import codes
 from fpgapool.drivers import base as drivers
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 _NO_LIMITS = watching.Limits()
 #: How long a worker that ends with its agent waits for it at first.
@@ -30,22 +31,22 @@ FIRST_AGENT_S = 30.0
 class State(enum.StrEnum):
     """Of the slot, as its agent reports it."""
 
-    IDLE = "idle"
-    PREPARING = "preparing"
-    READY = "ready"
-    ACTIVE = "active"
-    DETACHED = "detached"
-    FAULTY = "faulty"
+    IDLE = states.SLOT_IDLE
+    PREPARING = states.SLOT_PREPARING
+    READY = states.SLOT_READY
+    ACTIVE = states.SLOT_ACTIVE
+    DETACHED = states.SLOT_DETACHED
+    FAULTY = states.SLOT_FAULTY
 
 
 class Outcome(enum.StrEnum):
     """How a session ended."""
 
-    CLOSED = "CLOSED"
-    FAILED = "FAILED"
-    EXPIRED = "EXPIRED"
-    CANCELLED = "CANCELLED"
-    PREPARE_FAILED = "PREPARE_FAILED"
+    CLOSED = states.CLOSED
+    FAILED = states.FAILED
+    EXPIRED = states.EXPIRED
+    CANCELLED = states.CANCELLED
+    PREPARE_FAILED = states.PREPARE_FAILED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

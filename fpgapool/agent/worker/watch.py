@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 #: Between two looks at a connected session.
 INTERVAL_S = 0.25

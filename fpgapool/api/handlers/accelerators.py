@@ -11,7 +11,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import paging
 from fpgapool.bitstreams import library as libraries
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 #: What everybody who may use one may know.
 _MEMBERS = (

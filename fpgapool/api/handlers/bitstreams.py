@@ -23,11 +23,11 @@ from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.common import audit
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
 from fpgapool.policies import bitstreams as policies
+from fpgapool.vocabulary import codes
 
 _OCTETS = "application/octet-stream"
 

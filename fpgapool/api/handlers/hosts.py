@@ -11,7 +11,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import paging
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 def index(call: calls.Call) -> calls.Answer:

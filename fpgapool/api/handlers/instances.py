@@ -10,9 +10,9 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import paging
 from fpgapool.api import times
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.policies import instances as policies
+from fpgapool.vocabulary import codes
 
 
 def index(call: calls.Call) -> calls.Answer:

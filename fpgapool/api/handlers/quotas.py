@@ -10,8 +10,8 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api.schemas import quotas as schemas
-from fpgapool.core import codes
 from fpgapool.policies import quotas as policies
+from fpgapool.vocabulary import codes
 
 
 def show_own(call: calls.Call) -> calls.Answer:

@@ -18,11 +18,11 @@ from fpgapool.api import paging
 from fpgapool.api import reasons
 from fpgapool.api import times
 from fpgapool.api import waiters
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 _LOCAL_NETWORK = "local"
 

@@ -10,8 +10,8 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import paging
-from fpgapool.core import codes
 from fpgapool.policies import sessions as policies
+from fpgapool.vocabulary import codes
 
 _FILTERS = {
     "host": "host_uuid",

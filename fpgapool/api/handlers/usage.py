@@ -12,9 +12,9 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import paging
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.policies import usage as policies
+from fpgapool.vocabulary import codes
 
 # What is told apart, by the query's name of it, in the database's order.
 _KEYS = {

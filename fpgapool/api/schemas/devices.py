@@ -5,8 +5,9 @@
 from fpgapool.api.schemas import administration
 from fpgapool.api.schemas import common
 from fpgapool.api.schemas import probation
+from fpgapool.vocabulary import states
 
-_STATE = common.one_of("up", "down", "faulty", "draining", "disabled")
+_STATE = common.one_of(*states.SHOWN_DEVICE_STATES)
 
 DEVICE = common.record(
     id=common.described(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is said of what is out of use for its failures."""
 
 from fpgapool.api.schemas import common

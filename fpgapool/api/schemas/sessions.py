@@ -3,17 +3,17 @@
 """Sessions."""
 
 from fpgapool.api.schemas import common
-from fpgapool.objects import states
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 _STATE = common.one_of(*sorted(states.ALL))
 
 _REQUEST_ID = {
     "type": "string",
-    "pattern": "^[A-Za-z0-9_.:-]{1,64}$",
+    "pattern": f"^{rules.REQUEST_ID}$",
     "description": "The client's name of the request.",
 }
 
-_MAX_PRIORITY = 1000
 _MAX_WAIT_S = 30 * 86400
 _MAX_CONNECT_S = 3600
 
@@ -133,8 +133,8 @@ CREATE = common.record(
         priority=common.described(
             {
                 "type": "integer",
-                "minimum": -_MAX_PRIORITY,
-                "maximum": _MAX_PRIORITY,
+                "minimum": -rules.MAX_PRIORITY,
+                "maximum": rules.MAX_PRIORITY,
             },
             "Default is 0.",
         ),

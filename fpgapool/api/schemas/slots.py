@@ -4,17 +4,9 @@
 
 from fpgapool.api.schemas import common
 from fpgapool.api.schemas import probation
+from fpgapool.vocabulary import states
 
-_STATE = common.one_of(
-    "idle",
-    "preparing",
-    "ready",
-    "active",
-    "detached",
-    "faulty",
-    "disabled",
-    "down",
-)
+_STATE = common.one_of(*states.SHOWN_SLOT_STATES)
 
 SLOT = common.record(
     id=common.described(

@@ -9,8 +9,8 @@ import functools
 import typing
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.core import codes
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
     from fpgapool.objects import declaration as declarations

@@ -13,14 +13,6 @@ from openstack import utils
 
 from fpgapool.osc.sdk import base
 
-READY = "READY"
-#: A session that waits for its slot.
-WAITING = frozenset({"QUEUED", "PREPARING"})
-#: A session that has ended.
-ENDED = frozenset(
-    {"CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"}
-)
-
 
 class Session(base.Resource):
     """A session."""

@@ -16,9 +16,10 @@ from osc_lib.cli import format_columns
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import names
+from fpgapool.vocabulary import states
 
 _FORMATTERS = {"dma_bytes_per_s": format_columns.SizeColumn}
-_STATES = ("up", "down", "faulty", "draining", "disabled")
+_STATES = states.SHOWN_DEVICE_STATES
 
 
 class ListDevices(base.ListCommand):

@@ -21,12 +21,9 @@ from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import projects
 from fpgapool.osc.v1 import waiting
+from fpgapool.vocabulary import states
 
-_STATES = tuple(
-    sorted({sessions.READY, "ACTIVE", "DETACHED"})
-    + sorted(sessions.WAITING)
-    + sorted(sessions.ENDED)
-)
+_STATES = (*sorted(states.LIVE), *sorted(states.TERMINAL))
 # Sessions have no names; the others are said when one is opened, and not
 # answered.
 _HIDDEN = (

@@ -13,17 +13,9 @@ from openstack import resource
 
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import names
+from fpgapool.vocabulary import states
 
-_STATES = (
-    "idle",
-    "preparing",
-    "ready",
-    "active",
-    "detached",
-    "faulty",
-    "disabled",
-    "down",
-)
+_STATES = states.SHOWN_SLOT_STATES
 
 
 class ListSlots(base.ListCommand):

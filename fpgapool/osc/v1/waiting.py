@@ -11,6 +11,7 @@ from osc_lib import exceptions
 
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
+from fpgapool.vocabulary import states
 
 # Not longer, so that a person sees the queue move.
 _POLL_S = 10.0
@@ -33,12 +34,12 @@ def until_ready(
     :raises CommandError: if it has ended.
     """
     said = ""
-    while session.state in sessions.WAITING:
+    while session.state in (states.QUEUED, states.PREPARING):
         if (text := progress(session)) != said:
             say(text)
             said = text
         session = _next(client, session)
-    if session.state in sessions.ENDED:
+    if session.state in states.TERMINAL:
         raise exceptions.CommandError(
             f"session {session.id} is {session.state}:"
             f" {session.message or 'no more is known'} ({session.reason})"

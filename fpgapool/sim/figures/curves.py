@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figures 10 to 12 are alike: what strategies gain over FIFO along an axis.
 
 A row of panels per return ratio, a column per metric.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Simulations of the paper's cluster, and how they compare.
 
 100 hosts, 50 of them with a board of 4 slots, and 50 jobs from each host, if

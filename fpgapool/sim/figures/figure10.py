@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 10: what is gained over FIFO, by the mean of exponential sizes."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 11: what is gained over FIFO, by the tail of power-law sizes."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 12: what is gained over FIFO, by the share of hosts with boards.
 
 As many bytes arrive, whatever the share is: what the DMA pipes of 50 boards

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 13: WRA and WA over q and k1, exponential sizes."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 14: WRA and WA over q and k1, sizes of a bounded power law."""
 
 from __future__ import annotations

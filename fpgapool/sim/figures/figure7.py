@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 7: two hosts under WRA, compared with each for itself."""
 
 from __future__ import annotations

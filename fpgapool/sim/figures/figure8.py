@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 8: two hosts under one SJF, compared with each for itself."""
 
 from __future__ import annotations

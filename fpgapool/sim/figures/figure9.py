@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figure 9: the distributions of sizes in Figures 10 and 11."""
 
 from __future__ import annotations

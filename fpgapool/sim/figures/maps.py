@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figures 13 and 14 are alike: WRA and WA for other thresholds than the best.
 
 A map over q and k1 for each strategy and metric.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Figures 7 and 8 are alike: two hosts share their boards, or do not.
 
 Chen's system schedules each node on its own: shortest job first, and no job

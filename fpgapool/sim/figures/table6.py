@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The reference table: what the strategies gain over FIFO at four settings.
 
 An independent simulator gave these factors for the paper's cluster. They are

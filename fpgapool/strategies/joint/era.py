@@ -16,7 +16,6 @@ from collections import abc
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import codes
 from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
@@ -25,6 +24,7 @@ from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
+from fpgapool.vocabulary import codes
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]

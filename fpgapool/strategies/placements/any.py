@@ -9,7 +9,6 @@ from collections import abc
 
 import numpy
 
-from fpgapool.core import codes
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import slots
@@ -17,6 +16,7 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
 from fpgapool.strategies import base
+from fpgapool.vocabulary import codes
 
 # So few idle slots are looked at one by one.
 _FEW = 8

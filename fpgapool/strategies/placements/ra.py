@@ -9,7 +9,6 @@ from collections import abc
 
 import numpy
 
-from fpgapool.core import codes
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import slots
@@ -18,6 +17,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
 from fpgapool.strategies import base
 from fpgapool.strategies.placements import any as any_placement
+from fpgapool.vocabulary import codes
 
 # Where so few hosts have idle slots they are all looked at.
 _FEW = 4

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Names of devices become names of sockets and logs, and of nothing else."""
 
 from __future__ import annotations

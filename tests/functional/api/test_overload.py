@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """One project's flood of the REST API while the pool cannot answer."""
 
 from __future__ import annotations

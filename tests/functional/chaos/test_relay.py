@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A way between processes that stalls and breaks."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A minute of load and faults on a pool, always the same ones."""
 
 from __future__ import annotations

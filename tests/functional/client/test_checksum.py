@@ -9,8 +9,8 @@ import pytest
 
 from fpgapool import client
 from fpgapool.common import channel
-from fpgapool.core import codes
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
 from tests.harness import cases
 

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.client import errors
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
 from tests.harness import cases
 
@@ -474,7 +474,7 @@ def test_used_by_two_threads_at_once(pools):
             session.run(5)
         pool.worker.hold.set()
         thread.join()
-    assert caught.value.code == errors.SESSION_BUSY
+    assert caught.value.code == codes.SESSION_BUSY
 
 
 def _run_file(pool, source, destination, **options):

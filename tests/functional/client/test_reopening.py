@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.client import errors
 from fpgapool.client import waiting
+from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
 from tests.harness import cases
 
@@ -210,7 +210,7 @@ def test_slot_that_takes_smaller_pieces_only(pools):
     with _open(pool) as session:
         with pytest.raises(client.SessionFailed) as caught:
             session.run(100)
-    assert caught.value.code == errors.INCOMPATIBLE_SLOT
+    assert caught.value.code == codes.INCOMPATIBLE_SLOT
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -389,7 +389,7 @@ def test_pipes_cannot_be_started_over(pools, which):
             params=PARAMS,
             front_door=pool.path,
         )
-    assert caught.value.code == errors.INCOMPATIBLE_SLOT
+    assert caught.value.code == codes.INCOMPATIBLE_SLOT
 
 
 def test_pipe_that_has_received_nothing_can(pools):

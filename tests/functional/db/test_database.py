@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fpgapool.common import exception
 from fpgapool.db import api
+from fpgapool.vocabulary import states
 from tests.functional.db import factory
 
 LARGEST = 2**63 - 1
@@ -423,7 +424,7 @@ any_session = st.builds(
     claimed_bytes=any_count,
     input_bytes=any_count,
     priority=st.integers(-(2**31), 2**31 - 1),
-    state=st.sampled_from(api.LIVE_STATES),
+    state=st.sampled_from(sorted(states.LIVE)),
     message=any_text,
     accelerator=any_text,
     local=st.none() | st.booleans(),

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Notifications on a real bus, of a pool of real processes."""
 
 from __future__ import annotations

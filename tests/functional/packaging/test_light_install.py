@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What somebody gets who installs the commands only, from the index."""
 
 from __future__ import annotations

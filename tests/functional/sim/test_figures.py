@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """``fpgapool-sim figures`` with processes of its own."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A tenant that floods the pool does not delay others beyond their share."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from fpgapool.agent.worker import port
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import waiting
 

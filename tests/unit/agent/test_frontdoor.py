@@ -17,9 +17,9 @@ import pytest
 
 from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
-from fpgapool.agent import requests
-from fpgapool.core import codes
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 from tests.functional.agent.harness import Client
 from tests.harness import waiting
 
@@ -50,7 +50,7 @@ class FakeSlots:
     ) -> socket.socket:
         self.served.append(project_id)
         if not self.has_workers:
-            raise requests.RequestError(codes.SESSION_NOT_FOUND, "not here")
+            raise rules.RequestError(codes.SESSION_NOT_FOUND, "not here")
         client_end, worker_end = socket.socketpair()
         worker_end.close()
         return client_end

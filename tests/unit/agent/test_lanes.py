@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Nobody waits behind the crowd of another lane."""
 
 import pytest

@@ -5,8 +5,8 @@
 from fpgapool import objects
 from fpgapool.agent import metrics
 from fpgapool.agent import table
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 KEY = ("board0", 0)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent import opens
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.unit.agent import factories
 
 CLIENT = 1

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What an agent knows of accelerators."""
 
 from __future__ import annotations

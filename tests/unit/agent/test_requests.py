@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.agent import requests
+from fpgapool.vocabulary import rules
 
 GOOD = {"request_id": "r-1", "accelerator": "aes", "size_bytes": 1}
 
@@ -85,7 +86,7 @@ def test_a_good_request_becomes_an_open_request():
     ],
 )
 def test_bad_members_have_their_codes(member, value, code):
-    with pytest.raises(requests.RequestError) as caught:
+    with pytest.raises(rules.RequestError) as caught:
         parse(**{member: value})
     assert caught.value.code == code
 
@@ -94,7 +95,7 @@ def test_bad_members_have_their_codes(member, value, code):
 def test_anything_else_is_a_request_error(members):
     try:
         request = parse(**members)
-    except requests.RequestError:
+    except rules.RequestError:
         return
     assert objects.OpenRequest.from_primitive(request.to_primitive()) == (
         request
@@ -104,11 +105,11 @@ def test_anything_else_is_a_request_error(members):
 def test_cancel_names_a_session_or_a_request():
     assert requests.cancel_target({"session_id": "s"}) == ("s", None)
     assert requests.cancel_target({"request_id": "r"}) == (None, "r")
-    with pytest.raises(requests.RequestError):
+    with pytest.raises(rules.RequestError):
         requests.cancel_target({})
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 2**63, "1"])
 def test_generation_is_a_whole_number(value):
-    with pytest.raises(requests.RequestError):
+    with pytest.raises(rules.RequestError):
         requests.generation({"generation": value})

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What an agent says to the conductor, and what it asks for."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from fpgapool.agent import monitor
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 ADDRESS = "192.0.2.7"
 NETWORK = "192.0.2.0/24"

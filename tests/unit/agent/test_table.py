@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent import table
-from fpgapool.core import codes
 from fpgapool.rpcapi import agent as agent_api
+from fpgapool.vocabulary import codes
 from tests.unit.agent import factories
 
 KEY = ("board0", 0)

@@ -2,8 +2,8 @@
 
 """The slot table of an agent whose slots are tested."""
 
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.agent import factories
 from tests.unit.agent.test_table import EPOCH
 from tests.unit.agent.test_table import KEY

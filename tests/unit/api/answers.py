@@ -12,7 +12,7 @@ from fpgapool.api import errors
 from fpgapool.api import microversion
 from fpgapool.api import routes
 from fpgapool.api.schemas import common
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 _REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -25,10 +25,10 @@ from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
 from fpgapool.conductor import admission
 from fpgapool.conductor import bitstreams
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.api import answers
 
 SECRET = "5ec7e7" * 8

@@ -15,7 +15,7 @@ from fpgapool.api import app
 from fpgapool.api import errors
 from fpgapool.api import routes
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 

@@ -16,7 +16,7 @@ from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 from tests.unit.bitstreams import samples
 

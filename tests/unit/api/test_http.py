@@ -11,8 +11,8 @@ import pytest
 
 from fpgapool.api import app
 from fpgapool.api import routes
-from fpgapool.core import codes
 from fpgapool.objects import identity
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 ORIGIN = "https://dashboard.example.org"

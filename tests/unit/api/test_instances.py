@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fpgapool.api import instances
 from fpgapool.api import routes
 from fpgapool.common import context
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 KEY = "k" * 32

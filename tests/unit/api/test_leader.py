@@ -10,9 +10,9 @@ import pytest
 
 from fpgapool.api import call as calls
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.api import fakes
 
 HEADER = calls.SOURCE_HEADER

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 FOREIGN = "/v1/quotas/p2"

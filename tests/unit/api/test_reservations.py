@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 DEVICE = identity.device_id(fakes.HOST, "board0")

@@ -8,9 +8,9 @@ import uuid
 import oslo_messaging as messaging
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 

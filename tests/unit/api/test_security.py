@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Every operation of the API, asked for by everybody who may not.
 
 The table of operations is the API's own, so that a new one is asked for by
@@ -33,10 +32,10 @@ from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.conductor import limits
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.policies import base
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 KEY = "k" * 32

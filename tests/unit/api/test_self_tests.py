@@ -13,8 +13,8 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.objects import identity
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 SLOT = identity.slot_id(identity.device_id(fakes.HOST, "board0"), 2)

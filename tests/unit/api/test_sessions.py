@@ -10,10 +10,10 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool.api import errors
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
 from fpgapool.policies import sessions as policies
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.api import fakes
 
 PATH = "/v1/sessions"

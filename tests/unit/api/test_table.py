@@ -16,7 +16,7 @@ from fpgapool.api import openapi
 from fpgapool.api import reasons
 from fpgapool.api import routes
 from fpgapool.api.schemas import common
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -107,7 +107,7 @@ def test_reference_is_up_to_date():
 
 
 def test_reasons_to_wait_have_sentences():
-    lines = (ROOT / "fpgapool/core/codes.py").read_text().splitlines()
+    lines = (ROOT / "fpgapool/vocabulary/codes.py").read_text().splitlines()
     start = lines.index("# Why a job still waits (Status reasons).")
     end = lines.index("", start)
     waiting = [line.partition(" ")[0] for line in lines[start + 1 : end]]

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is said of tokens while Keystone cannot be asked."""
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from keystonemiddleware import auth_token
 from keystonemiddleware.auth_token import _identity
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 TOKEN = {"X-Auth-Token": "gAAAAB"}
 SERVICE_TOKEN = {"X-Service-Token": "gAAAAC"}

@@ -14,8 +14,8 @@ from fpgapool.api import instances
 from fpgapool.api import vendordata
 from fpgapool.clients import nova
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 VM = str(uuid.UUID(int=0xABC))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Files and documents that are small to send and large to take in."""
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import intake
 from fpgapool.common import exception
-from fpgapool.core import codes
 from fpgapool.objects import declaration
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 from tests.unit.bitstreams import samples
 
 MIB = 1024 * 1024

@@ -12,7 +12,7 @@ from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import stores
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.unit.bitstreams import samples
 
 DATA = bytes(range(256)) * 9000

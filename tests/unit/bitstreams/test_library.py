@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
-from fpgapool.core import library as names
+from fpgapool.vocabulary import names
 from tests.unit.bitstreams import samples
 
 

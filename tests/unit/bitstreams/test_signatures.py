@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.unit.bitstreams import samples
 
 CHECKSUM = samples.sha256(b"a bitstream")

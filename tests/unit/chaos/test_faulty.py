@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Messages that are doubled, delayed and lost."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Nonsense that goes with faults."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What clients do is decided by a seed, and its results are right."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is computed from what clients saw."""
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ import itertools
 
 import pytest
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.chaos import clients
 from tests.chaos import jobs as chaos_jobs
 from tests.chaos import judge

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The faults of a run are decided by its seed."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """One table of several runs."""
 
 from __future__ import annotations

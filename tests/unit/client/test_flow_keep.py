@@ -19,6 +19,7 @@ from fpgapool.client import flow as flows
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 4096
@@ -126,7 +127,7 @@ def test_a_piece_that_was_emptied_is_not_sent(slots, flow) -> None:
     flow._connection = second.connection
     with pytest.raises(errors.SessionFailed) as caught:
         flow.send(piece, end=False, deadline_s=None)
-    assert caught.value.code == errors.SESSION_LOST
+    assert caught.value.code == codes.SESSION_LOST
     second.sock.setblocking(False)
     with pytest.raises(BlockingIOError):
         second.sock.recv(1)

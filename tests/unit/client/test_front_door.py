@@ -20,8 +20,8 @@ from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.core import codes
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners
 
 TIMEOUT_S = 30.0

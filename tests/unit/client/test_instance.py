@@ -18,6 +18,7 @@ from fpgapool.client import door
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import instance
+from fpgapool.vocabulary import codes
 
 FOUND = {
     "api_url": "http://api.example.org:8778",
@@ -169,7 +170,7 @@ def test_the_error_says_where_it_was_looked_for(monkeypatch, tmp_path):
 def test_a_fallback_still_works_where_there_is_no_pool(monkeypatch):
     monkeypatch.setattr(instance, "FINDER", instance.Finder())
     with client.acc_open("copy", 4, fallback="cpu") as session:
-        assert session.fallback_reason == errors.FRONT_DOOR_UNAVAILABLE
+        assert session.fallback_reason == codes.FRONT_DOOR_UNAVAILABLE
 
 
 # -- the places --------------------------------------------------------------

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The CPU's work, where what its cores need is not installed."""
 
 import sys
@@ -9,7 +8,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import base
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 @pytest.mark.parametrize(

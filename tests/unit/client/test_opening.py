@@ -9,8 +9,8 @@ import pytest
 from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
-from fpgapool.core import codes
-from fpgapool.core import library
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 
 class Door:
@@ -51,7 +51,7 @@ class FullDoor(Door):
 def test_the_cpu_does_not_stand_in_for_a_projects_own(monkeypatch) -> None:
     doors = {
         "public": FullDoor("copy"),
-        "own": FullDoor(f"copy{library.SEPARATOR}project-a"),
+        "own": FullDoor(f"copy{names.SEPARATOR}project-a"),
     }
     monkeypatch.setattr(
         frontdoor, "FrontDoor", lambda path, *_args: doors[path]

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A pool that cannot tell for a while how a session stands."""
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 # Not the one that lets everybody in.
 DIALER = connections.Dialer

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A slot that is taken back while its client is on the way there."""
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from fpgapool.client import cancel
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import waiting
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 def view(generation: int) -> dict[str, object]:

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from fpgapool import conf as fpgapool_conf
 from fpgapool.clients import placement
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.harness import placement as fake
 
 ROOT = "00000001-0000-4000-8000-000000000000"

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from fpgapool.common import exception
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 EXCEPTIONS = [
     cls

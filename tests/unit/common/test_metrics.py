@@ -21,7 +21,7 @@ from fpgapool.common import exception
 from fpgapool.common import metrics
 from fpgapool.common import scraping
 from fpgapool.common import tallies
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.harness import cases
 from tests.harness import threads
 from tests.harness import waiting

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Silent connections are cut, and not those that come after them."""
 
 import socket

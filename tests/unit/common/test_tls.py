@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The certificate of a server is the one that is in its files now."""
 
 import hashlib

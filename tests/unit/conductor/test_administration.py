@@ -12,10 +12,10 @@ from fpgapool.common import exception
 from fpgapool.conductor import administration
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.core import model
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 ENABLED = model.AdminState.ENABLED

@@ -13,7 +13,7 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world as worlds
 
 LEASE = db_api.Lease(holder="c1", epoch=1, renewals=3)

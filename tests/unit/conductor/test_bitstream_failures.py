@@ -6,8 +6,8 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.conductor import registry
-from fpgapool.core import codes
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 

@@ -14,10 +14,10 @@ from fpgapool.conductor import admission
 from fpgapool.conductor import bitstreams
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.core import model
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.bitstreams import samples
 from tests.unit.conductor import world as worlds
 

@@ -13,10 +13,10 @@ from fpgapool import strategies
 from fpgapool.conductor import admission
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
 from fpgapool.strategies import base
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 

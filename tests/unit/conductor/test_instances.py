@@ -16,10 +16,10 @@ from fpgapool.common import exception
 from fpgapool.conductor import inputs
 from fpgapool.conductor import instances
 from fpgapool.conductor import watch
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world as worlds
 
 State = db_api.ComputeState

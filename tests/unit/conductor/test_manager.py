@@ -20,9 +20,9 @@ from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
 from fpgapool.conductor import limits
 from fpgapool.conductor import manager
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
+from fpgapool.vocabulary import codes
 from tests.unit.conductor import world
 
 NOW = 5000.0

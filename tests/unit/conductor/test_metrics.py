@@ -19,11 +19,11 @@ from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import persistence
 from fpgapool.conductor import scheduling
 from fpgapool.conductor import summary
-from fpgapool.core import codes
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 OPTIONS = {"thresholds_bytes": (5.0, 7.0)}

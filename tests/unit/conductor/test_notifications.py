@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is told of what was written."""
 
 import dataclasses
@@ -19,7 +18,7 @@ from fpgapool.conductor import notifications
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 ROOT = pathlib.Path(__file__).parents[3]
 TOOL = ROOT / "tools" / "write-notification-samples"

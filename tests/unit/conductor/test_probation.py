@@ -12,11 +12,11 @@ from fpgapool.common import exception
 from fpgapool.conductor import audit
 from fpgapool.conductor import effects
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import test_administration
 from tests.unit.conductor import world
 

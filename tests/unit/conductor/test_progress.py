@@ -6,7 +6,7 @@ import pytest
 
 from fpgapool import strategies
 from fpgapool.core import model
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 

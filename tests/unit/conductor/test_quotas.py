@@ -11,7 +11,7 @@ from fpgapool.conductor import inputs
 from fpgapool.conductor import quotas
 from fpgapool.conductor import unified
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 DEFAULT = admission.ProjectQuota(

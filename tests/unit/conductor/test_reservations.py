@@ -10,9 +10,9 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor import inputs
 from fpgapool.conductor import reservations
-from fpgapool.core import codes
 from fpgapool.objects import identity
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 HOST = str(uuid.UUID(int=1))

@@ -10,11 +10,11 @@ import pytest
 from fpgapool.conductor import admission
 from fpgapool.conductor import inputs
 from fpgapool.conductor import usage
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 MIB = 2**20

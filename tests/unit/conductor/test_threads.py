@@ -25,8 +25,8 @@ from fpgapool.conductor import inputs
 from fpgapool.conductor import persistence
 from fpgapool.conductor import pump
 from fpgapool.conductor import sender
-from fpgapool.core import codes
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from tests.functional.db import factory
 from tests.unit.conductor import world
 

@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import model
 from fpgapool.db import api as db_api
-from fpgapool.objects import states
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
 

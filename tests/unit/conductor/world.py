@@ -18,15 +18,15 @@ from fpgapool.conductor import counts
 from fpgapool.conductor import effects
 from fpgapool.conductor import engine
 from fpgapool.conductor import inputs
-from fpgapool.core import codes
 from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import records
-from fpgapool.objects import states
 from fpgapool.strategies import base
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 PROFILE = objects.AcceleratorProfile(
     name="copy",

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
+from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 YIELD = instructions.Yield(10, 1, 1)

@@ -3,9 +3,9 @@
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
+from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import health
+from fpgapool.vocabulary import codes
 
 REASON = codes.PROGRAM_FAILED
 PLACE = health.Place(host_id=1, device_id=2, slot_id=3, accelerator="aes")

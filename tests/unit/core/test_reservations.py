@@ -3,13 +3,13 @@
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.core import view
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 # aes of the pools is stateful, as all accelerators are that do not say so.

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from fpgapool import strategies
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 MB = 1e6

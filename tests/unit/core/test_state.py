@@ -4,10 +4,10 @@
 
 import pytest
 
-from fpgapool.core import codes
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fpgapool.db import api
 from fpgapool.db import models
 from fpgapool.db import records
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 TABLES = {
     api.HostRecord: models.hosts,
@@ -95,10 +95,6 @@ def test_members_are_named_like_the_columns(record_class):
 def test_every_table_has_a_record():
     rest = set(models.metadata.tables.values()) - set(TABLES.values())
     assert rest == {models.leader_lease}
-
-
-def test_live_states_are_those_of_the_sessions():
-    assert frozenset(api.LIVE_STATES) == states.LIVE
 
 
 def test_columns_hold_all_states():

@@ -8,9 +8,9 @@ import json
 import pytest
 import yaml
 
-from fpgapool.core import codes
 from fpgapool.drivers import base
 from fpgapool.drivers import emulator
+from fpgapool.vocabulary import codes
 
 SHAPES = {"small": {"lut": 100, "dsp": 0}, "large": {"lut": 1000, "dsp": 10}}
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from fpgapool.accelerators import base as accelerators
-from fpgapool.core import codes
 from fpgapool.drivers import base
 from fpgapool.drivers import emulator
 from fpgapool.drivers import selftest
+from fpgapool.vocabulary import codes
 
 DEVICE = "board0"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.objects import base
-from fpgapool.objects import states
+from fpgapool.vocabulary import states
 
 PAYLOADS = [
     getattr(objects, name)

@@ -8,10 +8,10 @@ import pytest
 from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
-from fpgapool.core import codes
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.v1 import device
 from fpgapool.osc.v1 import messages
+from fpgapool.vocabulary import codes
 from tests.unit.osc import fakes
 
 

@@ -17,11 +17,11 @@ from keystoneauth1 import exceptions as auth_exceptions
 from osc_lib import exceptions
 
 from fpgapool.api.schemas import sessions as schemas
-from fpgapool.objects import states
 from fpgapool.osc.sdk import session as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import session
 from fpgapool.osc.v1 import waiting
+from fpgapool.vocabulary import states
 from tests.unit.osc import fakes
 
 NOT_FOUND = ("SESSION_NOT_FOUND", "there is no session 'x'")
@@ -38,8 +38,6 @@ def _app(
 
 def test_states_are_those_of_the_service() -> None:
     assert set(session._STATES) == states.ALL
-    assert states.TERMINAL == sdk.ENDED
-    assert {states.QUEUED, states.PREPARING} == sdk.WAITING
 
 
 # create

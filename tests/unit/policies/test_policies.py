@@ -12,8 +12,8 @@ from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.common import context
-from fpgapool.core import codes
 from fpgapool.policies import base
+from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 PERSONAS = {

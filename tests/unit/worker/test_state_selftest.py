@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fpgapool.agent.worker import state
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 from tests.unit.worker import test_state
 
 machine = test_state.machine

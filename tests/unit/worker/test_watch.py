@@ -6,7 +6,7 @@ import pytest
 
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 
 def make(**limits: float) -> watch.Watch:

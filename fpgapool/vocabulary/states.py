@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The states of a session and of a slot, as the wire and the database say.
+"""The states of sessions, slots and devices, as all interfaces spell them.
 
 Do not change a value once it is released.
 """
@@ -22,6 +22,9 @@ LOST = "LOST"
 
 LIVE = frozenset({QUEUED, PREPARING, READY, ACTIVE, DETACHED})
 ASSIGNED = LIVE - {QUEUED}
+#: Its client cannot have connected yet.
+UNCONNECTED = frozenset({QUEUED, PREPARING, READY})
+CONNECTED = frozenset({ACTIVE, DETACHED})
 TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
@@ -49,3 +52,25 @@ SLOT_STATES = frozenset(
         SLOT_FAULTY,
     }
 )
+
+# What the operator and the network make of slots and devices.
+UP = "up"
+DOWN = "down"
+FAULTY = SLOT_FAULTY
+ENABLED = "enabled"
+DRAINING = "draining"
+DISABLED = "disabled"
+
+#: A slot, as the API shows it.
+SHOWN_SLOT_STATES = (
+    SLOT_IDLE,
+    SLOT_PREPARING,
+    SLOT_READY,
+    SLOT_ACTIVE,
+    SLOT_DETACHED,
+    FAULTY,
+    DISABLED,
+    DOWN,
+)
+#: A device, as the API shows it.
+SHOWN_DEVICE_STATES = (UP, DOWN, FAULTY, DRAINING, DISABLED)

@@ -2,7 +2,7 @@
 
 """The vocabulary of codes."""
 
-from fpgapool.core import codes
+from fpgapool.vocabulary import codes
 
 SETS = ("BITSTREAM_FAULTS", "REOPENABLE", "SLOT_LOST")
 
