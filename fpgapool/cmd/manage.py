@@ -31,7 +31,7 @@ from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
-from fpgapool.conductor import placing
+from fpgapool.conductor.outside import placement_sync
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
@@ -527,7 +527,7 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
             reason="[placement] does not say how Placement is to be asked"
         )
     pool_name = args.pool_name or args.conf.placement.pool_name
-    gone, kept = placing.clean(client, pool_name)
+    gone, kept = placement_sync.clean(client, pool_name)
     print(f"{gone} resource providers removed.")
     if kept:
         print(

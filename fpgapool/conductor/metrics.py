@@ -9,9 +9,9 @@ import functools
 from oslo_config import cfg
 
 from fpgapool.common import metrics
-from fpgapool.conductor import engine
 from fpgapool.conductor import service
-from fpgapool.conductor import summary
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import summary
 
 # Prometheus itself gives up after 10 s.
 _PATIENCE_S = 2.0

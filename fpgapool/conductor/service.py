@@ -20,24 +20,24 @@ from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.common import rpc
-from fpgapool.conductor import admission
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor import election
-from fpgapool.conductor import engine
-from fpgapool.conductor import heap
-from fpgapool.conductor import inputs
-from fpgapool.conductor import journal
-from fpgapool.conductor import manager
-from fpgapool.conductor import notifications
-from fpgapool.conductor import persistence
-from fpgapool.conductor import placement
-from fpgapool.conductor import placing
-from fpgapool.conductor import pump
-from fpgapool.conductor import scheduling
-from fpgapool.conductor import sender
-from fpgapool.conductor import threads
-from fpgapool.conductor import unified
-from fpgapool.conductor import watch
+from fpgapool.conductor import rpc as conductor_rpc
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.outside import instance_watch
+from fpgapool.conductor.outside import keystone_limits
+from fpgapool.conductor.outside import notifications
+from fpgapool.conductor.outside import placement_plan
+from fpgapool.conductor.outside import placement_sync
+from fpgapool.conductor.runtime import election
+from fpgapool.conductor.runtime import garbage
+from fpgapool.conductor.runtime import persistence
+from fpgapool.conductor.runtime import pump
+from fpgapool.conductor.runtime import sender
+from fpgapool.conductor.runtime import strategy_loading
+from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import health
 from fpgapool.core import state as core_state
@@ -78,8 +78,8 @@ class Conductor:
         self._on_failure = on_failure
         self._term: _Term | None = None
         # Wrong options are better reported before the first election.
-        scheduling.load_strategy(conf)
-        manager.places(rpc.handler_threads(conf))
+        strategy_loading.load_strategy(conf)
+        conductor_rpc.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
             keystone.prepare()
         nova.Nova.from_conf(conf)
@@ -128,7 +128,7 @@ class Conductor:
                 self._stopping.wait(_RETRY_S)
             finally:
                 # A stand-by needs no room for a queue.
-                heap.spill(collect=not self._stopping.is_set())
+                garbage.spill(collect=not self._stopping.is_set())
 
     def _lead(self, epoch: int) -> None:
         LOG.info(
@@ -151,7 +151,7 @@ class Conductor:
     def _enter(self, epoch: int) -> _Term:
         """Take over; a long queue takes longer than the lease lasts."""
         started_s = time.monotonic()
-        with self._election.kept(epoch, self._deposed), heap.filling():
+        with self._election.kept(epoch, self._deposed), garbage.filling():
             term = _Term(
                 self._conf,
                 self._database,
@@ -217,7 +217,7 @@ class _Term:
             notify=_notify(publisher, snapshot),
             counts=counts,
         )
-        strategy = scheduling.load_strategy(conf)
+        strategy = strategy_loading.load_strategy(conf)
         settings = dataclasses.replace(
             _settings(conf), agents_test=agents.can_self_test
         )
@@ -233,7 +233,7 @@ class _Term:
             snapshot,
             conf.conductor.strategy,
             admission.Quotas(settings.default_quota) if is_unified else None,
-            thresholds_bytes=scheduling.thresholds_bytes(strategy),
+            thresholds_bytes=strategy_loading.thresholds_bytes(strategy),
             counts=counts,
         )
         self._database = database
@@ -251,7 +251,7 @@ class _Term:
             max_inputs=conf.conductor.max_waiting_inputs,
         )
         self._limits = (
-            unified.Follower(
+            keystone_limits.Follower(
                 keystone.LimitsReader(),
                 settings.default_quota,
                 lambda quotas: self._pump.put(inputs.NewQuotas(quotas)),
@@ -261,11 +261,11 @@ class _Term:
             if is_unified
             else None
         )
-        endpoint = manager.ConductorManager(
+        endpoint = conductor_rpc.ConductorManager(
             self._pump,
             database,
             epoch,
-            manager.places(rpc.handler_threads(conf)),
+            conductor_rpc.places(rpc.handler_threads(conf)),
         )
         self._watch = _watch(conf, self._pump, on_failure)
         self._placing = _placing(conf, self._pump, on_failure, counts)
@@ -350,29 +350,29 @@ def _watch(
     conf: cfg.ConfigOpts,
     pumping: pump.Pump,
     on_failure: Callable[[str], None],
-) -> watch.InstanceWatch | None:
+) -> instance_watch.InstanceWatch | None:
     """Return what looks after instances, if Nova is to be asked."""
     client = nova.Nova.from_conf(conf)
     if client is None:
         return None
 
-    def known() -> watch.Known:
-        found: watch.Known = pumping.ask(
+    def known() -> instance_watch.Known:
+        found: instance_watch.Known = pumping.ask(
             lambda engine: dict(engine.instances.live),
             _WATCH_PATIENCE_S,
             durable=False,
         )
         return found
 
-    def hosts() -> watch.Hosts:
-        found: watch.Hosts = pumping.ask(
+    def hosts() -> instance_watch.Hosts:
+        found: instance_watch.Hosts = pumping.ask(
             lambda engine: engine.registry.computes,
             _WATCH_PATIENCE_S,
             durable=False,
         )
         return found
 
-    return watch.InstanceWatch(
+    return instance_watch.InstanceWatch(
         client,
         known=known,
         hosts=hosts,
@@ -388,15 +388,15 @@ def _placing(
     pumping: pump.Pump,
     on_failure: Callable[[str], None],
     counts: conductor_counts.Counts,
-) -> placing.Placing | None:
+) -> placement_sync.Placing | None:
     """Return what tells Placement of devices, if it is to be told."""
     client = placement_client.Placement.from_conf(conf)
     if client is None:
         return None
 
-    def wanted(is_early: bool) -> placement.Wanted:
-        found: placement.Wanted = pumping.ask(
-            lambda engine: placement.wanted(
+    def wanted(is_early: bool) -> placement_plan.Wanted:
+        found: placement_plan.Wanted = pumping.ask(
+            lambda engine: placement_plan.wanted(
                 engine.registry,
                 engine.profiles,
                 engine.reservable_slots,
@@ -408,7 +408,7 @@ def _placing(
         )
         return found
 
-    return placing.Placing(
+    return placement_sync.Placing(
         client,
         nova.Nova.from_conf(conf),
         pool_name=conf.placement.pool_name,

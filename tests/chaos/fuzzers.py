@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import channel
-from fpgapool.conductor import manager as conductor_manager
+from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.objects import base
 from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
@@ -315,7 +315,7 @@ def queues(hosts: list[str]) -> dict[str, Queue]:
     topic = conductor_rpcapi.TOPIC
     names = [topic, *(f"{topic}.leader-{n}" for n in range(1, _LEADERS + 1))]
     conductor = Queue(
-        nonsense.methods(conductor_manager.ConductorManager),
+        nonsense.methods(conductor_rpc.ConductorManager),
         {**known, "request": nonsense.sound(objects.OpenRequest)},
         conductor_rpcapi.VERSION,
     )

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool import objects
-from fpgapool.conductor import limits
+from fpgapool.conductor.decisions import limits
 from fpgapool.protocol import messages
 from tests.functional.agent import harness
 from tests.harness import waiting

@@ -32,10 +32,10 @@ from hypothesis import strategies as st
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import exception
-from fpgapool.conductor import effects
-from fpgapool.conductor import inputs
-from fpgapool.conductor import limits
-from fpgapool.conductor import manager
+from fpgapool.conductor import rpc
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.db import models
@@ -124,7 +124,7 @@ class Conductor:
     def __init__(self, database: db_api.Database) -> None:
         self.pool = world.World([world.FakeAgent(HOST, 1)])
         self.pump = Pump(self.pool)
-        self.endpoint = manager.ConductorManager(
+        self.endpoint = rpc.ConductorManager(
             self.pump,  # type: ignore[arg-type]
             database,
             self.pool.epoch,
@@ -227,7 +227,7 @@ class Conductor:
         }
 
 
-METHODS = nonsense.methods(manager.ConductorManager)
+METHODS = nonsense.methods(rpc.ConductorManager)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def database() -> Iterator[db_api.Database]:
         made = db_api.Database(f"sqlite:///{directory}/db.sqlite")
         migration.sync(made.engine)
         # Hosts that somebody has made up do not answer.
-        patches.setattr(manager, "_REPORTS_S", 0.01)
+        patches.setattr(rpc, "_REPORTS_S", 0.01)
         yield made
         made.close()
 

@@ -12,23 +12,25 @@ from hypothesis import stateful
 
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import exception
-from fpgapool.conductor import placement
-from fpgapool.conductor import placing
+from fpgapool.conductor.outside import placement_plan
+from fpgapool.conductor.outside import placement_sync
 from tests.harness import placement as fake
 
 HOSTS = tuple(f"{number:08x}-0000-4000-8000-000000000000" for number in (1, 2))
 NAMES = ("fpga0", "fpga1", "fpga2")
 ACCELERATORS = ("aes", "fft", "sha")
 POOL = "default"
-OWN = {placement.OWNED, placement.pool_trait(POOL)}
-OTHERS = {placement.OWNED, placement.pool_trait("other")}
+OWN = {placement_plan.OWNED, placement_plan.pool_trait(POOL)}
+OTHERS = {placement_plan.OWNED, placement_plan.pool_trait("other")}
 FOREIGN = "HW_NIC_SMARTNIC"
 
 _devices = st.builds(
     lambda name, accelerators, slots, reservable: (
         name,
         frozenset(
-            map(placement.accelerator_trait, accelerators if slots else ())
+            map(
+                placement_plan.accelerator_trait, accelerators if slots else ()
+            )
         ),
         slots,
         reservable,
@@ -40,8 +42,10 @@ _devices = st.builds(
 )
 
 
-def device_of(host: str, name, traits, slots, reservable) -> placement.Device:
-    return placement.Device(
+def device_of(
+    host: str, name, traits, slots, reservable
+) -> placement_plan.Device:
+    return placement_plan.Device(
         id=str(uuid.uuid5(uuid.UUID(host), name)),
         name=name,
         traits=traits,
@@ -57,14 +61,14 @@ class Cloud(stateful.RuleBasedStateMachine):
         super().__init__()
         self.adapter = fake.Adapter()
         self.adapter.add_class("VCPU")
-        self.want = placement.Wanted()
-        self.reader: placing.Reader | None = None
+        self.want = placement_plan.Wanted()
+        self.reader: placement_sync.Reader | None = None
         self.consumers = 0
         self.start()
 
     def start(self) -> None:
         self.client = placement_client.Placement(self.adapter)
-        self.reader = placing.Reader(self.client)
+        self.reader = placement_sync.Reader(self.client)
 
     # What others do.
 
@@ -79,7 +83,7 @@ class Cloud(stateful.RuleBasedStateMachine):
         id_ = str(uuid.uuid5(uuid.UUID(host), name))
         providers = self.adapter.providers
         if host in providers and id_ not in providers:
-            fft = placement.accelerator_trait("fft")
+            fft = placement_plan.accelerator_trait("fft")
             self.adapter.add(id_, host, *OTHERS, fft)
             providers[host].traits.add(fft)
             providers[host].generation += 1
@@ -109,7 +113,7 @@ class Cloud(stateful.RuleBasedStateMachine):
             child.inventories.clear()
             if is_deleted:
                 del self.adapter.providers[child.uuid]
-        child.traits -= {*map(placement.accelerator_trait, ACCELERATORS)}
+        child.traits -= {*map(placement_plan.accelerator_trait, ACCELERATORS)}
         child.generation += 1
 
     @stateful.rule(data=st.data())
@@ -118,14 +122,14 @@ class Cloud(stateful.RuleBasedStateMachine):
         free = [
             child
             for child in self.ours()
-            if (found := child.inventories.get(placement.SLOT))
+            if (found := child.inventories.get(placement_plan.SLOT))
             and len(child.allocations) < found["total"] - found["reserved"]
         ]
         if free:
             child = data.draw(st.sampled_from(free))
             self.consumers += 1
             self.adapter.allocate(
-                child.uuid, f"vm{self.consumers}", placement.SLOT
+                child.uuid, f"vm{self.consumers}", placement_plan.SLOT
             )
 
     @stateful.rule(data=st.data())
@@ -148,7 +152,7 @@ class Cloud(stateful.RuleBasedStateMachine):
         settles=st.booleans(),
     )
     def pool_changes(self, hosts, settles: bool) -> None:
-        self.want = placement.Wanted(
+        self.want = placement_plan.Wanted(
             hosts={
                 host: tuple(device_of(host, *one) for one in devices)
                 for host, devices in hosts.items()
@@ -206,15 +210,15 @@ class Cloud(stateful.RuleBasedStateMachine):
             if one.parent_uuid and one.traits >= OWN
         ]
 
-    def plan(self) -> placement.Plan:
+    def plan(self) -> placement_plan.Plan:
         assert self.reader is not None
         present = self.reader.read(self.want, POOL)
-        return placement.plan(self.want, present, POOL)
+        return placement_plan.plan(self.want, present, POOL)
 
     def sync(self) -> None:
         assert self.reader is not None
         for operation in self.plan().operations:
-            placing.carry_out(self.client, operation)
+            placement_sync.carry_out(self.client, operation)
             self.reader.note(operation)
 
     def check_wanted(self) -> None:
@@ -230,14 +234,14 @@ class Cloud(stateful.RuleBasedStateMachine):
         # The rest is gone, but for what somebody has of it.
         for left in ours.values():
             assert left.allocations
-            inventory = left.inventories[placement.SLOT]
+            inventory = left.inventories[placement_plan.SLOT]
             assert inventory["reserved"] == inventory["total"]
 
     def check_device(
-        self, device: placement.Device, child: fake.Provider
+        self, device: placement_plan.Device, child: fake.Provider
     ) -> None:
         assert child.traits == OWN | device.traits
-        found = child.inventories.get(placement.SLOT)
+        found = child.inventories.get(placement_plan.SLOT)
         total = found["total"] if found else 0
         reserved = found["reserved"] if found else 0
         assert total == max(device.reservable_slots, len(child.allocations))
@@ -270,7 +274,7 @@ class Cloud(stateful.RuleBasedStateMachine):
 
 
 def _is_ours(trait: str) -> bool:
-    return trait.startswith(placement.PREFIX)
+    return trait.startswith(placement_plan.PREFIX)
 
 
 def _had_device(before: dict[str, fake.Provider], root: str) -> bool:

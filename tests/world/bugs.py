@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
-from fpgapool.conductor import effects
-from fpgapool.conductor import engine
-from fpgapool.conductor import registry
-from fpgapool.conductor import sender
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.runtime import sender
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api

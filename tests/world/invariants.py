@@ -17,8 +17,8 @@ from fpgapool.agent import opens
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
-from fpgapool.conductor import engine
-from fpgapool.conductor import registry
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import registry
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing

@@ -24,9 +24,9 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.common import exception
-from fpgapool.conductor import heap
-from fpgapool.conductor import inputs
 from fpgapool.conductor import service as conductor_service
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.runtime import garbage
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -415,7 +415,7 @@ class Pool:
 def _detach_from_this_machine() -> None:
     """Have nothing ask the machine that this runs on."""
     crew.CREW = system.PerProcess(crew.Crew)  # type: ignore
-    heap.spill = lambda *, collect: None  # type: ignore
+    garbage.spill = lambda *, collect: None  # type: ignore
     migration.require_newest = lambda _engine: None
     monitor.NetlinkKernel = _NoNetwork  # type: ignore
     shaping.PrivilegedKernel = _NoNetwork  # type: ignore

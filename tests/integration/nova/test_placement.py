@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from fpgapool.conductor import placement
+from fpgapool.conductor.outside import placement_plan
 from fpgapool.db import engine as db_engine
 from fpgapool.db import models
 from fpgapool.objects import identity
@@ -97,7 +97,9 @@ class Providers:
     def slots(self, uuid: str) -> tuple[int, int] | None:
         """Return how many slots there are, and how many nobody gets."""
         found = self.get(f"/resource_providers/{uuid}/inventories")
-        one = (found or {"inventories": {}})["inventories"].get(placement.SLOT)
+        one = (found or {"inventories": {}})["inventories"].get(
+            placement_plan.SLOT
+        )
         return None if one is None else (one["total"], one["reserved"])
 
     def consumers(self, uuid: str) -> set[str]:
@@ -317,7 +319,7 @@ def test_devices_are_children_of_compute_nodes(
     for number in (3, 4):
         root = nova_service.provider_uuid(number)
         assert not any(
-            trait.startswith(placement.PREFIX)
+            trait.startswith(placement_plan.PREFIX)
             for trait in providers.traits(root)
         )
         assert not providers.children(number)
@@ -387,7 +389,7 @@ def test_an_instance_reserves_a_slot_for_its_life(
     assert server.status == "ACTIVE", server.fault
     assert harness.host_number(server) == 1
     allocated = dict(harness.allocations(compute.connection, server.id))
-    assert allocated[device(1)] == {placement.SLOT: 1}
+    assert allocated[device(1)] == {placement_plan.SLOT: 1}
     harness.assert_no_valid_host(compute.boot(flavor, image_id))
     api.wait_reserved(1, 1)
     # Two slots of the first host, one of the host that Nova does not have.
@@ -584,7 +586,7 @@ def test_what_the_pool_has_can_be_removed(
         root = nova_service.provider_uuid(number)
         assert not providers.children(number)
         assert not any(
-            trait.startswith(placement.PREFIX)
+            trait.startswith(placement_plan.PREFIX)
             for trait in providers.traits(root)
         )
     assert clean(pool).stdout == "0 resource providers removed.\n"

@@ -23,8 +23,8 @@ from fpgapool.api import routes
 from fpgapool.api import waiters
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
-from fpgapool.conductor import admission
-from fpgapool.conductor import bitstreams
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import bitstreams
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.vocabulary import codes

@@ -31,7 +31,7 @@ from fpgapool.api import routes
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
-from fpgapool.conductor import limits
+from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.policies import base

@@ -16,7 +16,7 @@ from fpgapool.agent import manager as agent_manager
 from fpgapool.common import context
 from fpgapool.common import exception
 from fpgapool.common import rpc
-from fpgapool.conductor import manager as conductor_manager
+from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 
@@ -354,7 +354,7 @@ def test_conductor_casts_arrive(serve):
         "forget_leader",
         "together",
     } == _public_methods(conductor_api.ConductorAPI)
-    assert set(casts) == conductor_manager.ConductorManager.CASTS
+    assert set(casts) == conductor_rpc.ConductorManager.CASTS
     for method, cast in casts.items():
         cast()
         name, _, _ = endpoint.received.get(timeout=WAIT_S)
@@ -461,11 +461,9 @@ def test_errors_arrive_with_their_code(serve):
 
 def test_conductors_give_reasons_before_callers_give_up(transport):
     assert (
-        conductor_manager._ANSWER_S
-        < conductor_api.TRY_S
-        <= rpc.CALL_TIMEOUT_S / 3
+        conductor_rpc._ANSWER_S < conductor_api.TRY_S <= rpc.CALL_TIMEOUT_S / 3
     )
-    assert conductor_manager._CHANGE_S < rpc.CALL_TIMEOUT_S
+    assert conductor_rpc._CHANGE_S < rpc.CALL_TIMEOUT_S
     # What is asked in less time than that is asked once.
     assert conductor_api.ConductorAPI()._tries == 3
     assert conductor_api.ConductorAPI(call_timeout_s=5)._tries == 1

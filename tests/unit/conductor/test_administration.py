@@ -9,9 +9,9 @@ import pytest
 
 from fpgapool.api import inventory
 from fpgapool.common import exception
-from fpgapool.conductor import administration
-from fpgapool.conductor import effects
-from fpgapool.conductor import inputs
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes

@@ -10,9 +10,9 @@ import pytest
 
 from fpgapool import objects
 from fpgapool import strategies
-from fpgapool.conductor import admission
-from fpgapool.conductor import effects
-from fpgapool.conductor import inputs
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
 from fpgapool.db import api as db_api
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes

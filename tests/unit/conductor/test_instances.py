@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fpgapool import objects
 from fpgapool.clients import nova
 from fpgapool.common import exception
-from fpgapool.conductor import inputs
-from fpgapool.conductor import instances
-from fpgapool.conductor import watch
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.outside import instance_watch
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
@@ -503,7 +503,7 @@ class Watching:
 
     def begin(self) -> None:
         """Begin anew, as after a change of leader."""
-        self.watch = watch.InstanceWatch(
+        self.watch = instance_watch.InstanceWatch(
             self.nova,  # type: ignore[arg-type]
             known=lambda: dict(self.known),
             hosts=lambda: dict(self.hosts),

@@ -9,7 +9,7 @@ import dataclasses
 import pytest
 
 from fpgapool import objects
-from fpgapool.conductor import limits
+from fpgapool.conductor.decisions import limits
 from fpgapool.db import models
 from tests.unit.conductor import world
 

@@ -13,8 +13,8 @@ import types
 import pytest
 
 from fpgapool.conductor import counts
-from fpgapool.conductor import journal
-from fpgapool.conductor import notifications
+from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.outside import notifications
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification

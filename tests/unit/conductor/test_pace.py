@@ -4,11 +4,11 @@
 
 import pytest
 
-from fpgapool.conductor import pace
+from fpgapool.conductor.decisions import expected_waits
 
 
-def paced(*given: tuple[float, float]) -> pace.Pace:
-    made = pace.Pace()
+def paced(*given: tuple[float, float]) -> expected_waits.Pace:
+    made = expected_waits.Pace()
     for waited_s, now in given:
         made.note(waited_s, now)
     return made
@@ -26,7 +26,7 @@ def test_a_queue_that_stands_still_is_waited_for_longer() -> None:
 
 
 def test_too_little_is_known() -> None:
-    assert pace.Pace().expected_wait_s(0, 1.0) is None
+    assert expected_waits.Pace().expected_wait_s(0, 1.0) is None
     assert paced((1.0, 0.0)).expected_wait_s(0, 1.0) is None
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from fpgapool.clients import keystone
 from fpgapool.common import exception
-from fpgapool.conductor import admission
-from fpgapool.conductor import inputs
-from fpgapool.conductor import quotas
-from fpgapool.conductor import unified
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import quotas
+from fpgapool.conductor.outside import keystone_limits
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
@@ -170,8 +170,10 @@ def taken() -> list[admission.Quotas]:
 
 
 @pytest.fixture
-def follower(reader, taken) -> unified.Follower:
-    return unified.Follower(reader, DEFAULT, taken.append, 60.0, pytest.fail)
+def follower(reader, taken) -> keystone_limits.Follower:
+    return keystone_limits.Follower(
+        reader, DEFAULT, taken.append, 60.0, pytest.fail
+    )
 
 
 def test_keystone_wins_over_the_configuration(reader, taken, follower):

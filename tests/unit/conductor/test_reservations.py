@@ -8,8 +8,8 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.conductor import inputs
-from fpgapool.conductor import reservations
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import reservations
 from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -12,8 +12,8 @@ from oslo_config import cfg
 from fpgapool import conf as fpgapool_conf
 from fpgapool.common import rpc
 from fpgapool.conductor import counts
-from fpgapool.conductor import inputs
 from fpgapool.conductor import service
+from fpgapool.conductor.decisions import inputs
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity

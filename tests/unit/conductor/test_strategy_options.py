@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from fpgapool import conf as configuration
 from fpgapool.common import exception
-from fpgapool.conductor import scheduling
+from fpgapool.conductor.runtime import strategy_loading
 
 
 def load(strategy: str, given: str):
@@ -18,7 +18,7 @@ def load(strategy: str, given: str):
     conf([], default_config_files=[])
     conf.set_override("strategy", strategy, group="conductor")
     conf.set_override("strategy_options", given, group="scheduler")
-    return scheduling.load_strategy(conf)
+    return strategy_loading.load_strategy(conf)
 
 
 def test_a_strategy_gets_its_own_options() -> None:

@@ -18,13 +18,13 @@ from fpgapool import objects
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.conductor import counts
-from fpgapool.conductor import effects
-from fpgapool.conductor import election
-from fpgapool.conductor import gathering
-from fpgapool.conductor import inputs
-from fpgapool.conductor import persistence
-from fpgapool.conductor import pump
-from fpgapool.conductor import sender
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.runtime import batching
+from fpgapool.conductor.runtime import election
+from fpgapool.conductor.runtime import persistence
+from fpgapool.conductor.runtime import pump
+from fpgapool.conductor.runtime import sender
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from tests.functional.db import factory
@@ -165,7 +165,7 @@ def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
 
 def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
     committer, database, delivered, _, _ = parts
-    monkeypatch.setattr(gathering, "GATHER_S", 10 * WAIT_S)
+    monkeypatch.setattr(batching, "GATHER_S", 10 * WAIT_S)
     steps = [news(1, "PREPARING"), news(2, "READY")]
     for number, step in enumerate(steps):
         changes = db_api.Changes.of([host(number)])
@@ -367,7 +367,7 @@ def test_only_the_newest_view_of_a_session_is_sent(outbox):
 
 def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
     made, casts = outbox
-    monkeypatch.setattr(gathering, "GATHER_S", 10 * WAIT_S)
+    monkeypatch.setattr(batching, "GATHER_S", 10 * WAIT_S)
     made.deliver([news(1, "QUEUED")])
     made.deliver([news(2, "PREPARING")])
     made.deliver([news(3, "READY")])

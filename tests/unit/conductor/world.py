@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from fpgapool import objects
 from fpgapool import strategies
-from fpgapool.conductor import admission
 from fpgapool.conductor import counts
-from fpgapool.conductor import effects
-from fpgapool.conductor import engine
-from fpgapool.conductor import inputs
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import inputs
 from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from fpgapool import conf as fpgapool_conf
 from fpgapool import strategies
 from fpgapool.cmd import sim
-from fpgapool.conductor import scheduling
+from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.core import distributions
 from fpgapool.sim import metrics
 from fpgapool.sim import tuning
@@ -47,7 +47,7 @@ def thresholds_of(text: str, directory: pathlib.Path) -> tuple[float, ...]:
     conf = cfg.ConfigOpts()
     fpgapool_conf.register_opts(conf)
     conf(["--config-file", str(path)], default_config_files=[])
-    made = strategies.wra(scheduling.options(conf), 0)
+    made = strategies.wra(strategy_loading.options(conf), 0)
     assert isinstance(made, base.ComposedStrategy)
     assert isinstance(made.ordering, wa.WaOrdering)
     return made.ordering.options.thresholds_bytes

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which requests become sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+from typing import Self
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import registry
+from fpgapool.core import events
+from fpgapool.core import health
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits, see the options of the same names in ``[conductor]``.
+
+    :ivar agents_test: whether agents may be asked to test slots; False while
+        ``[upgrade_levels]`` says that there are some that cannot.
+    """
+
+    report_timeout_s: float = 15.0
+    lost_session_timeout_s: float = 600.0
+    wait_timeout_s: float = 3600.0
+    connect_timeout_s: float = 30.0
+    resume_grace_s: float = 10.0
+    prepare_timeout_s: float = 60.0
+    resend_interval_s: float = 2.0
+    max_claimed_bytes: int = 2**50
+    max_queued_sessions: int = 200_000
+    default_quota: ProjectQuota = dataclasses.field(
+        default_factory=lambda: ProjectQuota()
+    )
+    claim_slack: float = 0.1
+    idle_timeout_s: float = 60.0
+    max_hold_s: float = 86400.0
+    min_progress_bytes_per_s: float = 1000.0
+    instances_are_local: bool = False
+    max_bitstreams_per_project: int | None = 200
+    health: health.Options = dataclasses.field(default_factory=health.Options)
+    agents_test: bool = True
+
+    def claim_limit_bytes(self, claimed_bytes: int) -> int:
+        """Return what a session may send while others wait."""
+        return math.floor(claimed_bytes * (1 + self.claim_slack))
+
+
+#: What a limit of :class:`ProjectQuota` is that is none.
+UNLIMITED = -1
+
+#: Where a limit comes from: the configuration, the project's own row, or
+#: Keystone.
+FROM_DEFAULT = "default"
+FROM_PROJECT = "project"
+FROM_KEYSTONE = "keystone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProjectQuota:
+    """What one project may use at a time; None: any number.
+
+    :ivar sessions: with a slot. Further ones wait.
+    :ivar queued: requests that wait. Further ones are refused.
+    :ivar queued_bytes: that those claim.
+    :ivar bitstream_bytes: that its bitstreams have. Further ones are refused.
+    :ivar sources: where limits come from that are not FROM_DEFAULT.
+    """
+
+    sessions: int | None = None
+    queued: int | None = None
+    queued_bytes: int | None = None
+    bitstream_bytes: int | None = None
+    sources: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+
+    def replaced(self, limits: Mapping[str, int], source: str) -> Self:
+        """Return this quota with other limits.
+
+        :param limits: of some of RESOURCES; below 0 is any number.
+        :param source: where these come from.
+        """
+        changes: dict[str, Any] = {
+            resource: _unless_negative(limit)
+            for resource, limit in limits.items()
+        }
+        sources = {**self.sources, **dict.fromkeys(limits, source)}
+        return dataclasses.replace(self, **changes, sources=sources)
+
+    def limit(self, resource: str) -> int:
+        """Return a limit as operators write it.
+
+        :param resource: one of RESOURCES.
+        """
+        found: int | None = getattr(self, resource)
+        return UNLIMITED if found is None else found
+
+    def source(self, resource: str) -> str:
+        """Return where a limit comes from.
+
+        :param resource: one of RESOURCES.
+        """
+        return self.sources.get(resource, FROM_DEFAULT)
+
+
+#: What can be limited, by the names that operators use, also in Keystone.
+RESOURCES = tuple(
+    field.name
+    for field in dataclasses.fields(ProjectQuota)
+    if field.name != "sources"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quotas:
+    """What projects may use at a time.
+
+    :ivar default: of all projects that are not named.
+    :ivar of_projects: of those that are.
+    """
+
+    default: ProjectQuota = ProjectQuota()
+    of_projects: Mapping[str, ProjectQuota] = dataclasses.field(
+        default_factory=dict
+    )
+
+    @classmethod
+    def layered(
+        cls,
+        default: ProjectQuota,
+        limits: Mapping[str, Mapping[str, int]],
+        source: str,
+    ) -> Self:
+        """Return a default with limits of projects over it.
+
+        :param default: of what projects have no limits of their own for.
+        :param limits: by project and resource; below 0 is any number.
+        :param source: where these come from.
+        """
+        return cls(
+            default,
+            {
+                project_id: default.replaced(own, source)
+                for project_id, own in limits.items()
+                if own
+            },
+        )
+
+    def of(self, project_id: str) -> ProjectQuota:
+        """Return what a project may use."""
+        return self.of_projects.get(project_id, self.default)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return how many slots projects may have, for the core."""
+        return events.SessionLimitsChanged(
+            self.default.sessions,
+            tuple((p, q.sessions) for p, q in self.of_projects.items()),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Queue:
+    """How full the queue is for a request.
+
+    :ivar total: sessions that wait.
+    :ivar of_project: those of the request's project.
+    :ivar bytes_of_project: what these claim.
+    """
+
+    total: int = 0
+    of_project: int = 0
+    bytes_of_project: int = 0
+
+
+class Rejected(exceptions.PicklableError):
+    """A request cannot become a session.
+
+    :ivar code: of :mod:`fpgapool.vocabulary.codes`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check(
+    request: objects.OpenRequest,
+    limits: Limits,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+    quota: ProjectQuota,
+    queue: Queue,
+) -> None:
+    """Check all that can be wrong with a request.
+
+    :param pool: the known hosts and slots.
+    :param profiles: the library.
+    :param quota: of the request's project.
+    :param queue: how full the queue is.
+    :raises Rejected: if the request cannot become a session.
+    """
+    try:
+        rules.check_request_id(request.request_id)
+        rules.check_priority(request.priority)
+        for name in ("wait_timeout_s", "connect_timeout_s"):
+            rules.check_timeout_s(getattr(request, name), name)
+        rules.check_timeout_s(
+            request.resume_grace_s, "resume_grace_s", may_be_zero=True
+        )
+    except rules.RequestError as error:
+        raise Rejected(error.code, error.message) from error
+    if request.host_uuid and request.host_uuid not in pool.hosts:
+        raise Rejected(
+            codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
+        )
+    _check_accelerator(request.accelerator, pool, profiles)
+    _check_size(request, limits)
+    _check_room(request, limits, quota, queue)
+
+
+def _unless_negative(limit: int) -> int | None:
+    return None if limit < 0 else limit
+
+
+def _check_accelerator(
+    name: str,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+) -> None:
+    profile = profiles.get(name)
+    if profile is None:
+        raise Rejected(
+            codes.UNKNOWN_ACCELERATOR,
+            f"unknown accelerator {name!r:.80}; known are:"
+            f" {', '.join(sorted(profiles)) or 'none'}",
+        )
+    if not any(
+        not profile.shapes or slot.shape in profile.shapes
+        for slot in pool.slots.values()
+    ):
+        raise Rejected(
+            codes.NO_COMPATIBLE_SLOT,
+            f"no slot of the pool can run {name}",
+        )
+
+
+def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
+    if request.claimed_bytes < 1:
+        raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
+    if request.claimed_bytes > limits.max_claimed_bytes:
+        raise Rejected(
+            codes.SIZE_TOO_LARGE,
+            f"the size must be at most {limits.max_claimed_bytes} bytes",
+        )
+
+
+def _check_room(
+    request: objects.OpenRequest,
+    limits: Limits,
+    quota: ProjectQuota,
+    queue: Queue,
+) -> None:
+    if queue.total >= limits.max_queued_sessions:
+        raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
+    _check_quota("queued requests", quota.queued, queue.of_project, 1)
+    _check_quota(
+        "queued bytes",
+        quota.queued_bytes,
+        queue.bytes_of_project,
+        request.claimed_bytes,
+    )
+
+
+def _check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+    if limit is not None and used + wanted > limit:
+        raise Rejected(
+            codes.QUOTA_EXCEEDED,
+            f"the project's quota of {what} is {limit}: {used} used, {wanted}"
+            " more wanted",
+        )
+
+
+def refusal(
+    request: objects.OpenRequest, error: Rejected, now: float
+) -> objects.SessionView:
+    """Return the answer to a request that leaves no other trace."""
+    return objects.SessionView(
+        session_id="",
+        request_id=request.request_id,
+        project_id=request.project_id,
+        state=states.REJECTED,
+        reason=error.code,
+        message=str(error),
+        accelerator=request.accelerator,
+        claimed_bytes=request.claimed_bytes,
+        host_uuid=request.host_uuid,
+        finished_at=now,
+    )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is said to agents about a slot."""
+
+from __future__ import annotations
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import reconcile
+from fpgapool.conductor.decisions import registry
+from fpgapool.vocabulary import codes
+
+
+def assign(
+    hold: reconcile.Hold, limits: admission.Limits
+) -> effects.AssignSlot:
+    """Prepare the slot for its session."""
+    session, slot = hold.session, hold.slot
+    return effects.AssignSlot(
+        objects.AssignRequest(
+            host_uuid=slot.host.uuid,
+            device=slot.device.name,
+            slot=slot.number,
+            session_id=session.session_id,
+            generation=hold.generation,
+            project_id=session.project_id,
+            accelerator=session.accelerator,
+            bitstream=(
+                f"bitstream:{hold.bitstream_id}"
+                if hold.bitstream
+                else f"builtin:{session.accelerator}"
+            ),
+            bitstream_ref=hold.bitstream,
+            connect_timeout_s=session.connect_timeout_s,
+            resume_grace_s=session.resume_grace_s,
+            claimed_bytes=session.claimed_bytes,
+            local=bool(session.local),
+            origin_host_uuid=session.host_uuid,
+            claim_limit_bytes=limits.claim_limit_bytes(session.claimed_bytes),
+            idle_timeout_s=limits.idle_timeout_s,
+            max_hold_s=limits.max_hold_s,
+            min_progress_bytes_per_s=limits.min_progress_bytes_per_s,
+        )
+    )
+
+
+def release(hold: reconcile.Hold, reason: str) -> effects.ReleaseSlot:
+    """Take the slot from its session."""
+    return effects.ReleaseSlot(
+        host_uuid=hold.slot.host.uuid,
+        device=hold.slot.device.name,
+        slot=hold.slot.number,
+        session_id=hold.session.session_id,
+        generation=hold.generation,
+        reason=reason,
+    )
+
+
+def release_stray(
+    slot: registry.SlotEntry, report: objects.SlotReport
+) -> effects.ReleaseSlot:
+    """End what a slot does for a session that should not have it."""
+    return effects.ReleaseSlot(
+        host_uuid=slot.host.uuid,
+        device=slot.device.name,
+        slot=slot.number,
+        session_id=report.session_id or "",
+        generation=report.generation or 0,
+        reason=codes.SUPERSEDED,
+    )
+
+
+def reissue_secret(hold: reconcile.Hold) -> effects.ReissueSecret:
+    """Have a fresh secret minted for a client that is not connected."""
+    return effects.ReissueSecret(
+        host_uuid=hold.slot.host.uuid,
+        device=hold.slot.device.name,
+        slot=hold.slot.number,
+        session_id=hold.session.session_id,
+        generation=hold.generation,
+    )

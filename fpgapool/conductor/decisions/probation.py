@@ -1,0 +1,803 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is out of use for its failures, and the tests that bring it back.
+
+:mod:`fpgapool.core.health` decides. This carries its decisions over to the
+entries of slots, to the rows that survive this leader, and to the orders to
+agents; and reads in their reports what has come of tests. A test is an
+assignment to nobody: it has a generation of its own, so that whatever is
+lost, doubled or late on the way does the same harm as with sessions, none.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import operator
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Container
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.bitstreams import library
+from fpgapool.common import exception
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import reconcile
+from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import unknown_words
+from fpgapool.core import events
+from fpgapool.core import health
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+_NOBODY = ""
+_MAX_WORDS = 1000
+
+#: Ends of a session that was being served which are held against its slot.
+SLOT_FAILURES = frozenset(
+    {codes.CORE_FAILED, codes.DEVICE_FAILED, codes.WORKER_DIED}
+)
+
+
+@dataclasses.dataclass(slots=True)
+class SelfTest:
+    """A test that is under way.
+
+    :ivar is_check: what it is for is in use; an operator wants to know.
+    :ivar told_at: when the agent was last asked.
+    :ivar seen: whether the agent has reported that it is at work on it.
+    """
+
+    unit: health.Unit
+    slot: registry.SlotEntry
+    accelerator: str
+    generation: int
+    bitstream: objects.BitstreamRef | None
+    asked_at: float
+    told_at: float
+    seen: bool = False
+    is_check: bool = False
+
+    @property
+    def place(self) -> health.Place:
+        """Where it takes place."""
+        return place_of(self.slot, self.accelerator)
+
+    @property
+    def session_id(self) -> str:
+        """What agents call it."""
+        return f"self-test-{self.generation}"
+
+    def order(self) -> effects.TestSlot:
+        """Have it done."""
+        slot, bitstream = self.slot, self.bitstream
+        return effects.TestSlot(
+            objects.AssignRequest(
+                host_uuid=slot.host.uuid,
+                device=slot.device.name,
+                slot=slot.number,
+                session_id=self.session_id,
+                generation=self.generation,
+                project_id=_NOBODY,
+                accelerator=self.accelerator,
+                bitstream=(
+                    f"bitstream:{bitstream.bitstream_id}"
+                    if bitstream
+                    else f"builtin:{self.accelerator}"
+                ),
+                bitstream_ref=bitstream,
+                connect_timeout_s=0.0,
+                resume_grace_s=0.0,
+                claimed_bytes=0,
+                local=True,
+                self_test=True,
+            )
+        )
+
+    def call_off(self) -> effects.ReleaseSlot:
+        """Have it ended."""
+        return effects.ReleaseSlot(
+            host_uuid=self.slot.host.uuid,
+            device=self.slot.device.name,
+            slot=self.slot.number,
+            session_id=self.session_id,
+            generation=self.generation,
+            reason=codes.PREPARE_TIMEOUT,
+        )
+
+
+class Probation:
+    """What is out of use, and the tests of it.
+
+    What follows for others is in :attr:`events`, :attr:`rows` and
+    :attr:`orders` until they take it.
+
+    :param settings: limits.
+    :param pool: where the slots are.
+    :param catalogue: what they can be tested with.
+    :param holds: who has which slot.
+    :param take_generation: returns one that nobody has had.
+    :param rows: what the database holds.
+    :param counts: to count tests in.
+    """
+
+    def __init__(
+        self,
+        settings: admission.Limits,
+        pool: registry.Registry,
+        catalogue: bitstreams.Catalogue,
+        holds: Mapping[int, reconcile.Hold],
+        take_generation: Callable[[], int],
+        rows: Collection[db_api.FaultRecord],
+        counts: conductor_counts.Counts,
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._catalogue = catalogue
+        self._holds = holds
+        self._take_generation = take_generation
+        self._counts = counts
+        known = [
+            (unit, row) for row in rows if (unit := _unit(row)) is not None
+        ]
+        self._ids = {unit: row.id for unit, row in known}
+        self._last_id = max((row.id for row in rows), default=0)
+        self._health = health.Health(
+            settings.health,
+            [_fault(unit, row) for unit, row in known if row.active],
+        )
+        self._tests: dict[int, SelfTest] = {}
+        # By which it was last seen which accelerators there are.
+        self._library: library.Library | None = None
+        # The last report that told of a dead worker, by device.
+        self._deaths: dict[int, float] = {}
+        # How many tests have begun, of what is out and of slots in use.
+        self._turns: dict[health.Unit, int] = {}
+        self.events: list[events.Event] = []
+        self.rows: list[db_api.Record] = []
+        self.orders: list[effects.Message] = []
+
+    @property
+    def faults(self) -> Mapping[health.Unit, health.Fault]:
+        """What is out of use."""
+        return self._health.faults
+
+    @property
+    def tests(self) -> Mapping[int, SelfTest]:
+        """The tests that are under way, by slot."""
+        return self._tests
+
+    def start(self, now: float) -> None:
+        """Say what the database says; once the hardware is known."""
+        for slot in self._pool.slots.values():
+            fault = self._fault_of(slot)
+            if fault is None and not slot.faulty:
+                continue
+            if fault is None:
+                # Taken out by an earlier release.
+                reason = slot.fault_reason or codes.SLOT_FAULTY
+                self._do(self._health.take_out(_of(slot), reason, now), now)
+            self._refresh(slot)
+        self.forget_gone(now)
+        for unit in self.faults:
+            if unit.level is health.Level.ACCELERATOR:
+                self._refresh_all(unit)
+
+    @property
+    def off_hosts(self) -> dict[str, frozenset[str]]:
+        """The accelerators that are kept off hosts, by the host's UUID."""
+        found = collections.defaultdict[str, set[str]](set)
+        for unit in self.faults:
+            host = self._pool.hosts_by_id.get(unit.id)
+            if unit.level is health.Level.ACCELERATOR and host is not None:
+                found[host.uuid].add(unit.accelerator)
+        return {uuid: frozenset(names) for uuid, names in found.items()}
+
+    # -- failures ----------------------------------------------------------
+
+    def failed(self, hold: reconcile.Hold, reason: str, now: float) -> None:
+        """Count a failure of a slot that is not its holder's doing."""
+        profiles = self._catalogue.library.profiles
+        profile = profiles.get(hold.session.accelerator)
+        # What tenants bring may fail in slots that are well, and an agent
+        # that is started anew takes all its workers along.
+        if profile is None or profile.projects or reason == codes.WORKER_LOST:
+            return
+        found = self._health.failed(
+            place_of(hold.slot, hold.session.accelerator),
+            reason,
+            now,
+            spares_device=(
+                reason == codes.WORKER_DIED
+                and not self._is_first_death(hold.slot)
+            ),
+        )
+        self._do(found, now)
+
+    def _is_first_death(self, slot: registry.SlotEntry) -> bool:
+        """Whether a report tells of no other dead worker of a device.
+
+        What kills several at once is one failure.
+        """
+        heard_at = slot.host.heard_at
+        last = self._deaths.get(slot.device.id)
+        self._deaths[slot.device.id] = heard_at
+        return heard_at != last
+
+    def finished(
+        self, hold: reconcile.Hold, result: objects.SessionResult, now: float
+    ) -> None:
+        """See whether an end is held against the slot, or speaks for it."""
+        if result.state == states.FAILED and result.code in SLOT_FAILURES:
+            self.failed(hold, result.code, now)
+        elif result.state == states.CLOSED or (
+            result.state != states.PREPARE_FAILED
+            and (hold.prepared or hold.phase is not model.Phase.PREPARING)
+        ):
+            place = place_of(hold.slot, hold.session.accelerator)
+            self._health.succeeded(place)
+
+    def repair(self, device: registry.DeviceEntry, now: float) -> None:
+        """Give a device, its slots and what they run another chance."""
+        units = [health.Unit(health.Level.DEVICE, device.id)]
+        units += [_of(slot) for slot in device.slots.values()]
+        units += [
+            unit
+            for unit in self.faults
+            if unit.level is health.Level.ACCELERATOR
+            and unit.id == device.host.id
+        ]
+        for unit in units:
+            self._drop_test(unit)
+            self._do(self._health.forgive(unit), now)
+        for slot in device.slots.values():
+            self._refresh(slot)
+
+    # -- reports -----------------------------------------------------------
+
+    def look(
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        now: float,
+    ) -> bool:
+        """Look at a slot that no session has, as its agent reports it.
+
+        :returns: whether it does what it should, a test.
+        """
+        if slot.faulty != (self._fault_of(slot) is not None):
+            # It is new, and its device was out already.
+            self._refresh(slot)
+        test = self._tests.get(slot.id)
+        if test is None:
+            self._note_word(slot, report, now)
+            return False
+        if reconcile.busy(report):
+            is_test = report.generation == test.generation
+            test.seen |= is_test
+            return is_test
+        result = report.last_result
+        if result is not None and result.generation == test.generation:
+            self._take_result(test, report, result, now)
+        elif report.seen_generation >= test.generation:
+            # It went with its agent: that says nothing of the slot.
+            self._end(test, None, now)
+        elif now - test.told_at >= self._settings.resend_interval_s:
+            test.told_at = now
+            self.orders.append(test.order())
+        return False
+
+    def _note_word(
+        self,
+        slot: registry.SlotEntry,
+        report: objects.SlotReport,
+        now: float,
+    ) -> None:
+        """Follow what an agent says of a slot by itself."""
+        fault = self.faults.get(_of(slot))
+        if report.state == states.SLOT_FAULTY:
+            if fault is None:
+                found = self._health.take_out(
+                    _of(slot), codes.SLOT_FAULTY, now
+                )
+                self._do(found, now)
+        elif (
+            fault is not None
+            and report.state == states.SLOT_IDLE
+            and fault.reason == codes.SLOT_FAULTY
+            and (fault.last_test or fault.reason).startswith(fault.reason)
+        ):
+            # It was out by its agent's word only, as while no worker could
+            # be started.
+            self._do(self._health.forgive(fault.unit), now)
+
+    def _take_result(
+        self,
+        test: SelfTest,
+        report: objects.SlotReport,
+        result: objects.SessionResult,
+        now: float,
+    ) -> None:
+        if result.state == states.PREPARE_FAILED:
+            if result.code in codes.BITSTREAM_FAULTS:
+                self._end(test, None, now)
+                return
+            words = result.message.removeprefix(f"{result.code}: ")
+            words = f"{result.code}: {words}"[:_MAX_WORDS]
+            self._end(test, limits.writable(words), now)
+        elif result.state != states.CLOSED:
+            # It was called off, or its worker took it for a session.
+            self._end(test, None, now)
+        elif report.state == states.SLOT_FAULTY:
+            words = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
+            self._end(test, words, now)
+        else:
+            self._end(test, "", now)
+
+    def _end(self, test: SelfTest, error: str | None, now: float) -> None:
+        """Note what came of a test.
+
+        :param error: why it did not pass, empty if it did; None: it did not
+            take place.
+        """
+        del self._tests[test.slot.id]
+        words = error
+        off = _on_host(test.slot, test.accelerator) in self.faults
+        if error and test.is_check and off:
+            # It was taken off the host meanwhile: what fails may be it.
+            error = None
+        outcome = "none" if error is None else "failed" if error else "passed"
+        self._counts.self_tests[outcome] += 1
+        LOG.info(
+            "Self-test of slot %s with %s: %s",
+            test.slot,
+            test.accelerator,
+            words or outcome,
+        )
+        if error is None:
+            self._health.postpone(test.unit, now)
+        else:
+            found = self._health.tested(test.place, test.unit, error, now)
+            if error and test.is_check:
+                found += self._health.take_out(
+                    test.unit, codes.SELF_TEST_FAILED, now, error
+                )
+            self._do(found, now)
+        fault = self.faults.get(test.unit)
+        if fault is not None:
+            self._save(fault)
+        self._refresh(test.slot)
+
+    def _drop_test(self, unit: health.Unit) -> None:
+        """Let a test go that nobody needs any more."""
+        for test in list(self._tests.values()):
+            if test.unit == unit:
+                self.orders.append(test.call_off())
+                del self._tests[test.slot.id]
+                self._refresh(test.slot)
+
+    # -- time --------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Begin tests that are due, and end those that are not done."""
+        limit_s = self._settings.prepare_timeout_s
+        for test in list(self._tests.values()):
+            host = test.slot.host
+            if not host.up:
+                self._end(test, None, now)
+            # By the host's own word: while it cannot be heard, its test may
+            # have been passed long ago.
+            elif host.heard_at - test.asked_at > limit_s:
+                self._time_out(test, now)
+        if self._library is not self._catalogue.library:
+            self._library = self._catalogue.library
+            self._forget_deleted(now)
+        if self.faults:
+            found = self._health.due(
+                now, lambda unit: self._can_test(unit, now), self._is_crowded
+            )
+            self._do(found, now)
+
+    def _forget_deleted(self, now: float) -> None:
+        """Forget accelerators that are gone: nobody would ever test them."""
+        profiles = self._catalogue.library.profiles
+        for unit in list(self.faults):
+            if unit.accelerator and unit.accelerator not in profiles:
+                self._forget(unit, now)
+
+    def forget_gone(self, now: float) -> None:
+        """Forget what was a part of hosts that are there no more."""
+        known: Mapping[health.Level, Container[int]] = {
+            health.Level.ACCELERATOR: self._pool.hosts_by_id,
+            health.Level.SLOT: self._pool.slots,
+            health.Level.DEVICE: self._pool.devices,
+        }
+        for unit in list(self.faults):
+            if unit.id not in known[unit.level]:
+                self._forget(unit, now)
+
+    def _forget(self, unit: health.Unit, now: float) -> None:
+        self._drop_test(unit)
+        self._do(self._health.forgive(unit), now)
+
+    def _time_out(self, test: SelfTest, now: float) -> None:
+        self.orders.append(test.call_off())
+        if not test.seen:
+            # Its agent has never taken it: that says nothing of the slot.
+            self._end(test, None, now)
+            return
+        # Out of use until a report shows it idle, whatever becomes of what
+        # was tested in it: programming may hang.
+        test.slot.usable = False
+        limit_s = self._settings.prepare_timeout_s
+        words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
+        self._end(test, words, now)
+
+    def _can_test(self, unit: health.Unit, now: float) -> bool:
+        return next(self._candidates(unit, now), None) is not None
+
+    def _candidates(
+        self, unit: health.Unit, now: float
+    ) -> Iterator[tuple[registry.SlotEntry, str]]:
+        """Yield slots in which a unit can be tested now, and with what."""
+        if not self._settings.agents_test:
+            # Who is asked in vain would keep a slot from sessions for nothing.
+            return
+        silent_before = now - self._settings.report_timeout_s
+        for slot in self._slots_of(unit):
+            # Of a host that is silent nobody would hear what comes of it.
+            if slot.host.heard_at < silent_before:
+                continue
+            if not self._is_free(slot, unit):
+                continue
+            for name in self._accelerators(slot, unit):
+                yield slot, name
+
+    def _is_crowded(self, unit: health.Unit) -> bool:
+        """Whether an accelerator is not tested as its host has no time."""
+        if not self._settings.agents_test:
+            # It would not be tested either if it had.
+            return False
+        if unit.level is not health.Level.ACCELERATOR:
+            # Nobody gets what is out: sooner or later it is idle.
+            return False
+        return any(
+            slot.id in self._holds and self._accelerators(slot, unit)
+            for slot in self._slots_of(unit)
+            if slot.host.up and not slot.faulty
+        )
+
+    def _slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
+        if unit.level is health.Level.SLOT:
+            found = self._pool.slots.get(unit.id)
+            return [found] if found else []
+        if unit.level is health.Level.DEVICE:
+            device = self._pool.devices.get(unit.id)
+            return list(device.slots.values()) if device else []
+        host = self._pool.hosts_by_id.get(unit.id)
+        return list(host.slots()) if host else []
+
+    def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
+        """Whether a slot can be tested without harm to anybody."""
+        by_level = {
+            one.level
+            for one in (_of(slot), _of_device(slot))
+            if one in self.faults and one != unit
+        }
+        if unit.level is health.Level.SLOT and by_level:
+            # Its device comes first.
+            return False
+        if unit.level is health.Level.ACCELERATOR and (
+            by_level or slot.reserved_for is not None or not slot.usable
+        ):
+            return False
+        return (
+            slot.host.up
+            and slot.device.healthy
+            and slot.id not in self._holds
+            and slot.id not in self._tests
+            and administration.state(slot.device) is model.AdminState.ENABLED
+        )
+
+    def _accelerators(
+        self, slot: registry.SlotEntry, unit: health.Unit
+    ) -> list[str]:
+        """Return what a slot can be tested with, the best first."""
+        profiles = self._catalogue.library.profiles
+        if unit.accelerator:
+            names = [unit.accelerator] if unit.accelerator in profiles else []
+        else:
+            # What tenants bring is for themselves.
+            names = sorted(
+                n for n, one in profiles.items() if not one.projects
+            )
+        return [
+            name
+            for name in names
+            if not profiles[name].shapes or slot.shape in profiles[name].shapes
+        ]
+
+    def _begin(self, fault: health.Fault, now: float) -> None:
+        # Not always the same: it may be another one that is broken. First
+        # all slots have their turn, then the next accelerator has.
+        candidates = sorted(
+            self._candidates(fault.unit, now), key=operator.itemgetter(1)
+        )
+        if not candidates:
+            self._health.postpone(fault.unit, now)
+            return
+        # By turns and not by tries: a test that did not take place must not
+        # be the next one, too.
+        turn = self._turns.setdefault(fault.unit, fault.tries)
+        self._turns[fault.unit] = turn + 1
+        slot, name = candidates[turn % len(candidates)]
+        self._order(fault.unit, slot, name, now)
+
+    def _order(
+        self,
+        unit: health.Unit,
+        slot: registry.SlotEntry,
+        name: str,
+        now: float,
+    ) -> None:
+        test = SelfTest(
+            unit=unit,
+            slot=slot,
+            accelerator=name,
+            generation=self._take_generation(),
+            bitstream=self._catalogue.library.choose(name, slot.shape),
+            asked_at=now,
+            told_at=now,
+            is_check=unit not in self.faults,
+        )
+        LOG.info("Slot %s is tested with %s", slot, name)
+        self._tests[slot.id] = test
+        self._refresh(slot)
+        self.orders.append(test.order())
+
+    # -- what an operator asks for -----------------------------------------
+
+    def test(
+        self, slot: registry.SlotEntry, accelerator: str, now: float
+    ) -> exception.FpgapoolException | None:
+        """Begin a test now, if that disturbs nobody.
+
+        What is out of use is brought back by it as by a test that was due: the
+        slot's device, else the slot, else the accelerator on its host. If all
+        is in use, a slot that does not pass is out.
+
+        :param accelerator: that it is tested with; empty: any.
+        :returns: why there is no test, if there is none.
+        """
+        profile = self._catalogue.library.profiles.get(accelerator)
+        if accelerator and (profile is None or profile.projects):
+            return exception.SlotNotTested(
+                code=codes.UNKNOWN_ACCELERATOR,
+                reason=f"there is no accelerator {accelerator!r:.80} for all",
+            )
+        unit = self._unit_of_test(slot, accelerator)
+        names = self._names_for(slot, unit, accelerator)
+        for code, reason in self._obstacles(slot, unit, now):
+            return exception.SlotNotTested(code=code, reason=reason)
+        if not names:
+            return exception.SlotNotTested(
+                code=codes.NO_COMPATIBLE_SLOT,
+                reason=f"{accelerator or 'what there is'} does not fit it",
+            )
+        # As with tests that are due, not always the same.
+        turn = self._turns.get(unit, 0)
+        self._turns[unit] = turn + 1
+        self._health.begin(unit)
+        self._order(unit, slot, names[turn % len(names)], now)
+        return None
+
+    def _unit_of_test(
+        self, slot: registry.SlotEntry, accelerator: str
+    ) -> health.Unit:
+        for unit in (_of_device(slot), _of(slot)):
+            if unit in self.faults:
+                return unit
+        off = _on_host(slot, accelerator)
+        return off if off in self.faults else _of(slot)
+
+    def _names_for(
+        self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
+    ) -> list[str]:
+        names = self._accelerators(slot, unit)
+        if accelerator:
+            return [accelerator] if accelerator in names else []
+        # What fails on this host says nothing of a slot that is well.
+        return [
+            name
+            for name in names
+            if unit in self.faults or _on_host(slot, name) not in self.faults
+        ]
+
+    def _obstacles(
+        self, slot: registry.SlotEntry, unit: health.Unit, now: float
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why a slot cannot be tested now: codes and words."""
+        if not self._settings.agents_test:
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "[upgrade_levels] agent says that agents cannot test",
+            )
+        if (
+            not slot.host.up
+            or slot.host.heard_at < now - self._settings.report_timeout_s
+        ):
+            yield codes.HOST_DOWN, "its host does not report"
+        if administration.state(slot.device) is not model.AdminState.ENABLED:
+            yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
+        if not slot.device.healthy:
+            yield codes.SLOT_NOT_TESTABLE, "its driver calls the device faulty"
+        if slot.id in self._holds:
+            yield codes.SLOT_IN_USE, "a session has it"
+        fault = self.faults.get(unit)
+        if slot.id in self._tests or (fault is not None and fault.is_tested):
+            yield codes.SLOT_IN_USE, "a test is under way"
+        if fault is not None and unit.level is not health.Level.ACCELERATOR:
+            return
+        # It can be used, and somebody may be about to.
+        if slot.reserved_for is not None:
+            yield codes.SLOT_IN_USE, "it is reserved for an instance"
+        if not slot.usable:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not call it idle"
+
+    # -- what follows ------------------------------------------------------
+
+    def _do(self, found: Iterable[health.Instruction], now: float) -> None:
+        for one in found:
+            match one:
+                case health.TakeOut(fault):
+                    LOG.error(
+                        "%s is out of use: %s, %d failures in a row",
+                        self._name(fault.unit),
+                        fault.reason,
+                        fault.failures,
+                    )
+                    self._save(fault)
+                    self._refresh_all(fault.unit)
+                case health.BringBack(unit):
+                    LOG.info("%s is in use again", self._name(unit))
+                    self._turns.pop(unit, None)
+                    self.rows.append(self._row_of_end(unit, now))
+                    self._refresh_all(unit)
+                case health.Test(fault):
+                    self._begin(fault, now)
+
+    def _refresh_all(self, unit: health.Unit) -> None:
+        if unit.level is health.Level.ACCELERATOR:
+            is_out = unit in self.faults
+            self.events.append(
+                events.AcceleratorFaulty(unit.id, unit.accelerator)
+                if is_out
+                else events.AcceleratorRestored(unit.id, unit.accelerator)
+            )
+            return
+        for slot in self._slots_of(unit):
+            self._refresh(slot)
+
+    def _fault_of(self, slot: registry.SlotEntry) -> health.Fault | None:
+        return self.faults.get(_of(slot)) or self.faults.get(_of_device(slot))
+
+    def _refresh(self, slot: registry.SlotEntry) -> None:
+        """Have a slot's entry, its row and the core say the same."""
+        fault = self._fault_of(slot)
+        known = slot.faulty, slot.fault_reason
+        slot.faulty = fault is not None
+        slot.fault_reason = fault.reason if fault else ""
+        if known != (slot.faulty, slot.fault_reason):
+            self.rows.append(registry.slot_row(slot))
+        self.events.append(self.word(slot))
+
+    def word(self, slot: registry.SlotEntry) -> events.Event:
+        """Return what the core is told of a slot."""
+        if slot.faulty or not slot.usable or slot.id in self._tests:
+            reason = slot.fault_reason or codes.SLOT_FAULTY
+            return events.SlotFaulty(slot.id, reason)
+        return events.SlotRestored(slot.id)
+
+    def _name(self, unit: health.Unit) -> str:
+        """Return what a unit is called in the log; it may be gone."""
+        if unit.level is health.Level.SLOT:
+            return f"Slot {self._pool.slots.get(unit.id, unit.id)}"
+        if unit.level is health.Level.DEVICE:
+            device = self._pool.devices.get(unit.id)
+            if device is None:
+                return f"Device {unit.id}"
+            return f"Device {device.host.name} {device.name}"
+        host = self._pool.hosts_by_id.get(unit.id)
+        name = host.name if host is not None else unit.id
+        return f"{unit.accelerator} on host {name}"
+
+    def _save(self, fault: health.Fault) -> None:
+        unit = fault.unit
+        if fault.next_test_at is None:
+            return
+        if unit not in self._ids:
+            self._last_id += 1
+            self._ids[unit] = self._last_id
+        self.rows.append(
+            db_api.FaultRecord(
+                id=self._ids[unit],
+                level=unit.level.value,
+                target_id=unit.id,
+                accelerator=unit.accelerator,
+                reason=fault.reason,
+                failures=fault.failures,
+                since=fault.since,
+                tests=fault.tests,
+                tries=fault.tries,
+                last_test=fault.last_test,
+                last_test_at=fault.last_test_at,
+                next_test_at=fault.next_test_at,
+            )
+        )
+
+    def _row_of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
+        return db_api.FaultRecord(
+            id=self._ids[unit],
+            level=unit.level.value,
+            target_id=unit.id,
+            accelerator=unit.accelerator,
+            active=False,
+            reason="",
+            since=now,
+            next_test_at=now,
+        )
+
+
+def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
+    """Return a slot's place with an accelerator in it."""
+    return health.Place(
+        host_id=slot.host.id,
+        device_id=slot.device.id,
+        slot_id=slot.id,
+        accelerator=accelerator,
+    )
+
+
+def _of(slot: registry.SlotEntry) -> health.Unit:
+    return health.Unit(health.Level.SLOT, slot.id)
+
+
+def _of_device(slot: registry.SlotEntry) -> health.Unit:
+    return health.Unit(health.Level.DEVICE, slot.device.id)
+
+
+def _on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
+    return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)
+
+
+def _unit(row: db_api.FaultRecord) -> health.Unit | None:
+    level = unknown_words.read(health.Level, row, "level")
+    return level and health.Unit(level, row.target_id, row.accelerator)
+
+
+def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:
+    return health.Fault(
+        unit=unit,
+        reason=row.reason,
+        failures=row.failures,
+        since=row.since,
+        tests=row.tests,
+        tries=row.tries,
+        last_test=row.last_test,
+        last_test_at=row.last_test_at,
+        next_test_at=row.next_test_at,
+    )

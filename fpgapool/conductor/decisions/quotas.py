@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Limits of projects that this service keeps itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool.conductor.decisions import admission
+from fpgapool.db import api as db_api
+
+_MAX_LIMIT = 2**63 - 1
+
+
+class Book:
+    """The limits that were set for projects, over the configured ones.
+
+    :param default: of what a project has no limit of its own for.
+    :param records: what the database holds.
+    :param last_id: the highest id of any row.
+    """
+
+    def __init__(
+        self,
+        default: admission.ProjectQuota,
+        records: Iterable[db_api.QuotaRecord],
+        last_id: int,
+    ) -> None:
+        self._default = default
+        self._last_id = last_id
+        self._rows: dict[str, dict[str, db_api.QuotaRecord]] = {}
+        for record in records:
+            self._rows.setdefault(record.project_id, {})[record.resource] = (
+                record
+            )
+
+    def quotas(self) -> admission.Quotas:
+        """Return what projects may use."""
+        limits = {
+            project_id: {
+                resource: row.hard_limit
+                for resource, row in rows.items()
+                if row.hard_limit is not None
+                # A newer version may have had more of them.
+                and resource in admission.RESOURCES
+            }
+            for project_id, rows in self._rows.items()
+        }
+        return admission.Quotas.layered(
+            self._default, limits, admission.FROM_PROJECT
+        )
+
+    def set(
+        self, project_id: str, limits: Mapping[str, int | None]
+    ) -> list[db_api.QuotaRecord]:
+        """Change limits of a project.
+
+        :param limits: by resource; those that are not named stay. None is
+            back to the default.
+        :returns: the rows to write.
+        """
+        rows = self._rows.setdefault(project_id, {})
+        changed = []
+        for resource, limit in limits.items():
+            known = rows.get(resource)
+            if limit == (known.hard_limit if known else None):
+                continue
+            rows[resource] = db_api.QuotaRecord(
+                id=known.id if known else self._next_id(),
+                project_id=project_id,
+                resource=resource,
+                hard_limit=limit,
+            )
+            changed.append(rows[resource])
+        return changed
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+
+def check_limits(limits: Any) -> dict[str, int | None]:
+    """Check what somebody wants to limit.
+
+    :param limits: whatever was sent.
+    :returns: the limits by resource.
+    :raises ValueError: that says what is wrong.
+    """
+    if not isinstance(limits, dict) or not limits:
+        raise ValueError("limits must be an object with a resource or more")
+    for resource, limit in limits.items():
+        if resource not in admission.RESOURCES:
+            raise ValueError(
+                f"unknown resource {resource!r:.80}; known are"
+                f" {', '.join(admission.RESOURCES)}"
+            )
+        if limit is None:
+            continue
+        # bool is a subclass of int in Python, but true is no limit.
+        if type(limit) is not int or not (
+            admission.UNLIMITED <= limit <= _MAX_LIMIT
+        ):
+            raise ValueError(
+                f"the limit of {resource} must be a whole number from 0 to"
+                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for any number"
+            )
+    return limits
+
+
+def document(
+    quota: admission.ProjectQuota, used: Mapping[str, int] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return a quota as it is told, by resource.
+
+    :param used: how much of each there is in use; None: that is not told.
+    """
+    return {
+        resource: {
+            "limit": quota.limit(resource),
+            "source": quota.source(resource),
+            **({} if used is None else {"in_use": used[resource]}),
+        }
+        for resource in admission.RESOURCES
+    }

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One session as the conductor knows it."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import functools
+import operator
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import limits
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance
+from fpgapool.vocabulary import names
+from fpgapool.vocabulary import states
+
+# Ended sessions that are still answered from memory.
+_REMEMBERED = 10_000
+
+
+@functools.lru_cache(maxsize=10_000)
+def front_doors(host_uuid: str | None) -> frozenset[str]:
+    """Return a set of one host, or of none, that many sessions share."""
+    return frozenset((host_uuid,)) if host_uuid else frozenset()
+
+
+@dataclasses.dataclass(slots=True)
+class Place:
+    """The slot of a session, in the words of its owner."""
+
+    host_id: int
+    host_uuid: str
+    host_name: str
+    device: str
+    slot: int
+
+
+@dataclasses.dataclass(slots=True)
+class Session:
+    """A session's whole state; only the engine changes it.
+
+    Times are wall clock in seconds. ``secret`` lives in memory only: after a
+    restart the agent is asked for a fresh one.
+
+    :ivar row_id: of its row, for ever.
+    :ivar job_id: the core's name of it; a new one when it moves while its
+        former slot is still being taken back.
+    """
+
+    row_id: int
+    job_id: int
+    session_id: str
+    request_id: str
+    project_id: str
+    user_id: str
+    accelerator: str
+    claimed_bytes: int
+    queued_at: float
+    host_id: int | None = None
+    host_uuid: str | None = None
+    priority: int = 0
+    skips: int = 0
+    wait_timeout_s: float | None = None
+    connect_timeout_s: float = 0.0
+    resume_grace_s: float = 0.0
+    state: str = states.QUEUED
+    reason: str = ""
+    message: str = ""
+    generation: int = 0
+    revision: int = 0
+    slot_id: int | None = None
+    local: bool | None = None
+    ready_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    updated_at: float | None = None
+    input_bytes: int = 0
+    output_bytes: int = 0
+    place: Place | None = None
+    secret: str = dataclasses.field(default="", repr=False)
+    endpoints: tuple[objects.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+    front_doors: frozenset[str] = frozenset()
+    #: Whether it is among the sessions that its project has used.
+    counted: bool = False
+    #: Slots that it was given in vain because of its bitstream.
+    bitstream_failures: int = 0
+    #: Slots that it lost before its client could be told of them.
+    untold_ends: int = 0
+    #: Whether it shall have no row, nor its slot one for it.
+    withdrawn: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Whether the session waits for or has a slot."""
+        return self.state in states.LIVE
+
+    @property
+    def request_key(self) -> tuple[str, str]:
+        """What the client names the session by."""
+        return self.project_id, self.request_id
+
+    def job(self) -> model.Job:
+        """Return the scheduler's view of the session."""
+        return model.Job(
+            id=self.job_id,
+            host_id=self.host_id,
+            accelerator=self.accelerator,
+            claimed_bytes=self.claimed_bytes,
+            arrival_s=self.queued_at,
+            priority=self.priority,
+            project=self.project_id,
+            skips=self.skips,
+            wait_timeout_s=self.wait_timeout_s,
+            instance_id=instance.id_of(self.user_id),
+        )
+
+    def same_request(self, request: objects.OpenRequest) -> bool:
+        """Whether a repeated request asks for what the first one did."""
+        return (
+            self.accelerator in _keys(request)
+            and request.claimed_bytes == self.claimed_bytes
+            and request.priority == self.priority
+            and instance.may_share(request.user_id, self.user_id)
+        )
+
+    def leave_slot(self) -> None:
+        """Forget the slot and what was handed out for it."""
+        self.slot_id = None
+        self.local = None
+        self.place = None
+        self.ready_at = None
+        self.forget_secret()
+
+    def forget_secret(self) -> None:
+        """Drop what is worthless once a client has connected or gone."""
+        self.secret = ""
+        self.endpoints = ()
+        self.certificate_sha256 = None
+
+    def finish(self, state: str, code: str, message: str, now: float) -> None:
+        """Enter a terminal state."""
+        self.state = state
+        self.reason = code
+        self.message = limits.writable(message)
+        self.finished_at = now
+        self.forget_secret()
+
+    def view(
+        self,
+        *,
+        queue_position: int | None = None,
+        pending_reasons: tuple[str, ...] = (),
+        expected_wait_s: float | None = None,
+    ) -> objects.SessionView:
+        """Return what the session's owner may know, secret included."""
+        ready = self.state == states.READY
+        place = self.place
+        return objects.SessionView(
+            session_id=self.session_id,
+            request_id=self.request_id,
+            project_id=self.project_id,
+            state=self.state,
+            reason=self.reason,
+            message=self.message,
+            accelerator=self.accelerator,
+            claimed_bytes=self.claimed_bytes,
+            generation=self.generation,
+            revision=self.revision,
+            host_uuid=self.host_uuid,
+            queued_at=self.queued_at,
+            ready_at=self.ready_at,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            updated_at=self.updated_at,
+            slot_host_uuid=place.host_uuid if place else None,
+            slot_host_name=place.host_name if place else None,
+            device=place.device if place else None,
+            slot=place.slot if place else None,
+            local=self.local,
+            endpoints=self.endpoints if ready else (),
+            secret=self.secret if ready else "",
+            certificate_sha256=self.certificate_sha256 if ready else None,
+            input_bytes=self.input_bytes,
+            output_bytes=self.output_bytes,
+            user_id=self.user_id,
+            queue_position=queue_position,
+            pending_reasons=pending_reasons,
+            expected_wait_s=expected_wait_s,
+        )
+
+    def record(self) -> db_api.SessionRecord:
+        """Return the session's row."""
+        return db_api.SessionRecord(id=self.row_id, **_shared(self))
+
+    @classmethod
+    def from_record(
+        cls, record: db_api.SessionRecord, host_uuid: str | None
+    ) -> Session:
+        """Rebuild a session from its row."""
+        # An instance asks the API, wherever it is.
+        door = None if instance.is_user(record.user_id) else host_uuid
+        return cls(
+            row_id=record.id,
+            job_id=record.id,
+            host_uuid=host_uuid,
+            front_doors=front_doors(door),
+            **_shared(record),
+        )
+
+
+def _keys(request: objects.OpenRequest) -> tuple[str, str]:
+    """Return what a request's accelerator may have been in the library."""
+    own = names.key_of(request.accelerator, request.project_id)
+    return request.accelerator, own
+
+
+class Book:
+    """All sessions in memory, by each of their names.
+
+    Holds what is alive, and what ended lately: a client whose last message
+    was lost asks again within seconds.
+
+    :ivar queued: how many sessions of each project wait for a slot.
+    :ivar queued_bytes: what they claim.
+    :ivar queued_by_size: how many wait that claim as much as fits between
+        two thresholds, the smallest first.
+    :ivar queued_by_host: how many wait that come from each host, by its id;
+        None: from outside of the pool.
+    :ivar queued_by_accelerator: how many wait for each accelerator.
+
+    :param thresholds_bytes: between priority queues.
+    """
+
+    def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
+        self._thresholds_bytes = thresholds_bytes
+        self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
+        self.by_job: dict[int, Session] = {}
+        self.by_id: dict[str, Session] = {}
+        self.by_request: dict[tuple[str, str], Session] = {}
+        self.queued = collections.Counter[str]()
+        self.queued_bytes = collections.Counter[str]()
+        self.queued_by_host = collections.Counter[int | None]()
+        self.queued_by_accelerator = collections.Counter[str]()
+        self._ended: dict[int, Session] = {}
+        # Those that are alive, by user and row; only of instances.
+        self._of_instance: dict[str, dict[int, Session]] = {}
+
+    def add(self, session: Session) -> None:
+        """Take in a session."""
+        self.by_job[session.job_id] = session
+        self.by_id[session.session_id] = session
+        self.by_request[session.request_key] = session
+        self._note_alive(session)
+
+    def of_instance(self, user_id: str) -> list[Session]:
+        """Return an instance's sessions that wait for or have a slot.
+
+        :param user_id: by which it acts; others have none here.
+        """
+        return list(self._of_instance.get(user_id, {}).values())
+
+    def count_of_instance(self, user_id: str) -> int:
+        """Return how many sessions :meth:`of_instance` would return."""
+        return len(self._of_instance.get(user_id, ()))
+
+    def _note_alive(self, session: Session) -> None:
+        if instance.is_user(session.user_id):
+            own = self._of_instance.setdefault(session.user_id, {})
+            own[session.row_id] = session
+
+    def _note_dead(self, session: Session) -> None:
+        own = self._of_instance.get(session.user_id)
+        if own is not None:
+            own.pop(session.row_id, None)
+            if not own:
+                del self._of_instance[session.user_id]
+
+    def note_queued(self, session: Session) -> None:
+        """Count a session that begins to wait."""
+        self._count(session, 1)
+
+    def note_unqueued(self, session: Session) -> None:
+        """Count a session that waits no more."""
+        self._count(session, -1)
+
+    def _count(self, session: Session, change: int) -> None:
+        project_id, size_bytes = session.project_id, session.claimed_bytes
+        self.queued[project_id] += change
+        self.queued_bytes[project_id] += change * size_bytes
+        self.queued_by_size[self._size_class(session)] += change
+        self.queued_by_host[session.host_id] += change
+        self.queued_by_accelerator[session.accelerator] += change
+
+    def _size_class(self, session: Session) -> int:
+        return bisect.bisect_left(
+            self._thresholds_bytes, session.claimed_bytes
+        )
+
+    def rename_job(self, session: Session, job_id: int) -> None:
+        """Give a session a new name in the core."""
+        del self.by_job[session.job_id]
+        session.job_id = job_id
+        self.by_job[job_id] = session
+
+    def note_end(self, session: Session) -> None:
+        """Keep a session for a while, and forget the oldest instead."""
+        self._ended[session.row_id] = session
+        self._note_dead(session)
+        while len(self._ended) > _REMEMBERED:
+            self.forget(self._ended[next(iter(self._ended))])
+
+    def forget(self, session: Session) -> None:
+        """Keep a session no longer."""
+        self._ended.pop(session.row_id, None)
+        self._note_dead(session)
+        del self.by_job[session.job_id]
+        del self.by_id[session.session_id]
+        del self.by_request[session.request_key]
+
+    def revive(self, session: Session) -> None:
+        """Count an ended session among the living again."""
+        del self._ended[session.row_id]
+        self._note_alive(session)
+
+    def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
+        """Return how many sessions are in each state.
+
+        Looks at none of those that wait: there may be very many.
+
+        :param served: the sessions that have a slot.
+        """
+        counts = collections.Counter(s.state for s in self._ended.values())
+        counts.update(session.state for session in served)
+        counts[states.QUEUED] += self.queued.total()
+        return {state: count for state, count in counts.items() if count}
+
+
+# Everything that the row and the session call by the same name.
+_SHARED_MEMBERS = (
+    "session_id",
+    "request_id",
+    "project_id",
+    "user_id",
+    "host_id",
+    "accelerator",
+    "claimed_bytes",
+    "priority",
+    "skips",
+    "wait_timeout_s",
+    "connect_timeout_s",
+    "resume_grace_s",
+    "state",
+    "reason",
+    "message",
+    "generation",
+    "revision",
+    "slot_id",
+    "local",
+    "queued_at",
+    "ready_at",
+    "started_at",
+    "finished_at",
+    "updated_at",
+    "input_bytes",
+    "output_bytes",
+)
+
+_shared_values = operator.attrgetter(*_SHARED_MEMBERS)
+
+
+def _shared(one: Session | db_api.SessionRecord) -> dict[str, Any]:
+    return dict(zip(_SHARED_MEMBERS, _shared_values(one), strict=True))

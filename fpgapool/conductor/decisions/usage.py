@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What projects have used, day by day."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+from fpgapool.conductor.decisions import limits
+from fpgapool.db import api as db_api
+
+
+class Ledger:
+    """The rows of the newest day, and which of them have changed.
+
+    Rows hold sums, not additions, so that they may be written twice.
+
+    :param records: what the database holds of the newest day.
+    :param last_id: the highest id of any row.
+    """
+
+    def __init__(
+        self, records: list[db_api.UsageRecord], last_id: int
+    ) -> None:
+        self._last_id = last_id
+        self._day = max((r.day for r in records), default=datetime.date.min)
+        self._rows = {
+            (record.project_id, record.accelerator): record
+            for record in records
+            if record.day == self._day
+        }
+        self._changed: dict[int, db_api.UsageRecord] = {}
+
+    def add(
+        self,
+        project_id: str,
+        accelerator: str,
+        now: float,
+        *,
+        sessions: int = 0,
+        slot_s: float = 0.0,
+        input_bytes: int = 0,
+        output_bytes: int = 0,
+        energy_j: float | None = None,
+    ) -> None:
+        """Add to what a project has used of an accelerator today (UTC).
+
+        :param energy_j: None if it was not measured.
+        """
+        self._begin_day(now)
+        key = (project_id, accelerator)
+        old = self._rows.get(key) or self._new(project_id, accelerator)
+        new = self._rows[key] = dataclasses.replace(
+            old,
+            sessions=old.sessions + sessions,
+            slot_s=old.slot_s + slot_s,
+            input_bytes=_written(old.input_bytes + input_bytes),
+            output_bytes=_written(old.output_bytes + output_bytes),
+            energy_j=_sum(old.energy_j, energy_j),
+        )
+        self._changed[new.id] = new
+
+    def take(self) -> list[db_api.UsageRecord]:
+        """Return the rows that have changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return list(changed.values())
+
+    def _begin_day(self, now: float) -> None:
+        today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+        # A clock may be behind that of the conductor before: rows of days
+        # that are over are not known here, and must not begin at 0 again.
+        if today > self._day:
+            self._day = today
+            self._rows.clear()
+
+    def _new(self, project_id: str, accelerator: str) -> db_api.UsageRecord:
+        self._last_id += 1
+        return db_api.UsageRecord(
+            id=self._last_id,
+            project_id=project_id,
+            accelerator=accelerator,
+            day=self._day,
+        )
+
+
+def _written(total_bytes: int) -> int:
+    """Return a sum as its column takes it, whatever agents say."""
+    return min(total_bytes, limits.MAX_INTEGER)
+
+
+def _sum(known: float | None, added: float | None) -> float | None:
+    return known if added is None else (known or 0.0) + added

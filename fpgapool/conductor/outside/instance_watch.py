@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The thread that asks Nova what has become of instances."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool.clients import nova
+from fpgapool.common import exception
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.runtime import threads
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+# Of instances that have just got their tokens; the rest is asked for later.
+_MAX_NEWCOMERS = 100
+
+Known = Mapping[str, db_api.InstanceRecord]
+Hosts = Mapping[str, db_api.ComputeState]
+
+
+class InstanceWatch:
+    """Looks from time to time, and says what it means.
+
+    While Nova is away, nothing changes: what is missed is seen later.
+
+    :param client: asks Nova.
+    :param known: returns the instances that have tokens.
+    :param hosts: returns what Nova is known to have of the pool's hosts, by
+        UUID.
+    :param put: takes what the engine is to know.
+    :param on_failure: called if the thread ends by an error of its own.
+    :param poll_interval_s: between two looks at instances.
+    :param compute_interval_s: between two looks at compute nodes.
+    :param clock: tells the wall clock's time.
+    """
+
+    def __init__(
+        self,
+        client: nova.Nova,
+        *,
+        known: Callable[[], Known],
+        hosts: Callable[[], Hosts],
+        put: Callable[[inputs.Input], None],
+        on_failure: Callable[[str], None],
+        poll_interval_s: float,
+        compute_interval_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._nova = client
+        self._known = known
+        self._hosts = hosts
+        self._put = put
+        self._interval_s = poll_interval_s
+        self._compute_interval_s = compute_interval_s
+        self._clock = clock
+        self._cursor = instances.Cursor()
+        self._computes: nova.Computes | None = None
+        # No look has succeeded.
+        self._computes_at = -math.inf
+        self._computes_failing = False
+        self._failing = False
+        self._stopping = threading.Event()
+        self._thread = threads.start_later(
+            "instance-watch", self._run, on_failure
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 1.0) -> None:
+        """End soon; an answer that is still awaited changes nothing."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            self.look()
+
+    def look(self) -> None:
+        """Look once."""
+        try:
+            self._look()
+        except exception.NovaUnavailable as error:
+            if not self._failing:
+                LOG.warning("What becomes of instances is not seen: %s", error)
+            self._failing = True
+        except TimeoutError:
+            LOG.info("Instances are looked at later: the conductor is busy")
+        else:
+            if self._failing:
+                LOG.info("Nova is back")
+            self._failing = False
+
+    def _look(self) -> None:
+        now = self._clock()
+        computes = self._current_computes(now)
+        known = self._known()
+        if known:
+            self._look_at_instances(known, computes, now)
+        # Otherwise there is nothing that could be missed.
+        self._cursor = instances.Cursor(now)
+
+    def _current_computes(self, now: float) -> nova.Computes:
+        """Return the compute nodes, or those of before if that fails.
+
+        That they cannot be asked for, as while a cell is away, must not hide
+        the ends of instances.
+        """
+        try:
+            computes = self._look_at_computes(now)
+        except exception.NovaUnavailable as error:
+            if self._computes is None:
+                raise
+            if not self._computes_failing:
+                LOG.warning("What becomes of hosts is not seen: %s", error)
+            self._computes_failing = True
+            return self._computes
+        if self._computes_failing:
+            LOG.info("What becomes of hosts is seen again")
+        self._computes_failing = False
+        return computes
+
+    def _look_at_computes(self, now: float) -> nova.Computes:
+        before = self._computes
+        if (
+            before is not None
+            and 0 <= now - self._computes_at < self._compute_interval_s
+        ):
+            return before
+        computes = self._nova.computes()
+        if before is None:
+            # Will do until those that it lacks can be asked for.
+            self._computes = computes
+        seen, missing = instances.strange_computes(
+            self._hosts(), computes.uuids
+        )
+        if seen:
+            self._tell(inputs.ComputesSeen(seen))
+        for host_uuid in missing:
+            if not self._nova.has_compute(host_uuid):
+                self._tell(inputs.ComputeDeleted(host_uuid))
+        self._computes, self._computes_at = computes, now
+        return computes
+
+    def _look_at_instances(
+        self, known: Known, computes: nova.Computes, now: float
+    ) -> None:
+        since = self._cursor.start(now)
+        servers = list(self._nova.servers(since))
+        if since is None:
+            missing = instances.suspects(known, servers, now)
+        else:
+            missing = instances.newcomers(known, servers, since)
+            missing = missing[:_MAX_NEWCOMERS]
+        for instance_id in missing:
+            server = self._nova.server(instance_id)
+            if server is None:
+                self._tell(inputs.InstanceDeleted(instance_id))
+            else:
+                servers.append(server)
+        for change in instances.changes(known, servers, computes.by_name):
+            self._tell(change)
+
+    def _tell(self, change: inputs.Input) -> None:
+        # A leader of the past must not speak.
+        if not self._stopping.is_set():
+            self._put(change)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The thread that follows Keystone's limits.
+
+Nothing that a client waits for waits for Keystone: the pump decides by what
+was read last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
+
+from oslo_log import log as logging
+
+from fpgapool.clients import keystone
+from fpgapool.common import exception
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.runtime import threads
+
+LOG = logging.getLogger(__name__)
+
+_STOP_S = 1.0
+
+
+class Reader(Protocol):
+    """See :class:`fpgapool.clients.keystone.LimitsReader`."""
+
+    def read(self) -> keystone.UnifiedLimits:
+        """Return all limits."""
+
+
+class Follower:
+    """Reads the limits now and then.
+
+    :param reader: what asks Keystone.
+    :param default: the configured limits: what holds for resources without
+        a registered limit.
+    :param take: called with the quotas whenever they have changed.
+    :param interval_s: from one question to the next.
+    :param on_failure: called if the thread ends by an error of its own.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        default: admission.ProjectQuota,
+        take: Callable[[admission.Quotas], None],
+        interval_s: float,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._reader = reader
+        self._default = default
+        self._take = take
+        self._interval_s = interval_s
+        self._known: keystone.UnifiedLimits | None = None
+        self._failing = False
+        self._stopping = threading.Event()
+        self._thread = threads.start_later("limits", self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, or leave it to itself if Keystone is slow."""
+        self._stopping.set()
+        self._thread.join(_STOP_S)
+
+    def follow(self) -> None:
+        """Read once; what was known stays if that fails."""
+        try:
+            limits = self._reader.read()
+        except exception.FpgapoolException as error:
+            if not self._failing:
+                LOG.warning(
+                    "Limits cannot be read from Keystone, %s hold: %s",
+                    "the last ones" if self._known else "the configured ones",
+                    error,
+                )
+            self._failing = True
+            return
+        if self._failing:
+            LOG.info("Limits can be read from Keystone again")
+        self._failing = False
+        if limits != self._known:
+            self._known = limits
+            self._take(quotas(limits, self._default))
+            self._tell(limits)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.follow()
+            self._stopping.wait(self._interval_s)
+
+    def _tell(self, limits: keystone.UnifiedLimits) -> None:
+        LOG.info(
+            "Limits from Keystone: %s; %d projects have limits of their own",
+            dict(limits.registered),
+            len(limits.of_projects),
+        )
+        missing = set(admission.RESOURCES).difference(limits.registered)
+        if missing:
+            LOG.warning(
+                "Keystone has no registered limit for %s: the configured"
+                " default holds",
+                ", ".join(sorted(missing)),
+            )
+
+
+def quotas(
+    limits: keystone.UnifiedLimits, default: admission.ProjectQuota
+) -> admission.Quotas:
+    """Return what projects may use.
+
+    :param limits: what Keystone says; resources that are not known here do
+        not matter.
+    :param default: for resources of which it says nothing.
+    """
+    return admission.Quotas.layered(
+        default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),
+        {
+            project_id: _known(own)
+            for project_id, own in limits.of_projects.items()
+        },
+        admission.FROM_KEYSTONE,
+    )
+
+
+def _known(limits: Mapping[str, int]) -> dict[str, int]:
+    return {
+        resource: limit
+        for resource, limit in limits.items()
+        if resource in admission.RESOURCES
+    }

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What Placement should have of the pool, and what is to be done for that.
+
+A device is a child of its compute node's resource provider. It has an
+inventory of slots that flavors can reserve, and traits for the accelerators
+that it can run; the compute node has the same traits, so that Placement finds
+it among many.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import types
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.clients import placement
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import registry
+from fpgapool.core import model
+from fpgapool.vocabulary import names
+
+#: The resource class of slots that flavors can reserve.
+SLOT = "CUSTOM_FPGAPOOL_SLOT"
+
+#: All traits that begin so are the pools' own.
+PREFIX = "CUSTOM_FPGAPOOL_"
+#: Of the providers that pools make, and only of them.
+OWNED = f"{PREFIX}OWNED"
+_POOL = f"{PREFIX}POOL_"
+
+_MAX_TRAIT_LENGTH = 255
+_MAX_NAME_LENGTH = 200
+_PLAIN = re.compile(r"[!-~]+")
+
+_NONE: frozenset[str] = frozenset()
+_NO_HOSTS: Mapping[str, frozenset[str]] = types.MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device, as Placement should know it.
+
+    :ivar id: that of the REST API; its provider has the same.
+    :ivar traits: for the accelerators that it can run now.
+    :ivar usable_slots: that can be used now; 0 if it is out of order, its
+        host is silent, or the operator lets nobody have it.
+    :ivar reservable_slots: that the operator keeps for flavors.
+    """
+
+    id: str
+    name: str
+    traits: frozenset[str] = _NONE
+    usable_slots: int = 0
+    reservable_slots: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the pool has.
+
+    :ivar hosts: their devices, by the UUID of their compute node's provider.
+    :ivar unheard: hosts of which nothing can be said yet: what Placement has
+        of them stays as it is.
+    """
+
+    hosts: Mapping[str, tuple[Device, ...]] = dataclasses.field(
+        default_factory=dict
+    )
+    unheard: frozenset[str] = _NONE
+
+    def devices(self) -> Iterator[Device]:
+        """Yield all devices."""
+        for devices in self.hosts.values():
+            yield from devices
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What Placement has.
+
+    :ivar providers: those that any pool has made, and those of the compute
+        nodes that they are or should be in, by UUID. A compute node that has
+        none of the traits and is in the other providers may be missing.
+    :ivar traits: of these, as far as they are the pools' own.
+    :ivar inventories: of slots, of this pool's providers.
+    :ivar used: how many of these slots are allocated.
+    """
+
+    providers: Mapping[str, placement.Provider]
+    traits: Mapping[str, frozenset[str]]
+    inventories: Mapping[str, placement.Inventory]
+    used: Mapping[str, int]
+
+    def owned(self, pool_name: str) -> dict[str, placement.Provider]:
+        """Return the providers that a pool has made."""
+        own = {OWNED, pool_trait(pool_name)}
+        return {
+            uuid_: provider
+            for uuid_, provider in self.providers.items()
+            if provider.parent_uuid and own <= self.traits.get(uuid_, _NONE)
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Create:
+    """Make a child provider."""
+
+    uuid: str
+    name: str
+    parent_uuid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeTraits:
+    """Add and remove traits; others stay."""
+
+    uuid: str
+    add: frozenset[str]
+    remove: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetInventory:
+    """Say how many slots there are; None: none at all."""
+
+    uuid: str
+    inventory: placement.Inventory | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a provider."""
+
+    uuid: str
+
+
+Operation = Create | ChangeTraits | SetInventory | Delete
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and what cannot be.
+
+    :ivar operations: in this order: as long as none is refused, a compute
+        node at no time has traits of this pool without a provider of it.
+    :ivar missing: hosts whose compute node's provider is not there.
+    :ivar foreign: devices whose provider somebody else has made.
+    :ivar kept: providers that would have less, or be gone, if nobody had
+        anything of them.
+    """
+
+    operations: tuple[Operation, ...]
+    missing: frozenset[str] = _NONE
+    foreign: frozenset[str] = _NONE
+    kept: frozenset[str] = _NONE
+
+
+# -- what the pool has -------------------------------------------------------
+
+
+def wanted(
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+    reservable_slots: Callable[[str], int],
+    *,
+    is_early: bool = False,
+    off_hosts: Mapping[str, frozenset[str]] = _NO_HOSTS,
+) -> Wanted:
+    """Return what the pool has.
+
+    :param profiles: of all accelerators, by key.
+    :param reservable_slots: tells how many of a device's are.
+    :param is_early: a host that has not been heard may still be; otherwise
+        it is lost.
+    :param off_hosts: the accelerators that hosts are not used for, by UUID.
+    """
+    usable = {slot.shape for slot in pool.slots.values()}
+    # Most hosts lack the same ones, if any.
+    runs = {
+        names: {
+            shape: _runnable(
+                (one for one in profiles.values() if one.name not in names),
+                shape,
+            )
+            for shape in usable
+        }
+        for names in {_NONE, *off_hosts.values()}
+    }
+    hosts = {
+        host_uuid: host
+        for host in pool.hosts.values()
+        # One that is called otherwise is unknown to Nova and Placement.
+        if (host_uuid := _canonical(host.uuid))
+    }
+    return Wanted(
+        hosts={
+            host_uuid: tuple(
+                _device(
+                    one,
+                    runs[off_hosts.get(host.uuid, _NONE)],
+                    reservable_slots,
+                )
+                for one in sorted(host.devices.values(), key=lambda d: d.id)
+            )
+            for host_uuid, host in hosts.items()
+        },
+        unheard=frozenset(
+            host_uuid
+            for host_uuid, host in hosts.items()
+            if is_early and not host.up and not host.boot_id
+        ),
+    )
+
+
+def _device(
+    entry: registry.DeviceEntry,
+    runs: Mapping[str, frozenset[str]],
+    reservable_slots: Callable[[str], int],
+) -> Device:
+    slots = entry.slots.values() if _is_usable(entry) else ()
+    shapes = [one.shape for one in slots if one.usable and not one.faulty]
+    id_ = entry.uuid
+    return Device(
+        id=id_,
+        name=entry.name,
+        traits=_NONE.union(*(runs[shape] for shape in set(shapes))),
+        usable_slots=len(shapes),
+        reservable_slots=reservable_slots(id_),
+    )
+
+
+def _is_usable(entry: registry.DeviceEntry) -> bool:
+    enabled = administration.state(entry) is model.AdminState.ENABLED
+    return entry.host.up and entry.healthy and enabled
+
+
+def _runnable(
+    profiles: Iterable[objects.AcceleratorProfile], shape: str
+) -> frozenset[str]:
+    """:returns: traits for what slots of a shape can run."""
+    return frozenset(
+        trait
+        for profile in profiles
+        # What is a tenant's own is nobody else's business.
+        if not profile.projects
+        and names.owner_of(profile.name) is None
+        and (not profile.shapes or shape in profile.shapes)
+        and (trait := accelerator_trait(profile.name))
+    )
+
+
+def _canonical(text: str) -> str | None:
+    """:returns: a UUID as Placement writes it; None: this is none."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return None
+
+
+# -- names -------------------------------------------------------------------
+
+
+def accelerator_trait(name: str) -> str | None:
+    """Return the trait for an accelerator.
+
+    :returns: None for a name whose trait means something else.
+    """
+    trait = PREFIX + re.sub(r"[^A-Z0-9_]", "_", name.upper())
+    if trait == OWNED or trait.startswith(_POOL):
+        return None
+    return trait[:_MAX_TRAIT_LENGTH]
+
+
+def pool_trait(pool_name: str) -> str:
+    """Return the trait of the providers that a pool has made."""
+    return _POOL + pool_name.upper()
+
+
+def provider_name(host_uuid: str, device: Device) -> str:
+    """Return what a device's provider is called, in the whole cloud."""
+    name = f"fpgapool_{host_uuid}_{device.name}"
+    if len(name) <= _MAX_NAME_LENGTH and _PLAIN.fullmatch(name):
+        return name
+    return f"fpgapool_{host_uuid}_{device.id}"
+
+
+# -- what is to be done ------------------------------------------------------
+
+
+def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
+    """Return how what Placement has becomes what it should have.
+
+    Nothing of others is touched. Plans for what has become as planned have
+    no operations.
+    """
+    return _Planner(want, present, pool_name).plan()
+
+
+class _Planner:
+    """Collects a plan."""
+
+    def __init__(self, want: Wanted, present: Present, pool_name: str) -> None:
+        self._want = want
+        self._present = present
+        self._own = frozenset({OWNED, pool_trait(pool_name)})
+        self._owned = present.owned(pool_name)
+        self._roots = {one.root_uuid for one in present.providers.values()}
+        # Of other pools, by the compute node that they are in.
+        self._others: dict[str, set[str]] = collections.defaultdict(set)
+        for uuid_, provider in present.providers.items():
+            if provider.parent_uuid and uuid_ not in self._owned:
+                traits = present.traits.get(uuid_, _NONE)
+                self._others[provider.root_uuid] |= traits
+        self._operations: list[Operation] = []
+        self._missing: set[str] = set()
+        self._foreign: set[str] = set()
+        self._kept: set[str] = set()
+
+    def plan(self) -> Plan:
+        want = self._want
+        for host_uuid, devices in sorted(want.hosts.items()):
+            if host_uuid in want.unheard:
+                continue
+            if host_uuid in self._roots:
+                self._plan_host(host_uuid, devices)
+            elif devices:
+                self._missing.add(host_uuid)
+        self._plan_gone()
+        return Plan(
+            tuple(self._operations),
+            frozenset(self._missing),
+            frozenset(self._foreign),
+            frozenset(self._kept),
+        )
+
+    def _plan_host(self, host_uuid: str, devices: Iterable[Device]) -> None:
+        traits = _NONE
+        for device in devices:
+            there = device.id in self._present.providers
+            if there and device.id not in self._owned:
+                self._foreign.add(device.id)
+                continue
+            if not there:
+                name = provider_name(host_uuid, device)
+                self._operations.append(Create(device.id, name, host_uuid))
+            self._set_traits(device.id, self._own | device.traits)
+            self._set_inventory(device)
+            traits |= device.traits
+        self._set_root_traits(host_uuid, traits)
+
+    def _plan_gone(self) -> None:
+        known = {device.id for device in self._want.devices()}
+        gone = {
+            uuid_: provider
+            for uuid_, provider in sorted(self._owned.items())
+            if uuid_ not in known
+        }
+        roots = {provider.root_uuid for provider in gone.values()}
+        for root_uuid in sorted(roots - self._want.hosts.keys()):
+            self._set_root_traits(root_uuid, _NONE)
+        for uuid_ in gone:
+            if self._present.used.get(uuid_):
+                self._set_traits(uuid_, self._own)
+                self._set_inventory(Device(id=uuid_, name=""))
+            else:
+                self._operations.append(Delete(uuid_))
+
+    def _set_root_traits(self, root_uuid: str, traits: frozenset[str]) -> None:
+        """A compute node has the traits of what is in it, of all pools."""
+        have = self._present.traits.get(root_uuid, _NONE)
+        others = self._others.get(root_uuid, _NONE)
+        self._change(root_uuid, traits - have, have - traits - others)
+
+    def _set_traits(self, uuid_: str, traits: frozenset[str]) -> None:
+        have = self._present.traits.get(uuid_, _NONE)
+        self._change(uuid_, traits - have, have - traits)
+
+    def _change(
+        self, uuid_: str, add: frozenset[str], remove: frozenset[str]
+    ) -> None:
+        if add or remove:
+            self._operations.append(ChangeTraits(uuid_, add, remove))
+
+    def _set_inventory(self, device: Device) -> None:
+        used = self._present.used.get(device.id, 0)
+        total = max(device.reservable_slots, used)
+        if total > device.reservable_slots:
+            self._kept.add(device.id)
+        inventory = None
+        if total:
+            offered = min(device.reservable_slots, device.usable_slots)
+            inventory = placement.Inventory(total, total - offered)
+        if inventory != self._present.inventories.get(device.id):
+            self._operations.append(SetInventory(device.id, inventory))

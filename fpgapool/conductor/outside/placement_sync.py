@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The thread that tells Placement of devices, and asks who has reserved."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool.clients import nova
+from fpgapool.clients import placement as placement_client
+from fpgapool.common import exception
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.outside import placement_plan
+from fpgapool.conductor.runtime import threads
+
+LOG = logging.getLogger(__name__)
+
+# Between two looks at what the pool has, which cost Placement nothing.
+_LOOK_INTERVAL_S = 1.0
+
+# After a failure; what changes meanwhile is made up for then.
+_RETRY_S = 5.0
+
+# More instances than that are asked for together.
+_MAX_SINGLE_QUESTIONS = 20
+
+
+class Placing:
+    """Looks from time to time, writes what differs, says who has reserved.
+
+    While Placement is away, nothing changes; while Nova is, what is said of
+    reservations does not. What is missed is made up for later.
+
+    :param client: asks Placement.
+    :param compute: asks Nova what consumers are that are no instances; None:
+        all are instances.
+    :param pool_name: of the providers that are this pool's.
+    :param wanted: returns what the pool has; its argument is whether hosts
+        that have not been heard may still be.
+    :param put: takes what the engine is to know.
+    :param on_failure: called if the thread ends by an error of its own.
+    :param sync_interval_s: between two comparisons, if nothing changes here.
+    :param allocation_interval_s: between two looks at who has reserved.
+    :param hearing_s: after that time hosts that have not been heard are lost.
+    :param counts: to count what happens in.
+    :param clock: tells a time that never goes back.
+    """
+
+    def __init__(
+        self,
+        client: placement_client.Placement,
+        compute: nova.Nova | None,
+        *,
+        pool_name: str,
+        wanted: Callable[[bool], placement_plan.Wanted],
+        put: Callable[[inputs.Input], None],
+        on_failure: Callable[[str], None],
+        sync_interval_s: float,
+        allocation_interval_s: float,
+        hearing_s: float,
+        counts: conductor_counts.Counts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._put = put
+        self._pool_name = pool_name
+        self._sync_interval_s = sync_interval_s
+        self._allocation_interval_s = allocation_interval_s
+        self._counts = counts or conductor_counts.Counts()
+        self._clock = clock
+        self._heard_at = clock() + hearing_s
+        self._reader = Reader(client)
+        self._consumers = Consumers(compute)
+        self._written: placement_plan.Wanted | None = None
+        self._reserved: Mapping[str, Mapping[str, int]] | None = None
+        self._sync_at = self._allocations_at = self._not_before = clock()
+        self._failing = False
+        self._consumers_failing = False
+        self._complaints: frozenset[str] = frozenset()
+        self._stopping = threading.Event()
+        self._thread = threads.start_later("placing", self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 1.0) -> None:
+        """End soon; an answer that is still awaited changes nothing."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_LOOK_INTERVAL_S):
+            self.look()
+
+    def look(self) -> None:
+        """Look once, and do what is due."""
+        now = self._clock()
+        if now < self._not_before:
+            return
+        conflicts, requests = self._client.conflicts, self._client.requests
+        try:
+            self._look(now)
+        except exception.PlacementUnavailable as error:
+            self._not_before = now + _RETRY_S
+            self._counts.placement_failures += 1
+            if not self._failing:
+                LOG.warning("Devices are not kept up in Placement: %s", error)
+            self._failing = True
+        except TimeoutError:
+            LOG.info("Placement is told later: the conductor is busy")
+        finally:
+            self._counts.placement_conflicts += (
+                self._client.conflicts - conflicts
+            )
+            self._counts.placement_requests += self._client.requests - requests
+
+    def _look(self, now: float) -> None:
+        want = self._wanted(now < self._heard_at)
+        if want != self._written or now >= self._sync_at:
+            self._sync(want, now)
+        elif now >= self._allocations_at and self._reader.has_inventories:
+            self._reader.read_allocations(self._pool_name)
+        else:
+            return
+        if self._failing:
+            LOG.info("Placement is back")
+        self._failing = False
+        interval_s = self._allocation_interval_s
+        if not self._try_to_reserve(want):
+            interval_s = max(interval_s, _RETRY_S)
+        self._allocations_at = now + interval_s
+
+    def _sync(self, want: placement_plan.Wanted, now: float) -> None:
+        present = self._reader.read(want, self._pool_name)
+        self._consumers.forget_strangers()
+        found = placement_plan.plan(want, present, self._pool_name)
+        refusals = self._carry_out(found.operations)
+        self._complain(refusals | _complaints(found))
+        self._written = want
+        interval_s = self._sync_interval_s
+        if refusals:
+            interval_s = min(interval_s, _RETRY_S)
+        self._sync_at = now + interval_s
+        self._counts.placement_syncs += 1
+
+    def _carry_out(
+        self, operations: Iterable[placement_plan.Operation]
+    ) -> frozenset[str]:
+        """:returns: what Placement refuses, for the log."""
+        refused: dict[str, str] = {}
+        for operation in operations:
+            # A leader of the past must not write.
+            if self._stopping.is_set():
+                break
+            if operation.uuid in refused:
+                continue
+            LOG.debug("Placement: %s", operation)
+            try:
+                carry_out(self._client, operation)
+            except exception.PlacementRefused as error:
+                refused[operation.uuid] = f"{operation}: {error}"
+            else:
+                self._reader.note(operation)
+                if isinstance(operation, placement_plan.Delete):
+                    # Of a device, or of another pool that is called the same.
+                    LOG.warning(
+                        "Placement: provider %s, which is no device of this"
+                        " pool, is removed",
+                        operation.uuid,
+                    )
+        return frozenset(refused.values())
+
+    def _complain(self, complaints: frozenset[str]) -> None:
+        """Say once what is not as it should be."""
+        for text in sorted(complaints - self._complaints):
+            LOG.warning("Placement: %s", text)
+        self._complaints = complaints
+
+    def _try_to_reserve(self, want: placement_plan.Wanted) -> bool:
+        """:returns: whether Nova said whose the allocations are."""
+        try:
+            self._reserve(want)
+        except exception.NovaUnavailable as error:
+            self._counts.placement_failures += 1
+            if not self._consumers_failing:
+                LOG.warning("Who has reserved slots is not known: %s", error)
+            self._consumers_failing = True
+            return False
+        if self._consumers_failing:
+            LOG.info("Who has reserved slots is known again")
+        self._consumers_failing = False
+        return True
+
+    def _reserve(self, want: placement_plan.Wanted) -> None:
+        """Tell the engine who has reserved what, if that has changed."""
+        known = {device.id for device in want.devices()}
+        allocations = {
+            uuid: own
+            for uuid, own in self._reader.allocations.items()
+            if own and uuid in known
+        }
+        instances = self._consumers.instances(
+            {consumer for own in allocations.values() for consumer in own}
+        )
+        reserved: dict[str, Mapping[str, int]] = {}
+        for uuid, own in allocations.items():
+            # A server that changes its size on the spot counts twice.
+            slots = collections.Counter[str]()
+            for consumer, count in own.items():
+                slots[instances[consumer]] += count
+            reserved[uuid] = dict(slots)
+        if reserved != self._reserved and not self._stopping.is_set():
+            self._put(inputs.Reservations(reserved))
+            self._reserved = reserved
+
+
+def carry_out(
+    client: placement_client.Placement, operation: placement_plan.Operation
+) -> None:
+    """Do what is planned.
+
+    :raises PlacementUnavailable: if that fails.
+    """
+    match operation:
+        case placement_plan.Create(uuid, name, parent_uuid):
+            client.create(uuid, name, parent_uuid)
+        case placement_plan.ChangeTraits(uuid, add, remove):
+            client.change_traits(uuid, add, remove)
+        case placement_plan.SetInventory(uuid, inventory):
+            client.set_inventory(uuid, placement_plan.SLOT, inventory)
+        case placement_plan.Delete(uuid):
+            client.delete(uuid)
+
+
+def clean(
+    client: placement_client.Placement, pool_name: str
+) -> tuple[int, int]:
+    """Remove what a pool has in Placement; no conductor of it may run.
+
+    :returns: how many providers are gone, and how many have stayed because
+        instances have reserved something of them, or Placement has refused.
+    :raises PlacementUnavailable: if that fails.
+    """
+    nothing = placement_plan.Wanted()
+    present = Reader(client).read(nothing, pool_name)
+    found = placement_plan.plan(nothing, present, pool_name)
+    gone, kept = 0, set(found.kept)
+    for operation in found.operations:
+        try:
+            carry_out(client, operation)
+        except exception.PlacementRefused as error:
+            LOG.warning("Placement: %s: %s", operation, error)
+            kept.add(operation.uuid)
+        else:
+            gone += isinstance(operation, placement_plan.Delete)
+    return gone, len(kept)
+
+
+def _complaints(found: placement_plan.Plan) -> frozenset[str]:
+    return frozenset(
+        [
+            f"compute node {uuid} has no resource provider yet"
+            for uuid in found.missing
+        ]
+        + [
+            f"resource provider {uuid} has been made by another pool"
+            for uuid in found.foreign
+        ]
+        + [
+            f"resource provider {uuid} has instances with reserved slots that"
+            " it should not have any more"
+            for uuid in found.kept
+        ]
+    )
+
+
+class Reader:
+    """Reads what Placement has, and nothing twice that has not changed.
+
+    :ivar allocations: how many slots each consumer has, by provider.
+
+    :param client: asks Placement.
+    """
+
+    def __init__(self, client: placement_client.Placement) -> None:
+        self.allocations: dict[str, dict[str, int]] = {}
+        self._client = client
+        self._inventories: dict[str, placement_client.Inventory] = {}
+        # Of what generation the things are that have been read.
+        self._inventory_of: dict[str, int] = {}
+        self._allocations_of: dict[str, int] = {}
+
+    @property
+    def has_inventories(self) -> bool:
+        """Whether anybody can have reserved anything."""
+        return bool(self._inventories)
+
+    def read(
+        self, want: placement_plan.Wanted, pool_name: str
+    ) -> placement_plan.Present:
+        """Return what there is.
+
+        :param want: the hosts that matter.
+        :param pool_name: whose inventories matter.
+        :raises PlacementUnavailable: if it cannot be read.
+        """
+        client = self._client
+        providers = {}
+        traits: dict[str, frozenset[str]] = {}
+        for trait in client.traits(placement_plan.PREFIX):
+            for one in client.providers(trait):
+                providers[one.uuid] = one
+                traits[one.uuid] = traits.get(one.uuid, frozenset()) | {trait}
+        roots = {one.root_uuid for one in providers.values()}
+        for host_uuid, devices in want.hosts.items():
+            if devices and host_uuid not in roots:
+                found = client.provider(host_uuid)
+                if found is not None:
+                    providers[host_uuid] = found
+        present = placement_plan.Present(
+            providers=providers,
+            traits=traits,
+            inventories={},
+            used={},
+        )
+        own = present.owned(pool_name)
+        self._read_inventories(own)
+        in_use = {uuid for uuid, found in self.allocations.items() if found}
+        self._read_allocations(own, in_use)
+        return dataclasses.replace(
+            present,
+            inventories=dict(self._inventories),
+            used={
+                uuid: sum(found.values())
+                for uuid, found in self.allocations.items()
+            },
+        )
+
+    def read_allocations(self, pool_name: str) -> None:
+        """Read only who has reserved what.
+
+        :raises PlacementUnavailable: if it cannot be read.
+        """
+        trait = placement_plan.pool_trait(pool_name)
+        found = self._client.providers(trait)
+        self._read_allocations(
+            {one.uuid: one for one in found if one.parent_uuid},
+            self._find_freed(trait),
+        )
+
+    def _find_freed(self, trait: str) -> set[str]:
+        """Find providers of which somebody may have less than before.
+
+        That an allocation has ended does not show in the generation, but in
+        what is free. To ask for that takes a request for each number of free
+        slots, and not one for each provider.
+        """
+        found = set()
+        by_count: dict[int, set[str]] = collections.defaultdict(set)
+        for uuid, own in self.allocations.items():
+            inventory = self._inventories.get(uuid)
+            used = sum(own.values())
+            if inventory is None or not used:
+                continue
+            free = inventory.total - inventory.reserved - used
+            if free < 0:
+                found.add(uuid)
+            else:
+                by_count[free + 1].add(uuid)
+        for count, uuids in sorted(by_count.items()):
+            listed = self._client.providers(
+                trait, {placement_plan.SLOT: count}
+            )
+            found |= uuids & {one.uuid for one in listed}
+        return found
+
+    def note(self, operation: placement_plan.Operation) -> None:
+        """Remember what has been written."""
+        if isinstance(operation, placement_plan.SetInventory):
+            self._keep(operation.uuid, operation.inventory)
+            self._inventory_of.pop(operation.uuid, None)
+
+    def _keep(
+        self, uuid: str, inventory: placement_client.Inventory | None
+    ) -> None:
+        if inventory is None:
+            self._inventories.pop(uuid, None)
+        else:
+            self._inventories[uuid] = inventory
+
+    def _read_inventories(
+        self, own: Mapping[str, placement_client.Provider]
+    ) -> None:
+        for uuid, provider in own.items():
+            if self._inventory_of.get(uuid) != provider.generation:
+                found = self._client.inventory(uuid, placement_plan.SLOT)
+                self._keep(uuid, found)
+                self._inventory_of[uuid] = provider.generation
+        for uuid in self._inventories.keys() - own.keys():
+            del self._inventories[uuid]
+
+    def _read_allocations(
+        self,
+        own: Mapping[str, placement_client.Provider],
+        suspects: Collection[str],
+    ) -> None:
+        """Read those of suspects, and of what has another generation."""
+        fresh = {}
+        for uuid in sorted(self._inventories.keys() & own.keys()):
+            generation = own[uuid].generation
+            is_new = self._allocations_of.get(uuid) != generation
+            if is_new or uuid in suspects or uuid not in self.allocations:
+                found = self._client.allocations(uuid, placement_plan.SLOT)
+                self._allocations_of[uuid] = generation
+            else:
+                found = self.allocations[uuid]
+            fresh[uuid] = found
+        for uuid in sorted(self.allocations.keys() - fresh.keys()):
+            # One whose traits somebody has taken away is in no list, and
+            # instances still have what they had.
+            if self.allocations[uuid] and self._client.provider(uuid):
+                fresh[uuid] = self._client.allocations(
+                    uuid, placement_plan.SLOT
+                )
+        self.allocations = fresh
+
+
+class Consumers:
+    """Knows whose allocations are whose.
+
+    While an instance moves, what it has where it comes from is its
+    migration's.
+
+    :param compute: asks Nova; None: every consumer is an instance.
+    """
+
+    def __init__(self, compute: nova.Nova | None) -> None:
+        self._nova = compute
+        self._instances: dict[str, str] = {}
+        self._strangers: set[str] = set()
+
+    def forget_strangers(self) -> None:
+        """Let Nova be asked again for those that it does not know."""
+        for consumer in self._strangers:
+            self._instances.pop(consumer, None)
+        self._strangers.clear()
+
+    def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
+        """Return the instance of each consumer; a stranger is its own.
+
+        :raises NovaUnavailable: if Nova has to be asked, and is away.
+        """
+        self._instances = {
+            consumer: instance
+            for consumer, instance in self._instances.items()
+            if consumer in consumers
+        }
+        unknown = set(consumers) - self._instances.keys()
+        if self._nova is None:
+            return {consumer: consumer for consumer in consumers}
+        if unknown:
+            self._ask(self._nova, unknown)
+        return self._instances
+
+    def _ask(self, compute: nova.Nova, unknown: set[str]) -> None:
+        if len(unknown) > _MAX_SINGLE_QUESTIONS:
+            servers = {one.id for one in compute.servers()} & unknown
+        else:
+            servers = {one for one in unknown if compute.server(one)}
+        self._instances |= {one: one for one in servers}
+        rest = unknown - servers
+        if rest:
+            moved = compute.migrating(rest)
+            self._instances |= {one: one for one in rest} | moved
+            self._strangers |= rest - moved.keys()

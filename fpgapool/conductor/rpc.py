@@ -1,0 +1,623 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The conductor's RPC endpoint: handlers put inputs in, and return."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import fractions
+import re
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import TypeVar
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import audit
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import quotas
+from fpgapool.conductor.decisions import reservations
+from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.runtime import pump
+from fpgapool.db import api as db_api
+from fpgapool.objects import base
+from fpgapool.objects import bitstream
+from fpgapool.objects import finding as findings
+from fpgapool.objects import instance as instance_objects
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+_T = TypeVar("_T", bound=base.Payload)
+_Answer = TypeVar("_Answer")
+
+# Shorter than callers wait, so that they get the reason: for one of several
+# tries, and for what is asked only once.
+_ANSWER_S = 3.0
+_CHANGE_S = 5.0
+
+_MAX_IDS = 1000
+
+# Calls that wait for an answer occupy threads. The others are for what agents
+# say, while the database does not answer.
+_ASKING_SHARE = fractions.Fraction(3, 4)
+_PLACE_S = 0.05
+# Questions, and what agents say, wait for nothing of each other's.
+_MIN_THREADS = 4
+
+# An agent that is asked for a report sends it at once.
+_REPORTS_S = 2.0
+
+# As long as the column that takes it.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
+
+
+def places(threads: int) -> int:
+    """Return how many calls may wait for an answer at the same time.
+
+    :param threads: how many messages are handled at the same time.
+    :raises ConfigurationError: if nothing would be left for casts.
+    """
+    if threads < _MIN_THREADS:
+        raise exception.ConfigurationError(
+            reason=f"[DEFAULT] executor_thread_pool_size is {threads}; the"
+            f" conductor needs {_MIN_THREADS} at least"
+        )
+    return int(threads * _ASKING_SHARE)
+
+
+class ConductorManager(rpc.Endpoint):
+    """See :class:`fpgapool.rpcapi.conductor.ConductorAPI` for the calls.
+
+    A malformed payload is logged and dropped where it is a cast, and
+    answered with ``INVALID_REQUEST`` where it is a call.
+
+    :param pumping: takes inputs and questions.
+    :param database: for what has left the engine's memory.
+    :param epoch: in which this conductor leads.
+    :param max_asking: how many calls may wait for an answer at the same time.
+    """
+
+    CASTS = frozenset(
+        {
+            "cancel_session",
+            "open_session",
+            "prepared",
+            "renew_secret",
+            "reopen_session",
+            "report",
+        }
+    )
+
+    target = messaging.Target(version=conductor_rpcapi.VERSION)
+
+    def __init__(
+        self,
+        pumping: pump.Pump,
+        database: db_api.Database,
+        epoch: int,
+        max_asking: int = 48,
+    ) -> None:
+        self._pump = pumping
+        self._database = database
+        self._epoch = epoch
+        self._asking = threading.BoundedSemaphore(max_asking)
+        self._placed = _Placed()
+        # The last report of each host, for audits.
+        self._reports: dict[str, objects.AgentReport] = {}
+        self._reported = threading.Condition()
+
+    # -- casts -------------------------------------------------------------
+
+    def report(self, ctxt: Any, report: Any) -> None:
+        """Take an agent's state."""
+        parsed = _parsed(objects.AgentReport.from_primitive, report)
+        if parsed is not None and not conductor_rpcapi.is_outdated(
+            parsed.leader_epoch, self._epoch
+        ):
+            self._pump.offer(inputs.Report(parsed))
+            with self._reported:
+                self._reports[parsed.host_uuid] = parsed
+                self._reported.notify_all()
+
+    def prepared(self, ctxt: Any, prepared: Any) -> None:
+        """Take the news that a slot is ready for its client."""
+        parsed = _parsed(objects.Prepared.from_primitive, prepared)
+        if parsed is not None:
+            self._pump.offer(inputs.Prepared(parsed))
+
+    def open_session(self, ctxt: Any, request: Any) -> None:
+        """Take a request; a repeated one learns how things stand."""
+        parsed = _parsed(objects.OpenRequest.from_primitive, request)
+        if parsed is not None:
+            self._pump.offer(inputs.Open(parsed), parsed.project_id)
+
+    def cancel_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any = None,
+        request_id: Any = None,
+        reason: Any = "",
+    ) -> None:
+        """Take a session, waiting or not, out of the pool."""
+        # Slots are taken back for a reason: without one they would be kept.
+        reason = reason or codes.CANCELLED_BY_CLIENT
+        names = (project_id, session_id or "", request_id or "", reason)
+        if not all(isinstance(name, str) for name in names) or (
+            not _CODE.fullmatch(reason)
+        ):
+            LOG.warning("Malformed cancellation dropped")
+            return
+        self._pump.offer(
+            inputs.Cancel(project_id, session_id, request_id, reason),
+            project_id,
+        )
+
+    def reopen_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any,
+        generation: Any,
+        host_uuid: Any,
+    ) -> None:
+        """Give a session that has lost its slot another one."""
+        names = (project_id, session_id, host_uuid)
+        if (
+            not all(isinstance(name, str) for name in names)
+            or type(generation) is not int
+        ):
+            LOG.warning("Malformed reopening dropped")
+            return
+        self._pump.offer(
+            inputs.Reopen(project_id, session_id, generation, host_uuid),
+            project_id,
+        )
+
+    def renew_secret(self, ctxt: Any, session_id: Any) -> None:
+        """Have a READY session's secret minted anew."""
+        if isinstance(session_id, str):
+            self._pump.offer(inputs.RenewSecret(session_id))
+
+    # -- calls -------------------------------------------------------------
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def submit_session(self, ctxt: Any, request: Any) -> dict[str, Any]:
+        """Take a request and return the session, or why there is none."""
+        try:
+            parsed = objects.OpenRequest.from_primitive(request)
+            limits.check(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        # Whoever is refused has not asked for anything.
+        with self._place():
+            wish = inputs.Open(parsed, self._pump.now() + _ANSWER_S)
+            self._offer(wish, parsed.project_id)
+            outcome = self._ask(lambda engine: engine.outcome(parsed))
+            if isinstance(outcome, objects.SessionView):
+                # Its rows are on the disk, unless its name was used long ago:
+                # the engine has heard of that by now.
+                outcome = self._ask(lambda engine: engine.outcome(parsed))
+        return self._told(parsed, outcome).to_primitive()
+
+    def _told(
+        self,
+        request: objects.OpenRequest,
+        outcome: objects.SessionView | admission.Rejected | None,
+    ) -> objects.SessionView:
+        if isinstance(outcome, objects.SessionView):
+            return outcome
+        if outcome is None:
+            record = self._database.find_session(
+                request.project_id, request.request_id
+            )
+            if record is not None and instance_objects.may_share(
+                record.user_id, request.user_id
+            ):
+                return sessions.Session.from_record(record, None).view()
+            outcome = admission.Rejected(
+                codes.REQUEST_EXPIRED, "the request came too late"
+            )
+        return admission.refusal(request, outcome, time.time())
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def get_sessions(
+        self, ctxt: Any, session_ids: Any
+    ) -> list[dict[str, Any]]:
+        """Return the sessions of these ids, ended ones included."""
+        if (
+            not isinstance(session_ids, list)
+            or len(session_ids) > _MAX_IDS
+            or not all(isinstance(name, str) for name in session_ids)
+        ):
+            raise exception.InvalidRequest(
+                reason=f"session_ids must be a list of at most {_MAX_IDS}"
+                " texts"
+            )
+        views = self._ask(lambda engine: engine.views(session_ids))
+        found = {view.session_id for view in views}
+        missing = [name for name in session_ids if name not in found]
+        views += self._forgotten(missing)
+        return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def changed_sessions(self, ctxt: Any, revisions: Any) -> dict[str, Any]:
+        """Return which sessions have other revisions, or do not exist."""
+        if (
+            not isinstance(revisions, dict)
+            or len(revisions) > _MAX_IDS
+            or any(
+                type(revision) is not int for revision in revisions.values()
+            )
+        ):
+            raise exception.InvalidRequest(
+                reason=f"revisions must be whole numbers of at most {_MAX_IDS}"
+                " sessions"
+            )
+        changed, missing = self._ask(lambda engine: engine.changed(revisions))
+        changed += self._forgotten(missing)
+        found = {view.session_id for view in changed}
+        return {
+            "changed": [view.to_primitive() for view in changed],
+            "unknown": [name for name in missing if name not in found],
+        }
+
+    def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
+        """Return those sessions that the engine has forgotten."""
+        # The database cannot even be asked for the others.
+        names = [name for name in session_ids if limits.writable(name) == name]
+        if not names:
+            return []
+        return [
+            sessions.Session.from_record(record, None).view()
+            for record in self._database.sessions_by_ids(names)
+        ]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def admit_instance(
+        self, ctxt: Any, entry: Any, lost_hash: Any = ""
+    ) -> dict[str, Any]:
+        """Take in an instance, and return what is known of it then."""
+        try:
+            parsed = objects.InstanceEntry.from_primitive(entry)
+            limits.check(parsed)
+            instances.check_entry(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        known = self._database.get_instance(parsed.instance_id)
+        if known is not None and known.deleted_at is not None:
+            # A second row of the same name would hold up all others.
+            raise exception.InstanceNotFound(instance_id=known.instance_id)
+        with self._place():
+            self._offer(inputs.AdmitInstance(parsed))
+            if lost_hash:
+                self._offer(
+                    inputs.ReplaceToken(
+                        parsed.instance_id,
+                        str(lost_hash),
+                        parsed.token_nonce,
+                        parsed.token_hash,
+                    )
+                )
+            return self._instance(parsed.instance_id).to_primitive()
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
+        """Take an instance's token away for good."""
+        if not isinstance(instance_id, str):
+            raise exception.InvalidRequest(reason="instance_id is no text")
+        with self._place():
+            self._offer(inputs.RevokeInstance(instance_id))
+            self._instance(instance_id)
+
+    def _instance(self, instance_id: str) -> objects.InstanceEntry:
+        """Return what is known of an instance, when that is durable."""
+        found = self._ask(
+            lambda engine: engine.instances.live.get(instance_id)
+        )
+        if found is None:
+            raise exception.InstanceNotFound(instance_id=instance_id[:80])
+        return instances.entry_of(found)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def find_session(
+        self, ctxt: Any, project_id: Any, request_id: Any
+    ) -> dict[str, Any] | None:
+        """Return the session that a request became, if it did."""
+        if not isinstance(project_id, str) or not isinstance(request_id, str):
+            raise exception.InvalidRequest(reason="these are no texts")
+        view = self._ask(lambda engine: engine.find(project_id, request_id))
+        return view.to_primitive() if view else None
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
+        """Return the library."""
+        profiles = self._ask(lambda engine: list(engine.profiles.values()))
+        return [profile.to_primitive() for profile in profiles]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def change_bitstream(self, ctxt: Any, change: Any) -> None:
+        """Change the library; answers when that is durable."""
+        try:
+            parsed = bitstream.change_from_primitive(change)
+            limits.check(parsed)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        try:
+            with self._place():
+                self._pump.change_bitstream(parsed, _CHANGE_S)
+        except admission.Rejected as error:
+            raise exception.BitstreamRefused(
+                str(error), code=error.code
+            ) from error
+        except TimeoutError:
+            raise exception.DatabaseUnavailable(
+                reason="no durable answer at the moment"
+            ) from None
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def pool_summary(self, ctxt: Any) -> dict[str, Any]:
+        """Return the pool at a glance."""
+        summary: dict[str, Any] = self._ask(lambda engine: engine.summary())
+        return summary
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def pool_snapshot(self, ctxt: Any) -> dict[str, Any]:
+        """Return what placement needs to know of the pool."""
+        now = time.time()
+        found: dict[str, Any] = self._ask(
+            lambda engine: engine.snapshot(now), durable=False
+        )
+        return found
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def administer(
+        self,
+        ctxt: Any,
+        host_uuid: Any,
+        device: Any,
+        state: Any,
+        reason: Any,
+        drain_within_s: Any,
+    ) -> None:
+        """Enable, drain or disable; answers when that is durable."""
+        wish = administration.checked(
+            host_uuid, device, state, reason, drain_within_s
+        )
+        with self._place():
+            self._offer(wish)
+            found = _durable(wish.future, _CHANGE_S)
+        if found:
+            return
+        if device is None:
+            raise exception.HostNotFound(host_uuid=host_uuid)
+        raise exception.DeviceNotFound(device=device, host_uuid=host_uuid)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def set_reservable_slots(
+        self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
+    ) -> None:
+        """Let instances reserve slots; answers when that is durable."""
+        wish = reservations.checked(host_uuid, device, slots)
+        with self._place():
+            self._offer(wish)
+            refusal = _durable(wish.future, _CHANGE_S)
+        if refusal is not None:
+            raise refusal
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def test_slot(
+        self,
+        ctxt: Any,
+        host_uuid: Any,
+        device: Any,
+        slot: Any,
+        accelerator: Any,
+    ) -> None:
+        """Have a slot tested; answers when the test has been ordered."""
+        texts = (host_uuid, device, accelerator)
+        if type(slot) is not int or not all(
+            isinstance(text, str) for text in texts
+        ):
+            raise exception.InvalidRequest(reason="that names no slot")
+        wish = inputs.TestNow(
+            host_uuid=host_uuid,
+            device=device,
+            slot=slot,
+            accelerator=accelerator,
+            future=concurrent.futures.Future(),
+        )
+        with self._place():
+            self._offer(wish)
+            refusal = _durable(wish.future, _CHANGE_S)
+        if refusal is not None:
+            raise refusal
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def get_quota(
+        self, ctxt: Any, project_id: Any = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return what a project may use and uses, or what any other may."""
+        if project_id is None:
+            default = self._ask(lambda engine: engine.default_quota)
+            return quotas.document(default)
+        _check_project(project_id)
+        quota, used = self._ask(
+            lambda engine: (
+                engine.quota(project_id),
+                engine.in_use(project_id),
+            )
+        )
+        return quotas.document(quota, used)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def set_quota(
+        self, ctxt: Any, project_id: Any, limits: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Limit what a project may use, and return what that is then."""
+        _check_project(project_id)
+        try:
+            checked = quotas.check_limits(limits)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        if not self._ask(lambda engine: engine.keeps_quotas):
+            raise exception.QuotasInKeystone()
+        with self._place():
+            self._offer(inputs.SetQuota(project_id, checked))
+            # Answered when the rows that it has caused are on the disk.
+            return self.get_quota(ctxt, project_id)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def audit(self, ctxt: Any) -> list[dict[str, Any]]:
+        """Return what database, this leader and the agents disagree about."""
+        reports = self._fresh_reports()
+        memory: audit.Memory = self._ask(
+            lambda engine: audit.remember(engine, self._epoch, reports)
+        )
+        now = self._database.now()
+        holdings = self._database.holdings(now - audit.GONE_S)
+        found = audit.against_database(holdings, memory)
+        return [one.to_primitive() for one in found]
+
+    def _fresh_reports(self) -> dict[str, objects.AgentReport]:
+        """Ask all agents, and return what those say that answer in time."""
+        with self._reported:
+            self._reports.clear()
+        asked = self._ask(lambda engine: engine.ask_reports(), durable=False)
+        with self._reported:
+            self._reported.wait_for(
+                lambda: asked <= self._reports.keys(), _REPORTS_S
+            )
+            return dict(self._reports)
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def repair(self, ctxt: Any, finding: Any) -> bool:
+        """Mend what an audit has found, if that is safe."""
+        try:
+            wanted = findings.Finding.from_primitive(finding)
+            limits.check(wanted)
+        except ValueError as error:
+            raise exception.InvalidRequest(reason=str(error)) from error
+        if wanted.kind == findings.SESSION_UNKNOWN:
+            record = self._database.get_session(wanted.session_id or "")
+            if record is None:
+                return False
+            self._ask(lambda engine: engine.adopt(record))
+        elif wanted.kind in findings.RECORDABLE:
+            self._ask(
+                lambda engine: engine.record_again(
+                    wanted.session_id, wanted.slot_id
+                )
+            )
+        elif wanted.kind in findings.RECONCILABLE:
+            # What agents report is compared, and mended, as always.
+            self._ask(
+                lambda engine: engine.ask_reports(wanted.host_uuid),
+                durable=False,
+            )
+        else:
+            return False
+        return True
+
+    def _offer(
+        self, item: inputs.Input, project_id: str | None = None
+    ) -> None:
+        """Put an input that a caller waits for.
+
+        :raises Overloaded: if there is no room.
+        """
+        if not self._pump.offer(item, project_id):
+            raise exception.Overloaded(reason="too many requests wait")
+
+    def _ask(
+        self, question: Callable[[Any], Any], *, durable: bool = True
+    ) -> Any:
+        # What is answered without the database is answered at once.
+        place = self._place() if durable else contextlib.nullcontext()
+        with place:
+            try:
+                return self._pump.ask(question, _ANSWER_S, durable=durable)
+            except TimeoutError:
+                raise _not_durable() from None
+
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[None]:
+        """Be one of the threads that may wait; again is no other place.
+
+        :raises DatabaseUnavailable: if all of them wait for the database.
+        :raises Overloaded: if all of them wait for something else.
+        """
+        if self._placed.is_here:
+            yield
+            return
+        failing = self._pump.database_failing
+        if not self._asking.acquire(timeout=0 if failing else _PLACE_S):
+            if failing:
+                raise _not_durable()
+            raise exception.Overloaded(reason="too many questions wait")
+        self._placed.is_here = True
+        try:
+            yield
+        finally:
+            self._placed.is_here = False
+            self._asking.release()
+
+
+class _Placed(threading.local):
+    """Whether this thread has a place."""
+
+    is_here = False
+
+
+def _durable(
+    future: concurrent.futures.Future[_Answer], limit_s: float
+) -> _Answer:
+    """Return an answer that waits for the database.
+
+    :raises DatabaseUnavailable: if there is none in time.
+    """
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise _not_durable() from None
+
+
+def _not_durable() -> exception.DatabaseUnavailable:
+    return exception.DatabaseUnavailable(
+        reason="no durable answer at the moment"
+    )
+
+
+def _check_project(project_id: Any) -> None:
+    if not isinstance(project_id, str) or not _PROJECT_ID.fullmatch(
+        project_id
+    ):
+        raise exception.InvalidRequest(
+            reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
+            " _.:@-"
+        )
+
+
+def _parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
+    try:
+        payload = parse(primitive)
+        limits.check(payload)
+        return payload
+    except ValueError as error:
+        LOG.warning("Malformed message dropped: %s", error)
+        return None

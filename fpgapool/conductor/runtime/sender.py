@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Carry the engine's messages to the agents, in order, off the pump."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.runtime import batching
+from fpgapool.conductor.runtime import threads
+from fpgapool.rpcapi import agent as agent_rpcapi
+
+LOG = logging.getLogger(__name__)
+
+# A broker that is away must not let memory grow without end. What is dropped
+# is sent again when the next report shows that it did not happen.
+_MAX_QUEUED = 100_000
+
+
+class Sender:
+    """One thread that casts to agents and resolves queries.
+
+    A cast that cannot be delivered is logged and dropped: agents' reports
+    show what did not happen, and it is sent again.
+
+    :param agents: the RPC client of the agents.
+    :param epoch: the leader epoch that every cast carries.
+    :param name: the thread's name.
+    :param on_failure: called if the thread ends by an error of its own.
+    :param counts: to count what is dropped in.
+    """
+
+    def __init__(
+        self,
+        agents: agent_rpcapi.AgentAPI,
+        epoch: int,
+        *,
+        name: str,
+        on_failure: Callable[[str], None],
+        counts: conductor_counts.Counts | None = None,
+    ) -> None:
+        self._name = name
+        self._counts = counts or conductor_counts.Counts()
+        self._agents = agents
+        self._epoch = epoch
+        self._dropped = 0
+        self._queue: queue.Queue[effects.Message | None] = queue.Queue(
+            _MAX_QUEUED
+        )
+        self._thread = threads.start_later(name, self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Send what is queued and end; gives up after ``timeout_s``."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def deliver(self, messages: Iterable[effects.Message]) -> None:
+        """Queue messages; answers to queries are given at once."""
+        for message in messages:
+            if isinstance(message, effects.Answer):
+                _answer(message)
+                continue
+            try:
+                self._queue.put_nowait(message)
+            except queue.Full:
+                self._dropped += 1
+                self._counts.dropped[self._name] += 1
+                if self._dropped % 1000 == 1:
+                    LOG.warning(
+                        "%d messages to agents dropped: the broker does"
+                        " not keep up",
+                        self._dropped,
+                    )
+
+    def _run(self) -> None:
+        while True:
+            batch, ended = batching.gather(self._queue, effects.can_wait)
+            try:
+                with self._agents.together():
+                    self._send_all(batch)
+            except messaging.MessagingException as error:
+                LOG.warning("Agents could not be told: %s", error)
+            if ended:
+                return
+
+    def _send_all(self, batch: Sequence[effects.Message]) -> None:
+        for host_uuid, views in _views_by_host(batch).items():
+            self._agents.session_changed(host_uuid, self._epoch, views)
+        for message in batch:
+            self._send(message)
+
+    def _send(self, message: effects.Message) -> None:
+        agents, epoch = self._agents, self._epoch
+        match message:
+            case effects.AssignSlot(request):
+                agents.assign(request.host_uuid, epoch, request)
+            case effects.TestSlot(request):
+                try:
+                    agents.self_test(request.host_uuid, epoch, request)
+                except messaging.RPCVersionCapError as error:
+                    # Others are not to wait for the end of an upgrade.
+                    LOG.warning("A slot cannot be tested: %s", error)
+            case effects.ReleaseSlot():
+                agents.release(
+                    message.host_uuid,
+                    epoch,
+                    message.device,
+                    message.slot,
+                    message.session_id,
+                    message.generation,
+                    message.reason,
+                )
+            case effects.ReissueSecret():
+                agents.reissue_secret(
+                    message.host_uuid,
+                    epoch,
+                    message.device,
+                    message.slot,
+                    message.session_id,
+                    message.generation,
+                )
+            case effects.AskReport(host_uuid):
+                agents.report_now(host_uuid, epoch)
+
+
+def _answer(message: effects.Answer) -> None:
+    # A caller that has given up has cancelled its future.
+    if message.future.set_running_or_notify_cancel():
+        if message.failed:
+            message.future.set_exception(message.value)
+        else:
+            message.future.set_result(message.value)
+
+
+def _views_by_host(
+    batch: Sequence[effects.Message],
+) -> dict[str, list[objects.SessionView]]:
+    """Newest view per session, grouped by the host of its front door."""
+    newest: dict[tuple[str, ...], objects.SessionView] = {}
+    for message in batch:
+        if isinstance(message, effects.PublishSession):
+            view = message.view
+            newest[
+                message.host_uuid,
+                view.project_id,
+                view.request_id,
+                view.session_id,
+            ] = view
+    by_host: dict[str, list[objects.SessionView]] = {}
+    for key, view in newest.items():
+        by_host.setdefault(key[0], []).append(view)
+    return by_host

@@ -1,0 +1,468 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The RPC endpoint: what is malformed never reaches the engine."""
+
+import dataclasses
+import queue
+import threading
+from concurrent import futures
+
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.conductor import rpc as conductor_rpc
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import audit
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
+from fpgapool.db import api as db_api
+from fpgapool.objects import finding as findings
+from fpgapool.vocabulary import codes
+from tests.unit.conductor import world
+
+NOW = 5000.0
+
+
+class FakePump:
+    """Collects inputs; has no answers.
+
+    :ivar full: whether it has no room.
+    """
+
+    database_failing = False
+
+    def __init__(self) -> None:
+        self.inputs: list[inputs.Input] = []
+        self.full = False
+
+    def now(self) -> float:
+        return NOW
+
+    def put(self, item: inputs.Input) -> None:
+        self.inputs.append(item)
+
+    def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
+        if not self.full:
+            self.inputs.append(item)
+        return not self.full
+
+    def ask(self, question, timeout_s, *, durable=True):
+        raise TimeoutError
+
+
+class FakeDatabase:
+    """Knows no session."""
+
+
+@pytest.fixture
+def endpoint():
+    pump = FakePump()
+    made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40)
+    return made, pump.inputs, made._database
+
+
+REQUEST = world.request()
+
+
+OLD_RECORD = db_api.SessionRecord(
+    id=1,
+    session_id="old",
+    request_id="r",
+    project_id="p",
+    user_id="u",
+    host_id=None,
+    accelerator="copy",
+    claimed_bytes=1,
+    state="CLOSED",
+    revision=7,
+    connect_timeout_s=1.0,
+    resume_grace_s=1.0,
+    queued_at=1.0,
+)
+
+
+def test_well_formed_casts_reach_the_engine(endpoint):
+    made, taken, _ = endpoint
+    made.open_session(None, REQUEST.to_primitive())
+    report = world.FakeAgent("a", 1).report().report
+    made.report(None, report.to_primitive())
+    made.cancel_session(None, "p", request_id="r", reason="R")
+    made.cancel_session(None, "p", session_id="s", reason="")
+    made.renew_secret(None, "s")
+    made.reopen_session(None, "p", "s", 5, "a")
+    assert taken == [
+        inputs.Open(REQUEST),
+        inputs.Report(report),
+        inputs.Cancel("p", None, "r", "R"),
+        inputs.Cancel("p", "s", None, codes.CANCELLED_BY_CLIENT),
+        inputs.RenewSecret("s"),
+        inputs.Reopen("p", "s", 5, "a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "junk", [None, 7, "x", [], {}, {"fpgapool_object": "OpenRequest"}]
+)
+def test_malformed_casts_are_dropped(endpoint, junk):
+    made, taken, _ = endpoint
+    made.open_session(None, junk)
+    made.report(None, junk)
+    made.prepared(None, junk)
+    made.cancel_session(None, ["p"], request_id=junk, reason=None)
+    made.renew_secret(None, 7)
+    made.reopen_session(None, "p", "s", junk, 7)
+    assert taken == []
+
+
+@pytest.mark.parametrize("junk", [None, 7, [], {}, [[]], [{}], ["a", None]])
+def test_malformed_names_are_answered(endpoint, junk):
+    made, _, _ = endpoint
+    for call in (
+        lambda: made.get_sessions(None, junk or [None]),
+        lambda: made.find_session(None, "p", junk),
+        lambda: made.find_session(None, junk, "r"),
+    ):
+        with pytest.raises(messaging.ExpectedException) as caught:
+            call()
+        assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
+
+
+def test_what_no_column_can_hold_is_dropped(endpoint):
+    made, taken, _ = endpoint
+    for changes in (
+        {"project_id": "p" * 256},
+        {"accelerator": "a" * 256},
+        {"priority": 2**63},
+        {"project_id": "p\0"},
+        {"user_id": "\ud800"},
+    ):
+        request = dataclasses.replace(REQUEST, **changes)
+        made.open_session(None, request.to_primitive())
+    assert taken == []
+    report = world.FakeAgent("a", 1)
+    report.slots[0].seen_generation = 2**64
+    with pytest.raises(ValueError, match="seen_generation is out of range"):
+        limits.check(report.report().report)
+
+
+def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
+    made, taken, _ = endpoint
+    request = dataclasses.replace(REQUEST, claimed_bytes=2**70)
+    made.open_session(None, request.to_primitive())
+    assert taken == [inputs.Open(request)]
+
+
+def test_reports_to_an_earlier_leader_of_the_same_name_are_dropped(endpoint):
+    made, taken, _ = endpoint
+    report = world.FakeAgent("a", 1).report().report
+    for epoch in (1, 24):
+        old = dataclasses.replace(report, leader_epoch=epoch)
+        made.report(None, old.to_primitive())
+    assert taken == []
+    for epoch in (0, 25, 40):
+        made.report(
+            None,
+            dataclasses.replace(report, leader_epoch=epoch).to_primitive(),
+        )
+    assert len(taken) == 3
+
+
+def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):
+    made, _, _ = endpoint
+    for call in (
+        lambda: made.pool_summary(None),
+        lambda: made.list_accelerators(None),
+        lambda: made.find_session(None, "p", "r"),
+        lambda: made.submit_session(None, REQUEST.to_primitive()),
+    ):
+        with pytest.raises(messaging.ExpectedException) as caught:
+            call()
+        assert isinstance(
+            caught.value.exc_info[1], exception.DatabaseUnavailable
+        )
+
+
+@pytest.mark.parametrize("ids", [None, "s", ["s"] * 1001])
+def test_a_list_of_ids_has_a_limit(endpoint, ids):
+    made, _, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.get_sessions(None, ids)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "revisions",
+    [None, ["s"], {"s": "1"}, {"s": True}, {str(n): 1 for n in range(1001)}],
+)
+def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
+    made, _, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.changed_sessions(None, revisions)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+
+
+def _answered(endpoint, *outcomes):
+    """Let the engine give these answers, one after the other."""
+    answers = list(outcomes)
+    endpoint._pump.ask = lambda question, timeout_s, *, durable: answers.pop(0)
+    return answers
+
+
+VIEW = objects.SessionView(
+    session_id="s",
+    request_id="r",
+    project_id="p",
+    state="QUEUED",
+    accelerator="copy",
+    claimed_bytes=1,
+)
+
+
+def test_a_submitted_request_is_answered_when_it_is_certain(endpoint):
+    made, taken, _ = endpoint
+    # Its name may turn out to be another session's only with the commit.
+    left = _answered(made, VIEW, dataclasses.replace(VIEW, session_id="t"))
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.session_id, left) == ("t", [])
+    assert taken == [inputs.Open(REQUEST, NOW + conductor_rpc._ANSWER_S)]
+
+
+def test_a_refusal_is_answered_at_once(endpoint):
+    made, _, _ = endpoint
+    _answered(made, admission.Rejected(codes.QUEUE_FULL, "later"))
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.state, view.reason) == ("REJECTED", codes.QUEUE_FULL)
+    assert (view.session_id, view.message) == ("", "later")
+
+
+def test_a_name_of_long_ago_leads_to_its_session(endpoint):
+    made, _, database = endpoint
+    _answered(made, VIEW, None)
+    database.find_session = lambda project_id, request_id: OLD_RECORD
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.session_id, view.state) == ("old", "CLOSED")
+
+
+def test_a_request_that_came_too_late_is_refused(endpoint):
+    made, _, database = endpoint
+    _answered(made, None)
+    database.find_session = lambda project_id, request_id: None
+    answer = made.submit_session(None, REQUEST.to_primitive())
+    view = objects.SessionView.from_primitive(answer)
+    assert (view.state, view.reason) == ("REJECTED", codes.REQUEST_EXPIRED)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        7,
+        {},
+        dataclasses.replace(REQUEST, user_id="u" * 256).to_primitive(),
+    ],
+)
+def test_a_malformed_submission_is_told(endpoint, junk):
+    made, taken, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.submit_session(None, junk)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+    assert taken == []
+
+
+def test_sessions_that_are_forgotten_are_looked_up(endpoint):
+    made, _, database = endpoint
+    made._pump.ask = lambda question, timeout_s, *, durable: (
+        [],
+        ["old", "never"],
+    )
+    database.sessions_by_ids = lambda ids: [OLD_RECORD] if "old" in ids else []
+    answer = made.changed_sessions(None, {"old": 3, "never": 1})
+    (view,) = map(objects.SessionView.from_primitive, answer["changed"])
+    assert (view.session_id, view.state, view.revision) == ("old", "CLOSED", 7)
+    assert answer["unknown"] == ["never"]
+
+
+class AnsweringPump(FakePump):
+    """Has an engine, which it asks at once."""
+
+    def __init__(self, engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self.endpoint: conductor_rpc.ConductorManager | None = None
+        self.report: objects.AgentReport | None = None
+
+    def ask(self, question, timeout_s, *, durable=True):
+        answer = question(self._engine)
+        if self.endpoint is not None and self.report is not None:
+            # As an agent does that is asked for it.
+            self.endpoint.report(None, self.report.to_primitive())
+        return answer
+
+
+class AuditedDatabase:
+    """Holds one live session of which the engine knows nothing."""
+
+    lost = dataclasses.replace(OLD_RECORD, state="QUEUED")
+
+    def now(self) -> float:
+        return NOW
+
+    def holdings(self, deleted_before: float) -> db_api.Holdings:
+        assert deleted_before == NOW - audit.GONE_S
+        return db_api.Holdings(
+            lease=db_api.Lease(holder="c", epoch=40, renewals=0),
+            sessions=[
+                db_api.Standing(
+                    id=1,
+                    session_id="old",
+                    state="QUEUED",
+                    slot_id=None,
+                    generation=0,
+                )
+            ],
+            assignments=[],
+        )
+
+    def get_session(self, session_id: str) -> db_api.SessionRecord | None:
+        return self.lost if session_id == "old" else None
+
+
+def test_an_audit_and_its_repair():
+    pool = world.World([world.FakeAgent("a", 1)])
+    pump = AnsweringPump(pool.engine)
+    made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
+    pump.endpoint = made
+    pump.report = pool.agents["a"].report().report
+    (found,) = made.audit(None)
+    assert found["data"]["kind"] == "session_unknown"
+    assert made.repair(None, found)
+    pool.feed()
+    # It was given the slot that is free.
+    assert pool.rows["sessions"][1].state == "PREPARING"
+
+
+@pytest.mark.parametrize(
+    ("kind", "session_id", "done"),
+    [
+        ("session_unknown", "nobody", False),
+        ("session_without_slot", "nobody", True),
+        ("worker_without_session", None, True),
+        ("worker_without_agent", None, False),
+        ("novelty", None, False),
+    ],
+)
+def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
+    pool = world.World([world.FakeAgent("a", 1)])
+    pump = AnsweringPump(pool.engine)
+    made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
+    found = objects.Finding(
+        kind=kind, subject="s", detail="d", session_id=session_id
+    )
+    before = {name: dict(rows) for name, rows in pool.rows.items()}
+    assert made.repair(None, found.to_primitive()) is done
+    pool.feed()
+    assert pool.rows == before
+
+
+@pytest.mark.parametrize("kind", sorted(findings.RECONCILABLE))
+def test_a_repair_has_only_the_host_of_the_finding_report(kind):
+    pool = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    pool.wire.clear()
+    made = conductor_rpc.ConductorManager(
+        AnsweringPump(pool.engine), AuditedDatabase(), 40
+    )
+    found = objects.Finding(kind=kind, subject="s", detail="d", host_uuid="b")
+    assert made.repair(None, found.to_primitive())
+    pool.feed()
+    assert pool.wire == [effects.AskReport("b")]
+
+
+@pytest.mark.parametrize("junk", [None, 7, {}, {"kind": "x"}])
+def test_a_malformed_finding_is_refused(junk):
+    made = conductor_rpc.ConductorManager(FakePump(), AuditedDatabase(), 40)
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.repair(None, junk)
+    assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
+
+
+def test_a_submission_for_which_there_is_no_room_is_told(endpoint):
+    made, taken, _ = endpoint
+    made._pump.full = True
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.submit_session(None, REQUEST.to_primitive())
+    assert caught.value.exc_info[1].code == codes.RATE_LIMITED
+    # A cast is repeated by its agent.
+    made.open_session(None, REQUEST.to_primitive())
+    assert taken == []
+
+
+class WaitingPump(FakePump):
+    """Does not answer before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.proceed = threading.Event()
+
+    def ask(self, question, timeout_s, *, durable=True):
+        self.asked.put(None)
+        assert self.proceed.wait(30)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("failing", "code"),
+    [(True, codes.DATABASE_UNAVAILABLE), (False, codes.RATE_LIMITED)],
+)
+def test_questions_leave_threads_for_what_agents_say(failing, code):
+    """Those beyond are refused, and all is well again afterwards."""
+    pump = WaitingPump()
+    count = conductor_rpc.places(8)
+    assert count == 6
+    made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40, count)
+    with futures.ThreadPoolExecutor(count) as pool:
+        waiting = [pool.submit(made.pool_summary, None) for _ in range(count)]
+        for _ in range(count):
+            pump.asked.get(timeout=30)
+        pump.database_failing = failing
+        with pytest.raises(messaging.ExpectedException) as caught:
+            made.pool_summary(None)
+        assert caught.value.exc_info[1].code == code
+        # Whoever is refused a place has asked for nothing.
+        with pytest.raises(messaging.ExpectedException):
+            made.submit_session(None, REQUEST.to_primitive())
+        with pytest.raises(messaging.ExpectedException):
+            made.set_reservable_slots(None, REQUEST.host_uuid, "board0", 1)
+        made.renew_secret(None, "s")
+        assert pump.inputs == [inputs.RenewSecret("s")]
+        pump.proceed.set()
+        assert [one.result(30) for one in waiting] == [[]] * count
+    assert made.pool_summary(None) == []
+
+
+@pytest.mark.parametrize("threads", range(4, 200))
+def test_calls_never_take_all_threads(threads):
+    assert 0 < conductor_rpc.places(threads) < threads
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 1, 3])
+def test_too_few_threads_are_refused_by_the_name_of_their_option(threads):
+    with pytest.raises(exception.ConfigurationError) as caught:
+        conductor_rpc.places(threads)
+    assert "executor_thread_pool_size" in str(caught.value)
+
+
+def test_calls_have_48_places_by_default():
+    conf = cfg.ConfigOpts()
+    conf([], project="fpgapool", default_config_files=[])
+    assert conductor_rpc.places(rpc.handler_threads(conf)) == 48
+    conf.set_override("executor_thread_pool_size", 16)
+    assert conductor_rpc.places(rpc.handler_threads(conf)) == 12
