@@ -18,7 +18,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import summary
 from fpgapool.conductor.runtime import persistence
-from fpgapool.conductor.runtime import strategy
+from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
 from fpgapool.strategies import shared
@@ -143,9 +143,9 @@ def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
     ],
 )
 def test_thresholds_of_strategies(made, expected) -> None:
-    assert strategy.thresholds_bytes(made) == expected
+    assert strategy_loading.thresholds_bytes(made) == expected
     over = shared.SharedStrategy(made, sharing.Options())
-    assert strategy.thresholds_bytes(over) == expected
+    assert strategy_loading.thresholds_bytes(over) == expected
 
 
 def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
