@@ -38,9 +38,11 @@ from fpgapool.agent import sender
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
 from fpgapool.agent import table
+from fpgapool.agent import trust
 from fpgapool.agent import workers
 from fpgapool.common import clock
 from fpgapool.common import metrics
+from fpgapool.common import ratelimit
 from fpgapool.common import rpc
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
@@ -128,6 +130,9 @@ class Agent:
         self.manager = manager.AgentManager(self)
         self._boot_id = f"{time.time_ns()}-{os.getpid()}"
         self._clock = clock.WallClock()
+        self._trust = trust.Trust(settings.trusted_keys)
+        # Each session with such a bitstream causes lines.
+        self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self._sequence = 0
         self._report_pending = False
         self._report_gathering = False
@@ -576,8 +581,7 @@ class Agent:
         for effect in effects:
             match effect:
                 case table.ToWorker():
-                    self._note_order(effect)
-                    self.workers.send(effect)
+                    self._send_order(effect)
                 case table.Fetch():
                     self._fetch(effect)
                 case table.EndWorker(key, reason):
@@ -587,8 +591,14 @@ class Agent:
                 case table.Changed():
                     self._report_soon()
 
-    def _note_order(self, order: table.ToWorker) -> None:
+    def _send_order(self, order: table.ToWorker) -> None:
         if order.operation == "assign":
+            # Here, not when the file came: a key may have been withdrawn
+            # while the worker made room.
+            objection = self._trust.objection(order)
+            if objection is not None:
+                self._refuse(order, objection)
+                return
             self._counts.note_assign(
                 order.key,
                 order.generation,
@@ -596,6 +606,27 @@ class Agent:
                 self.loop.now(),
                 _bitstream_id(order),
             )
+        self.workers.send(order)
+
+    def _refuse(self, order: table.ToWorker, objection: str) -> None:
+        """Do not program a slot with what this host does not trust."""
+        self._untrusted_log.warning(
+            "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
+            *order.key,
+            _bitstream_id(order) or order.members["bitstream"],
+            order.members["accelerator"],
+            objection,
+        )
+        self._apply(
+            self.table.bitstream_failed(
+                order.key,
+                order.generation,
+                objection,
+                self._clock.now(),
+                codes.BITSTREAM_UNTRUSTED,
+            )
+        )
+        self._note_result(order.key)
 
     def _fetch(self, order: table.Fetch) -> None:
         """Bring a file here; the slot waits, nobody else does."""

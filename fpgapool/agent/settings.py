@@ -15,6 +15,7 @@ from fpgapool.agent import frontdoor
 from fpgapool.agent import shaping
 from fpgapool.agent import sources
 from fpgapool.agent import workers
+from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.drivers import loader
 
@@ -31,6 +32,8 @@ class AgentSettings:
     :param bitstream_source: has the files of the library's bitstreams …
     :param bitstream_cache_bytes: … how many of them are kept here …
     :param bitstream_fetch_timeout_s: … and how long one may take to come.
+    :param trusted_keys: one of them must have signed what slots are
+        programmed with; None: bitstreams need no signature.
     """
 
     host_uuid: str
@@ -73,6 +76,7 @@ class AgentSettings:
     )
     bitstream_cache_bytes: int = 8 * 2**30
     bitstream_fetch_timeout_s: float = 40.0
+    trusted_keys: signatures.TrustedKeys | None = None
 
     @classmethod
     def from_conf(
@@ -101,6 +105,7 @@ class AgentSettings:
             "bitstream_source": sources.from_conf(conf),
             "bitstream_cache_bytes": conf.bitstream_cache.max_bytes,
             "bitstream_fetch_timeout_s": conf.bitstream_cache.fetch_timeout_s,
+            "trusted_keys": _trusted_keys(conf),
         }
         for field in dataclasses.fields(cls):
             if field.name not in values and field.name in group:
@@ -108,6 +113,12 @@ class AgentSettings:
         settings = cls(**{**values, **replaced})
         data_share(settings)
         return settings
+
+
+def _trusted_keys(conf: cfg.ConfigOpts) -> signatures.TrustedKeys | None:
+    if not conf.bitstreams.signature_required:
+        return None
+    return signatures.TrustedKeys(conf.bitstreams.trusted_keys_dir)
 
 
 def options_of_driver(

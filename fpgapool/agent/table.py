@@ -503,15 +503,14 @@ class SlotTable:
         if request is None or slot.pending_sent or not ready:
             return []
         slot.pending_sent = True
-        return [
-            ToWorker(
-                slot.key,
-                "assign",
-                request.generation,
-                dataclasses.asdict(request)
-                | {"bitstream_path": slot.bitstream_path},
-            )
-        ]
+        members = dataclasses.asdict(request)
+        members["bitstream_path"] = slot.bitstream_path
+        if request.bitstream_ref is not None:
+            # A driver need not program what a slot has already, by its name:
+            # so it is that of what was signed, whatever the conductor says.
+            checksum = request.bitstream_ref.checksum_sha256
+            members["bitstream"] = f"bitstream:{checksum}"
+        return [ToWorker(slot.key, "assign", request.generation, members)]
 
     def _release_holder(
         self, slot: _Slot, reason: str, now: float
@@ -569,14 +568,22 @@ class SlotTable:
         return self._send_pending(slot)
 
     def bitstream_failed(
-        self, key: Key, generation: int, message: str, now: float
+        self,
+        key: Key,
+        generation: int,
+        message: str,
+        now: float,
+        code: str = codes.BITSTREAM_UNAVAILABLE,
     ) -> list[Effect]:
-        """The file of an assignment's bitstream cannot be had.
+        """An assignment's bitstream cannot be had, or must not be used.
+
+        The worker has not been given the assignment.
 
         :param key: the slot, which is none the worse for it.
         :param generation: of the assignment.
         :param message: why, for people.
         :param now: wall clock, seconds.
+        :param code: why, for programs.
         :returns: effects.
         """
         slot = self._slots[key]
@@ -587,7 +594,7 @@ class SlotTable:
             pending.session_id,
             generation,
             states.PREPARE_FAILED,
-            codes.BITSTREAM_UNAVAILABLE,
+            code,
             now,
             message=message,
         )

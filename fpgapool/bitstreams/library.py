@@ -188,6 +188,7 @@ def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
         checksum_sha256=record.checksum_sha256,
         size_bytes=record.size_bytes,
         format=record.format,
+        signature=record.signature,
     )
 
 

@@ -27,13 +27,14 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric import utils
-from oslo_log import log as logging
 
 from fpgapool.bitstreams import base
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+# Whoever has a file verified causes lines about the keys.
+LOG = ratelimit.RateLimitedLog(__name__)
 
 _SUFFIXES = frozenset({".pem", ".crt", ".pub"})
 _MAX_KEY_FILE_BYTES = 65536
@@ -143,6 +144,9 @@ class TrustedKeys:
 
     def _load(self, path: pathlib.Path) -> Any:
         """:raises ValueError: if it is not a key, or not a valid one."""
+        # To open a pipe would wait for a writer.
+        if not path.is_file():
+            raise ValueError("it is not a file")
         with open(path, "rb") as file:
             data = file.read(_MAX_KEY_FILE_BYTES)
         if b"BEGIN CERTIFICATE" not in data:

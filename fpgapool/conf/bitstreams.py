@@ -95,8 +95,10 @@ by the conductor.
         "signature_required",
         default=True,
         help="""
-Whether a bitstream must be signed with a key of ``trusted_keys_dir``. If not,
-a signature that comes with one must be right nevertheless.
+Whether a bitstream must be signed with a key of ``trusted_keys_dir``. The API
+verifies that when a file is uploaded and approved, an agent each time before
+it programs a slot, with the keys of its own host. If not, the API refuses
+wrong signatures nevertheless, and agents verify none.
 
 A bitstream decides what a board does to its bus. Leave this on wherever
 projects that do not trust each other share boards.
@@ -109,6 +111,7 @@ projects that do not trust each other share boards.
 Directory of the public keys and certificates that signatures are verified
 with: files whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read
 at each verification, so that a key that is removed counts no more at once.
+Hosts with boards need it as well as the machines of the API.
 """,
     ),
     cfg.IntOpt(

@@ -297,7 +297,7 @@ class Driver(abc.ABC):
         :param device: name of the device.
         :param slot: number of the slot in it.
         :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
-            or ``bitstream:<id>``, which never names anything else again.
+            or ``bitstream:<SHA-256 of the file>``.
         :param file: of the bitstream; None if it is the driver's own.
         :returns: the profile of the accelerator; with a file, by the name
             that the file's ``accelerator`` is.

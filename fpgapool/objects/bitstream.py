@@ -5,6 +5,7 @@
 import dataclasses
 import typing
 from typing import Any
+from typing import ClassVar
 
 from fpgapool.objects import base
 
@@ -21,12 +22,17 @@ class BitstreamRef(base.Payload):
 
     :param checksum_sha256: of the whole file, hexadecimal.
     :param format: one of :data:`FORMATS`.
+    :param signature: of the checksum, base64, for the agent to verify; empty
+        without one.
     """
+
+    VERSION: ClassVar[str] = "1.1"
 
     bitstream_id: str
     checksum_sha256: str
     size_bytes: int
     format: str = BINARY
+    signature: str = base.added(1, "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -76,6 +76,8 @@ _BUS_IS_ILL = 0.5
 
 # Slots that a session is given in vain because of its bitstream.
 _MAX_BITSTREAM_FAILURES = 3
+# What its owner hears; the agent's log says more.
+_UNTRUSTED = "no key that the hosts trust now has signed it"
 
 # Refusals that are repeated if the request comes again.
 _MAX_REFUSALS = 10_000
@@ -1341,12 +1343,14 @@ class Engine:
         The slots are well, so that nothing else would end its tries.
         """
         self._free(hold, now)
+        untrusted = reason == codes.BITSTREAM_UNTRUSTED
+        why = f": {_UNTRUSTED}" if untrusted else ""
         self._end(
             hold.session,
             states.FAILED,
             reason,
             f"no slot could be programmed with its bitstream, in"
-            f" {_MAX_BITSTREAM_FAILURES} tries",
+            f" {_MAX_BITSTREAM_FAILURES} tries{why}",
             now,
         )
         self._step(now)

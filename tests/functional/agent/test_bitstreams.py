@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -17,7 +18,9 @@ from fpgapool import objects
 from fpgapool.agent import service
 from fpgapool.agent import sources
 from fpgapool.bitstreams import files
+from fpgapool.bitstreams import signatures
 from tests.functional.agent import harness
+from tests.unit.bitstreams import samples
 
 KEY = f"mine@{harness.PROJECT}"
 
@@ -328,6 +331,43 @@ def test_a_bitstream_that_the_driver_cannot_use_is_told_apart(host, library):
         assert (result.state, result.code) == ("PREPARE_FAILED", code)
     harness.assign(agent, 3)
     ready(host, 3)
+
+
+@pytest.mark.security
+def test_a_key_that_is_withdrawn_while_the_file_comes_counts_no_more(
+    directory, library
+):
+    signer = samples.Signer(directory / "keys")
+    signer.trust("release.pem")
+    plain = library.put(declaration())
+    bitstream = dataclasses.replace(
+        plain,
+        signature=signatures.sign(signer.private_pem, plain.checksum_sha256),
+    )
+    library.open.clear()
+    with harness.running_host(
+        directory,
+        bitstream_source=library,
+        trusted_keys=signatures.TrustedKeys(str(signer.directory)),
+    ) as host:
+        agent = start(host)
+        assign(agent, 1, bitstream)
+        host.conductor.wait_for_slot(0, lambda one: one.state == "preparing")
+        (signer.directory / "release.pem").unlink()
+        library.open.set()
+        result = ended(host, 1)
+        assert (result.state, result.code) == (
+            "PREPARE_FAILED",
+            "BITSTREAM_UNTRUSTED",
+        )
+        # From the cache, too; and for others the slot is as it was.
+        assign(agent, 2, bitstream)
+        assert ended(host, 2).code == "BITSTREAM_UNTRUSTED"
+        harness.assign(agent, 3)
+        assert ready(host, 3).programmed == "copy"
+        signer.trust("release.pem")
+        assign(agent, 4, bitstream, slot=1)
+        assert ready(host, 4, slot=1).programmed == KEY
 
 
 def test_the_cache_survives_the_agent(directory, library):

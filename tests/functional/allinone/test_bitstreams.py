@@ -17,9 +17,11 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import base as accelerators
+from fpgapool.bitstreams import signatures
 from tests.functional.allinone import harness as allinone
 from tests.functional.api import harness
 from tests.harness import waiting
+from tests.unit.bitstreams import samples
 
 DATA = random.Random(7).randbytes(200_000)
 KEY, IV = "0f" * 32, "5a" * 16
@@ -60,7 +62,7 @@ class Pool(typing.NamedTuple):
     def ask(self, *arguments: typing.Any, **options: typing.Any):
         return harness.ask(self.address, *arguments, **options)
 
-    def upload(self, data: bytes, version: str) -> str:
+    def upload(self, data: bytes, version: str, **members: object) -> str:
         """Bring a bitstream in; :returns: its id, not approved yet."""
         answer = self.ask(
             "POST",
@@ -73,6 +75,7 @@ class Pool(typing.NamedTuple):
                     "format": "declaration",
                     "shapes": ["any"],
                     "checksum_sha256": hashlib.sha256(data).hexdigest(),
+                    **members,
                 }
             },
         )
@@ -97,9 +100,11 @@ class Pool(typing.NamedTuple):
         )
         assert answer.status == 200, answer
 
-    def bring(self, data: bytes, version: str = "1.0") -> str:
+    def bring(
+        self, data: bytes, version: str = "1.0", **members: object
+    ) -> str:
         """Upload and approve; :returns: the id."""
-        bitstream_id = self.upload(data, version)
+        bitstream_id = self.upload(data, version, **members)
         self.approve(bitstream_id)
         return bitstream_id
 
@@ -132,8 +137,8 @@ def expected(core: str = "aes", **params: object) -> bytes:
     return bytes(output[:written])
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
+@contextlib.contextmanager
+def running_pool(*options: str) -> Iterator[Pool]:
     with allinone.short_directory() as run_dir:
         running = allinone.Pool(
             run_dir,
@@ -142,12 +147,19 @@ def pool() -> Iterator[Pool]:
             "--slots=1",
             "--unlimited",
             "--api-port=0",
+            *options,
         )
         try:
             url = urllib.parse.urlparse(running.wait_until_ready()["api_url"])
             yield Pool(url.netloc, running.front_door(), run_dir / "state")
         finally:
             running.close()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with running_pool() as running:
+        yield running
 
 
 def test_upload_approve_use(pool: Pool) -> None:
@@ -233,6 +245,38 @@ def test_a_bitstream_that_no_host_can_use_ends_its_sessions(
     (slot,) = pool.slots()
     assert slot["state"] != "FAULTY"
     assert pool.run("aes", key=KEY, iv=IV) == expected(key=KEY, iv=IV)
+
+
+@pytest.mark.security
+def test_a_withdrawn_key_programs_no_slot(tmp_path: pathlib.Path) -> None:
+    """Not even the slot that still has what the key has signed."""
+    signer = samples.Signer(tmp_path / "keys")
+    signer.trust("release.pem")
+    key_file = signer.directory / "release.pem"
+    config_file = tmp_path / "signed.conf"
+    config_file.write_text(
+        "[bitstreams]\n"
+        "signature_required = true\n"
+        f"trusted_keys_dir = {signer.directory}\n"
+    )
+    data = declaration("signed")
+    signature = signatures.sign(
+        signer.private_pem, hashlib.sha256(data).hexdigest()
+    )
+    with running_pool(f"--config-file={config_file}") as pool:
+        pool.bring(data, signature=signature)
+        assert pool.run("signed", key=KEY) == expected(key=KEY, iv=IV)
+        withdrawn = key_file.rename(tmp_path / "withdrawn")
+        for _ in range(2):
+            with pytest.raises(client.FpgapoolError) as caught:
+                pool.run("signed", key=KEY)
+            assert caught.value.code == "BITSTREAM_UNTRUSTED"
+            assert "signed" in caught.value.message
+        (slot,) = pool.slots()
+        assert slot["state"] != "FAULTY"
+        assert pool.run("aes", key=KEY, iv=IV) == expected(key=KEY, iv=IV)
+        withdrawn.rename(key_file)
+        assert pool.run("signed", key=KEY) == expected(key=KEY, iv=IV)
 
 
 @pytest.mark.long

@@ -105,6 +105,25 @@ def test_a_file_that_does_not_come_frees_the_slot(tab):
     assert tab.bitstreams_in_use() == frozenset()
 
 
+def test_a_bitstream_that_is_not_trusted_frees_the_slot(tab):
+    tab.assign(EPOCH, request(), 0.0)
+    (order,) = sent(tab.bitstream_ready(KEY, 7, "/cache/ab"))
+    assert tab.bitstream_failed(
+        KEY, order.generation, "no key", 3.0, "BITSTREAM_UNTRUSTED"
+    ) == [table.Changed()]
+    last = line(tab).last_result
+    assert (last.state, last.code, last.message) == (
+        "PREPARE_FAILED",
+        "BITSTREAM_UNTRUSTED",
+        "no key",
+    )
+    assert line(tab).state == "idle"
+    # The worker has heard nothing, and the next order finds the slot free.
+    assert not sent(tab.worker_status(KEY, factories.status(), 4.0))
+    tab.assign(EPOCH, request(8), 5.0)
+    assert sent(tab.bitstream_ready(KEY, 8, "/cache/ab"))
+
+
 def test_what_comes_too_late_changes_nothing(tab):
     tab.assign(EPOCH, request(7), 0.0)
     tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 0.0)

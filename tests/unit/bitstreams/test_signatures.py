@@ -4,6 +4,7 @@
 
 import base64
 import datetime
+import os
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -95,6 +96,10 @@ def test_what_is_no_key_is_passed_over(directory):
     (directory / "a.pem").write_text("nonsense")
     (directory / "README").write_text("not looked at")
     (directory / "b.crt").mkdir()
+    (directory / "c.pub").touch()
+    (directory / "d.pem").symlink_to(directory / "nowhere")
+    # To open one would wait for a writer.
+    os.mkfifo(directory / "e.pem")
     signature = signatures.sign(signer.private_pem, CHECKSUM)
     trusted = signatures.TrustedKeys(str(directory))
     assert trusted.verify(signature, CHECKSUM) == "z"

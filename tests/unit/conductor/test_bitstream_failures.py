@@ -46,6 +46,14 @@ def test_a_session_gets_three_slots_and_the_slot_stays(single, code):
     assert single.view(other).state == states.READY
 
 
+def test_the_owner_hears_that_no_trusted_key_has_signed(single):
+    request_id = single.open()
+    for _ in range(3):
+        fail(single, codes.BITSTREAM_UNTRUSTED)
+    message = single.view(request_id).message
+    assert "no key that the hosts trust now has signed it" in message
+
+
 def test_nine_sessions_do_not_take_a_slot_out(single):
     for _ in range(3):
         request_id = single.open()

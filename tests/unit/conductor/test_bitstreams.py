@@ -329,6 +329,12 @@ def test_a_session_gets_its_projects_bitstream(pool):
     assert row.bitstream_id == ID
 
 
+def test_an_order_has_the_signature_for_the_agent_to_verify(pool):
+    approve(pool, signature="c2lnbmVk")
+    pool.open(accelerator="mine")
+    assert order(pool).bitstream_ref.signature == "c2lnbmVk"
+
+
 def test_a_builtin_needs_no_file(pool):
     pool.open()
     assert order(pool).bitstream == "builtin:copy"

@@ -220,4 +220,5 @@ def test_the_pool_knows_what_is_not_a_slots_fault():
         base.BITSTREAM_UNFIT,
         base.BITSTREAM_UNKNOWN,
         codes.BITSTREAM_UNAVAILABLE,
+        codes.BITSTREAM_UNTRUSTED,
     } == codes.BITSTREAM_FAULTS

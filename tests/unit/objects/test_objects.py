@@ -28,7 +28,7 @@ FINGERPRINTS = {
     "AcceleratorProfile": "1.1-dfb16010d6f8b529",
     "AgentReport": "1.2-254d230120e9c2a3",
     "AssignRequest": "1.3-9fc2dbe70638195d",
-    "BitstreamRef": "1.0-a5a098a90040dafa",
+    "BitstreamRef": "1.1-ff4d5de8bb3e080e",
     "CreateBitstream": "1.0-7c167a5867451ef6",
     "DecideBitstream": "1.0-8d6e4dac23fb61b9",
     "DeleteBitstream": "1.0-c504c3f9cf28ec24",
