@@ -44,6 +44,7 @@ from fpgapool.common import clock
 from fpgapool.common import metrics
 from fpgapool.common import ratelimit
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
@@ -125,7 +126,7 @@ class Agent:
         self._settings = settings
         self._conductor = conductor
         self._make_server = make_server or functools.partial(
-            _rpc_server, settings.host_uuid
+            _rpc_server, settings.host_uuid, settings.keys
         )
         self.manager = manager.AgentManager(self)
         self._boot_id = f"{time.time_ns()}-{os.getpid()}"
@@ -804,7 +805,7 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
     counts = agent_metrics.Counts()
     return Agent(
         settings,
-        conductor_api.ConductorAPI(watch=counts.rpc.note),
+        conductor_api.ConductorAPI(watch=counts.rpc.note, keys=settings.keys),
         counts=counts,
     )
 
@@ -833,8 +834,12 @@ def _bitstream_id(order: table.ToWorker) -> str | None:
     return str(reference["bitstream_id"])
 
 
-def _rpc_server(host_uuid: str, endpoint: manager.AgentManager) -> RpcServer:
-    return rpc.get_server(agent_api.TOPIC, host_uuid, [endpoint])
+def _rpc_server(
+    host_uuid: str,
+    keys: signing.Keys | None,
+    endpoint: manager.AgentManager,
+) -> RpcServer:
+    return rpc.get_server(agent_api.TOPIC, host_uuid, [endpoint], keys=keys)
 
 
 def _connect(path: str) -> socket.socket:

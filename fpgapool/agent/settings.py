@@ -17,6 +17,7 @@ from fpgapool.agent import sources
 from fpgapool.agent import workers
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
+from fpgapool.common import signing
 from fpgapool.drivers import loader
 
 
@@ -34,6 +35,7 @@ class AgentSettings:
     :param bitstream_fetch_timeout_s: … and how long one may take to come.
     :param trusted_keys: one of them must have signed what slots are
         programmed with; None: bitstreams need no signature.
+    :param keys: that messages are signed with, in both directions.
     """
 
     host_uuid: str
@@ -77,6 +79,7 @@ class AgentSettings:
     bitstream_cache_bytes: int = 8 * 2**30
     bitstream_fetch_timeout_s: float = 40.0
     trusted_keys: signatures.TrustedKeys | None = None
+    keys: signing.Keys | None = None
 
     @classmethod
     def from_conf(

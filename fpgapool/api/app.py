@@ -42,6 +42,7 @@ from fpgapool.bitstreams import stores
 from fpgapool.common import config
 from fpgapool.common import context
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
@@ -100,8 +101,11 @@ def connect(
     options = conf.api
     server_threads = server_threads or threads.count(conf)
     counts = metrics.Metrics()
+    keys = signing.pool_keys(conf)
     conductor = conductor_rpcapi.ConductorAPI(
-        call_timeout_s=options.conductor_timeout_s, watch=counts.rpc.note
+        call_timeout_s=options.conductor_timeout_s,
+        watch=counts.rpc.note,
+        keys=keys,
     )
     reader = conductor_rpcapi.ConductorAPI(
         call_timeout_s=min(
@@ -110,6 +114,7 @@ def connect(
         # The database has an answer, too.
         tries=1,
         watch=counts.rpc.note,
+        keys=keys,
     )
 
     waiting = waiters.Waiters(

@@ -75,6 +75,7 @@ STATUSES: Mapping[str, int] = {
     codes.KEYSTONE_UNAVAILABLE: 503,
     codes.DATABASE_SCHEMA_MISMATCH: 503,
     codes.NOT_LEADER: 503,
+    codes.MESSAGE_REFUSED: 503,
     codes.REQUEST_EXPIRED: 503,
 }
 

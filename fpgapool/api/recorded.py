@@ -88,6 +88,12 @@ class Recorded:
             for record in records
         ]
 
+    def session_secret(
+        self, session_id: str, project_id: str, generation: int
+    ) -> str:
+        """Return nothing: secrets are not recorded."""
+        return ""
+
     def changed_sessions(
         self, revisions: Mapping[str, int]
     ) -> tuple[list[objects.SessionView], list[str]]:

@@ -122,6 +122,27 @@ class TrustedKeys:
                 return name
         raise _invalid("no trusted key has signed this file")
 
+    def signer(
+        self, signature: str, checksum_sha256: str, *, required: bool
+    ) -> str:
+        """Return the name of the key that a bitstream is signed with.
+
+        :param signature: base64; empty: it has none.
+        :param checksum_sha256: hexadecimal; empty: it has no file yet.
+        :param required: whether it must have one.
+        :returns: empty if it has none.
+        :raises BitstreamRefused: if it has none and must, or one that no
+            trusted key has made.
+        """
+        if signature and checksum_sha256:
+            return self.verify(signature, checksum_sha256)
+        if required and checksum_sha256:
+            raise exception.BitstreamRefused(
+                "the pool takes only bitstreams that a trusted key has signed",
+                code=codes.SIGNATURE_REQUIRED,
+            )
+        return ""
+
     def _keys(self) -> Iterator[tuple[str, Any]]:
         try:
             paths = sorted(self._directory.iterdir())

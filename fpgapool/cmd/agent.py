@@ -15,6 +15,7 @@ from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.common import signing
 from fpgapool.drivers import base as drivers
 
 
@@ -26,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         conf = config.init("fpgapool-agent", argv)
-        settings = agent_settings.AgentSettings.from_conf(conf)
+        settings = agent_settings.AgentSettings.from_conf(
+            conf, keys=signing.host_keys(conf)
+        )
     except (exception.ConfigurationError, drivers.DriverError) as error:
         return _complain(error, 2)
     service.raise_descriptor_limit()

@@ -7,13 +7,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from oslo_log import log as logging
+
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.common import signing
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         conf = config.init("fpgapool-conductor", argv)
         database = db_api.Database.from_conf(conf)
         runner = service.Runner(conf)
-        conductor = conductor_service.Conductor(conf, database, runner.fail)
+        keys = signing.pool_keys(conf)
+        if keys is None:
+            LOG.warning(
+                "[messages] pool_key_file is not set: what comes over the"
+                " message bus is believed, whichever host it is from"
+            )
+        conductor = conductor_service.Conductor(
+            conf, database, runner.fail, keys
+        )
         endpoint = conductor_metrics.endpoint(conf, conductor)
     except exception.ConfigurationError as error:
         return _complain(error)

@@ -31,11 +31,14 @@ from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.conductor.outside import placement_sync
+from fpgapool.conf import default as default_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.rpcapi import permissions
 
 PROGRAM = "fpgapool-manage"
 
@@ -162,7 +165,47 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     _add_load(library)
     _add_bitstream(subparsers)
     _add_placement(subparsers)
+    _add_host(subparsers)
     _add_audit(subparsers)
+
+
+def _add_host(subparsers: argparse._SubParsersAction) -> None:
+    commands = _add_category(subparsers, "host", "a host's messages")
+    key = _add_command(
+        commands,
+        "key",
+        _key,
+        "Print what [messages] host_key_file of a host has to hold; it is"
+        " made from [messages] pool_key_file.",
+    )
+    granted = _add_command(
+        commands,
+        "permissions",
+        _permissions,
+        "Print the commands that give a user of RabbitMQ what the agent of"
+        " one host needs, and nothing more.",
+    )
+    for parser in (key, granted):
+        parser.add_argument(
+            # Not as the option, which it would hide.
+            "of_host",
+            nargs="?",
+            type=_uuid,
+            metavar="HOST_UUID",
+            help="[DEFAULT] host_uuid of the host, as it is written there; the"
+            " default is that of this configuration",
+        )
+    granted.add_argument(
+        "--user",
+        metavar="NAME",
+        help="the user; the default is fpgapool- and the host's UUID",
+    )
+    granted.add_argument(
+        "--vhost",
+        metavar="NAME",
+        default="/",
+        help="the virtual host of the pool; the default is /",
+    )
 
 
 def _add_placement(subparsers: argparse._SubParsersAction) -> None:
@@ -324,6 +367,15 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
     )
 
 
+def _uuid(text: str) -> str:
+    if not re.fullmatch(default_conf.UUID, text, re.IGNORECASE):
+        raise ValueError
+    return text
+
+
+_uuid.__name__ = "UUID"
+
+
 def _days(text: str) -> float:
     days = float(text)
     if not (math.isfinite(days) and days >= 0):
@@ -435,6 +487,25 @@ def _verify(database: db_api.Database, args: argparse.Namespace) -> int:
     return 0
 
 
+def _key(database: db_api.Database, args: argparse.Namespace) -> int:
+    keys = signing.pool_keys(args.conf)
+    if keys is None:
+        raise exception.ConfigurationError(
+            reason="[messages] pool_key_file is not set: without it there is"
+            " nothing that a host's key could be made from"
+        )
+    print(keys.host_key(args.of_host or args.conf.host_uuid))
+    return 0
+
+
+def _permissions(database: db_api.Database, args: argparse.Namespace) -> int:
+    host_uuid = args.of_host or args.conf.host_uuid
+    user = args.user or f"fpgapool-{host_uuid}"
+    for line in permissions.commands(host_uuid, user, args.vhost):
+        print(line)
+    return 0
+
+
 def _sweep(database: db_api.Database, args: argparse.Namespace) -> int:
     removed = stores.sweep(
         stores.open_store(args.conf),
@@ -451,7 +522,9 @@ def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
     _connect(conf)
     try:
         auditor = auditing.Auditor(
-            conductor_rpcapi.ConductorAPI(call_timeout_s=_AUDIT_S),
+            conductor_rpcapi.ConductorAPI(
+                call_timeout_s=_AUDIT_S, keys=signing.pool_keys(conf)
+            ),
             database,
             None if args.no_files else stores.open_store(conf),
             orphan_age_s=conf.bitstreams.orphan_age_s,
@@ -538,7 +611,7 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 #: What works on any machine, for any user.
-_WITHOUT_DATABASE = {_sign, _verify}
+_WITHOUT_DATABASE = {_key, _permissions, _sign, _verify}
 
 #: What needs a line in the audit log, and how it is called there.
 _CHANGING = {

@@ -82,6 +82,16 @@ class NotLeader(FpgapoolException):
     msg_fmt = "This conductor does not lead: {reason}"
 
 
+class MessageRefused(FpgapoolException):
+    """A message between services is not from whom it says it is."""
+
+    code = codes.MESSAGE_REFUSED
+    msg_fmt = (
+        "The message was refused: {reason}; see [messages] in the"
+        " configuration of both sides."
+    )
+
+
 class Overloaded(FpgapoolException):
     """There is too much to do; nothing was done, and repeating helps."""
 

@@ -7,6 +7,9 @@ options nowhere else.
 """
 
 import contextlib
+import dataclasses
+import inspect
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -26,8 +29,12 @@ from oslo_messaging import opts as messaging_opts
 
 from fpgapool.common import context
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
+from fpgapool.common import signing
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
+_OFTEN = ratelimit.RateLimitedLog(__name__)
 
 EXCHANGE = "fpgapool"
 ALLOWED_EXMODS = ["fpgapool.common.exception"]
@@ -41,6 +48,9 @@ CALL_TIMEOUT_S = 10
 
 #: The method that takes several casts in one message.
 SEVERAL = "several"
+
+#: The method that takes any other one, with a signature.
+SIGNED = "signed"
 
 #: Gets method, seconds, and whether it was sent or answered.
 Watch = Callable[[str, float, bool], None]
@@ -59,8 +69,8 @@ _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
 
 _THREADS_OPTION = "executor_thread_pool_size"
 
-# A topic that no service has.
-_NOBODY = "fpgapool-nobody"
+#: A topic that no service has.
+NOBODY = "fpgapool-nobody"
 
 _transport: messaging.Transport | None = None
 # Whether the transport has ever been connected.
@@ -178,6 +188,9 @@ class Client:
         named. What is newer than ``[upgrade_levels]`` allows is not sent.
     :param timeout_s: how long a call waits for its answer.
     :param watch: is told of everything that is sent, by any thread.
+    :param keys: all is signed with, if the other side understands that.
+    :param by_server: the server that is addressed is the party whose key
+        signs; else it is the one in whose name this process speaks.
     :raises: ConfigurationError if ``[upgrade_levels]`` names a version that
         does not go with the target's.
     """
@@ -189,9 +202,14 @@ class Client:
         since: Mapping[str, str] = MappingProxyType({}),
         timeout_s: float = CALL_TIMEOUT_S,
         watch: Watch | None = None,
+        keys: signing.Keys | None = None,
+        by_server: bool = False,
     ) -> None:
         self._watch = watch
         self._since = since
+        self._keys = keys
+        self._by_server = by_server
+        self._topic: str = target.topic
         transport = _require_transport()
         self._version = _pinned(target)
         self._client = messaging.get_rpc_client(
@@ -247,9 +265,10 @@ class Client:
         if self._held.casts is not None:
             self._held.casts.append((server, method, kwargs))
             return
+        sent, kwargs = self._sealed(method, server, kwargs)
         with self._sending(method):
             self._prepared(server).cast(
-                context.service_context(), method, **kwargs
+                context.service_context(), sent, **kwargs
             )
 
     def call(
@@ -271,9 +290,30 @@ class Client:
         prepared = self._prepared(server)
         if timeout_s is not None:
             prepared = prepared.prepare(timeout=timeout_s)
+        sent, kwargs = self._sealed(method, server, kwargs)
         with self._sending(method):
             self._reach_broker()
-            return prepared.call(context.service_context(), method, **kwargs)
+            return prepared.call(context.service_context(), sent, **kwargs)
+
+    def _sealed(
+        self, method: str, server: str | None, kwargs: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the message that is sent instead, signed if there are keys.
+
+        What is signed is a text: no two sides need to agree how JSON is
+        written.
+        """
+        keys = self._keys
+        if keys is None or not self.knows(SIGNED):
+            return method, kwargs
+        party = keys.party
+        if self._by_server:
+            if server is None:
+                raise ValueError("a message to anybody cannot be signed")
+            party = server
+        body = json.dumps([method, kwargs])
+        signature = keys.sign(party, self._topic, body)
+        return SIGNED, {"party": party, "body": body, "signature": signature}
 
     def _reach_broker(self) -> None:
         """Fail if the broker is away, and was so since the process began.
@@ -283,7 +323,7 @@ class Client:
         """
         global _was_reached
         if not _was_reached:
-            self._client.prepare(topic=_NOBODY).cast(
+            self._client.prepare(topic=NOBODY).cast(
                 context.service_context(), "reach"
             )
             _was_reached = True
@@ -325,13 +365,62 @@ class _Held(threading.local):
     casts: list[tuple[str | None, str, dict[str, Any]]] | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sender:
+    """Who has signed a message: the context of what it asks for.
+
+    :ivar host_uuid: the host whose key it was; None: one of the pool's own
+        services.
+    """
+
+    host_uuid: str | None
+
+
+def host_of(ctxt: Any) -> str | None:
+    """Return the host for which alone a message can speak, if it is known.
+
+    :param ctxt: the first argument of an endpoint's method.
+    """
+    return ctxt.host_uuid if isinstance(ctxt, Sender) else None
+
+
+def tell_refused(party: object, method: object, why: str) -> None:
+    """Log that a message was refused; not each of very many.
+
+    :param party: in whose name it came.
+    :param method: what it asked for.
+    :param why: a clause.
+    """
+    _OFTEN.warning(
+        "%s: %.80r, in the name of %.80r, is refused: %s",
+        codes.MESSAGE_REFUSED,
+        method,
+        party,
+        why,
+    )
+
+
 class Endpoint:
-    """Takes what :meth:`Client.together` sends.
+    """Takes what :meth:`Client.together` sends, and what is signed.
 
     :cvar CASTS: the methods that may come so.
+    :cvar OF_HOSTS: the methods that a host may call; None: all.
     """
 
     CASTS: ClassVar[frozenset[str]] = frozenset()
+    OF_HOSTS: ClassVar[frozenset[str] | None] = None
+
+    @messaging.expected_exceptions(exception.MessageRefused)
+    def signed(
+        self,
+        ctxt: Any,
+        party: Any = None,
+        body: Any = None,
+        signature: Any = None,
+    ) -> Any:
+        """Do what a message says; without keys, its signature is not read."""
+        method, kwargs = _opened(body)
+        return _method(self, method)(ctxt, **kwargs)
 
     def several(self, ctxt: Any, casts: Any) -> None:
         """Do what each of several casts says, in their order."""
@@ -356,6 +445,83 @@ class Endpoint:
         if not isinstance(kwargs, dict):
             raise ValueError(f"{method} has no arguments")
         return method, kwargs
+
+
+class _Guard:
+    """Stands before an endpoint and lets in what is signed.
+
+    :param endpoint: what it guards.
+    :param topic: to which its messages come.
+    :param keys: that signatures are checked with.
+    :param accept_unsigned: let in what has no signature, too.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        topic: str,
+        keys: signing.Keys,
+        accept_unsigned: bool,
+    ) -> None:
+        self._endpoint = endpoint
+        self._topic = topic
+        self._keys = keys
+        self._accepts_unsigned = accept_unsigned
+        self.target = getattr(endpoint, "target", None)
+
+    def __getattr__(self, method: str) -> Any:
+        found = getattr(self._endpoint, method)
+        if self._accepts_unsigned or not inspect.ismethod(found):
+            return found
+        return lambda _ctxt, **_kwargs: self._refuse(
+            None, method, "it is not signed"
+        )
+
+    @messaging.expected_exceptions(exception.MessageRefused)
+    def signed(
+        self,
+        ctxt: Any,
+        party: Any = None,
+        body: Any = None,
+        signature: Any = None,
+    ) -> Any:
+        """Do what a message says, if it is from whom it says it is."""
+        texts = (party, body, signature)
+        if not all(
+            isinstance(text, str) for text in texts
+        ) or not self._keys.has_signed(party, self._topic, body, signature):
+            self._refuse(party, SIGNED, "its signature is wrong")
+        method, kwargs = _opened(body)
+        host = None if party == signing.CONTROL else party
+        allowed = self._endpoint.OF_HOSTS
+        if host is not None and allowed is not None and method not in allowed:
+            self._refuse(party, method, "no host may ask for that")
+        return _method(self._endpoint, method)(Sender(host), **kwargs)
+
+    @messaging.expected_exceptions(exception.MessageRefused)
+    def _refuse(self, party: object, method: object, why: str) -> Any:
+        tell_refused(party, method, why)
+        raise exception.MessageRefused(reason=why)
+
+
+def _opened(body: Any) -> tuple[str, dict[str, Any]]:
+    """Return the method and the arguments of a signed message."""
+    try:
+        method, kwargs = json.loads(body)
+    except (TypeError, ValueError, RecursionError):
+        method, kwargs = None, None
+    if not isinstance(method, str) or not isinstance(kwargs, dict):
+        raise exception.MessageRefused(reason="it makes no sense")
+    return method, kwargs
+
+
+def _method(endpoint: object, name: str) -> Callable[..., Any]:
+    found = None
+    if not name.startswith("_") and name != SIGNED:
+        found = getattr(endpoint, name, None)
+    if not inspect.ismethod(found):
+        raise messaging.NoSuchMethod(name[:80])
+    return found
 
 
 @contextlib.contextmanager
@@ -384,7 +550,12 @@ def handler_threads(conf: cfg.ConfigOpts = cfg.CONF) -> int:
 
 
 def get_server(
-    topic: str, server: str, endpoints: Sequence[object]
+    topic: str,
+    server: str,
+    endpoints: Sequence[object],
+    *,
+    keys: signing.Keys | None = None,
+    accept_unsigned: bool = False,
 ) -> messaging.MessageHandlingServer:
     """Return a server, not yet started, whose handlers run in threads.
 
@@ -393,8 +564,16 @@ def get_server(
 
     :param topic: what it listens to.
     :param server: its own name within the topic.
-    :param endpoints: objects whose public methods are the RPC interface.
+    :param endpoints: objects whose public methods are the RPC interface; of
+        the class :class:`Endpoint`, if there are keys.
+    :param keys: what is not signed with one of them is refused; None: all is
+        believed.
+    :param accept_unsigned: believe what has no signature nevertheless.
     """
+    if keys is not None:
+        endpoints = [
+            _Guard(one, topic, keys, accept_unsigned) for one in endpoints
+        ]
     return messaging.get_rpc_server(
         _require_transport(),
         messaging.Target(topic=topic, server=server),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import fractions
 import re
 import threading
@@ -90,6 +91,8 @@ class ConductorManager(rpc.Endpoint):
     :param database: for what has left the engine's memory.
     :param epoch: in which this conductor leads.
     :param max_asking: how many calls may wait for an answer at the same time.
+    :param signer: returns the name of the key with which a bitstream is
+        signed, for its signature and SHA-256; None: callers have done so.
     """
 
     CASTS = frozenset(
@@ -103,6 +106,14 @@ class ConductorManager(rpc.Endpoint):
         }
     )
 
+    OF_HOSTS = CASTS | {
+        "changed_sessions",
+        "get_sessions",
+        "list_accelerators",
+        "pool_summary",
+        rpc.SEVERAL,
+    }
+
     target = messaging.Target(version=conductor_rpcapi.VERSION)
 
     def __init__(
@@ -111,10 +122,12 @@ class ConductorManager(rpc.Endpoint):
         database: db_api.Database,
         epoch: int,
         max_asking: int = 48,
+        signer: Callable[[str, str], str] | None = None,
     ) -> None:
         self._pump = pumping
         self._database = database
         self._epoch = epoch
+        self._signer = signer
         self._asking = threading.BoundedSemaphore(max_asking)
         self._placed = _Placed()
         # The last report of each host, for audits.
@@ -126,8 +139,12 @@ class ConductorManager(rpc.Endpoint):
     def report(self, ctxt: Any, report: Any) -> None:
         """Take an agent's state."""
         parsed = _parsed(objects.AgentReport.from_primitive, report)
-        if parsed is not None and not conductor_rpcapi.is_outdated(
-            parsed.leader_epoch, self._epoch
+        if (
+            parsed is not None
+            and _is_of_sender(ctxt, parsed.host_uuid, "report")
+            and not conductor_rpcapi.is_outdated(
+                parsed.leader_epoch, self._epoch
+            )
         ):
             self._pump.offer(inputs.Report(parsed))
             with self._reported:
@@ -137,13 +154,15 @@ class ConductorManager(rpc.Endpoint):
     def prepared(self, ctxt: Any, prepared: Any) -> None:
         """Take the news that a slot is ready for its client."""
         parsed = _parsed(objects.Prepared.from_primitive, prepared)
-        if parsed is not None:
+        if parsed is not None and _is_of_sender(
+            ctxt, parsed.host_uuid, "prepared"
+        ):
             self._pump.offer(inputs.Prepared(parsed))
 
     def open_session(self, ctxt: Any, request: Any) -> None:
         """Take a request; a repeated one learns how things stand."""
         parsed = _parsed(objects.OpenRequest.from_primitive, request)
-        if parsed is not None:
+        if parsed is not None and _may_open(ctxt, parsed):
             self._pump.offer(inputs.Open(parsed), parsed.project_id)
 
     def cancel_session(
@@ -164,7 +183,13 @@ class ConductorManager(rpc.Endpoint):
             LOG.warning("Malformed cancellation dropped")
             return
         self._pump.offer(
-            inputs.Cancel(project_id, session_id, request_id, reason),
+            inputs.Cancel(
+                project_id,
+                session_id,
+                request_id,
+                reason,
+                rpc.host_of(ctxt),
+            ),
             project_id,
         )
 
@@ -184,6 +209,8 @@ class ConductorManager(rpc.Endpoint):
         ):
             LOG.warning("Malformed reopening dropped")
             return
+        if not _is_of_sender(ctxt, host_uuid, "reopen_session"):
+            return
         self._pump.offer(
             inputs.Reopen(project_id, session_id, generation, host_uuid),
             project_id,
@@ -192,7 +219,7 @@ class ConductorManager(rpc.Endpoint):
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
         """Have a READY session's secret minted anew."""
         if isinstance(session_id, str):
-            self._pump.offer(inputs.RenewSecret(session_id))
+            self._pump.offer(inputs.RenewSecret(session_id, rpc.host_of(ctxt)))
 
     # -- calls -------------------------------------------------------------
 
@@ -254,6 +281,18 @@ class ConductorManager(rpc.Endpoint):
         missing = [name for name in session_ids if name not in found]
         views += self._forgotten(missing)
         return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def session_secret(
+        self, ctxt: Any, session_id: Any, project_id: Any, generation: Any
+    ) -> str:
+        """Return a READY session's secret, to who speaks for its project."""
+        if not isinstance(session_id, str) or not isinstance(project_id, str):
+            raise exception.InvalidRequest(reason="these are no texts")
+        secret: str = self._ask(
+            lambda engine: engine.secret(session_id, project_id, generation)
+        )
+        return secret
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def changed_sessions(self, ctxt: Any, revisions: Any) -> dict[str, Any]:
@@ -360,7 +399,7 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(reason=str(error)) from error
         try:
             with self._place():
-                self._pump.change_bitstream(parsed, _CHANGE_S)
+                self._pump.change_bitstream(self._signed(parsed), _CHANGE_S)
         except admission.Rejected as error:
             raise exception.BitstreamRefused(
                 str(error), code=error.code
@@ -369,6 +408,32 @@ class ConductorManager(rpc.Endpoint):
             raise exception.DatabaseUnavailable(
                 reason="no durable answer at the moment"
             ) from None
+
+    def _signed(
+        self, change: bitstream.BitstreamChange
+    ) -> bitstream.BitstreamChange:
+        """Return a change that names the key that we have seen to fit.
+
+        :raises BitstreamRefused: if the bitstream is not signed as it must.
+        """
+        if self._signer is None or not isinstance(
+            change, objects.UploadBitstream | objects.DecideBitstream
+        ):
+            return change
+        if isinstance(change, objects.DecideBitstream) and not change.approve:
+            return change
+        record = self._database.get_bitstream(change.bitstream_id)
+        if record is None:
+            # The library says what is wrong.
+            return dataclasses.replace(change, signed_by="")
+        checksum = (
+            change.checksum_sha256
+            if isinstance(change, objects.UploadBitstream)
+            else record.checksum_sha256
+        )
+        return dataclasses.replace(
+            change, signed_by=self._signer(record.signature, checksum)
+        )
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
@@ -611,6 +676,29 @@ def _check_project(project_id: Any) -> None:
             reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
             " _.:@-"
         )
+
+
+def _is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
+    """Whether a message is about the host that has sent it, if that is known.
+
+    One of the pool's own services may speak of any.
+    """
+    own = rpc.host_of(ctxt)
+    if own is None or own == host_uuid:
+        return True
+    rpc.tell_refused(own, method, f"it is about host {host_uuid!r:.60}")
+    return False
+
+
+def _may_open(ctxt: Any, request: objects.OpenRequest) -> bool:
+    if rpc.host_of(ctxt) is None:
+        return True
+    if instance_objects.is_user(request.user_id):
+        rpc.tell_refused(
+            rpc.host_of(ctxt), "open_session", "it is in an instance's name"
+        )
+        return False
+    return _is_of_sender(ctxt, request.host_uuid or "", "open_session")
 
 
 def _parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:

@@ -14,12 +14,14 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from fpgapool.bitstreams import signatures
 from fpgapool.clients import keystone
 from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.decisions import admission
@@ -62,6 +64,8 @@ class Conductor:
     :param conf: the global configuration; RPC must have been set up.
     :param database: its database, with the current schema.
     :param on_failure: called with a reason if it cannot go on.
+    :param keys: of the pool, by which senders are known; None: what they say
+        of themselves is believed.
     :raises ConfigurationError: if the strategy's options are wrong, or RPC
         has too few threads.
     """
@@ -71,11 +75,13 @@ class Conductor:
         conf: cfg.ConfigOpts,
         database: db_api.Database,
         on_failure: Callable[[str], None],
+        keys: signing.Keys | None = None,
     ) -> None:
         self.counts = conductor_counts.Counts()
         self._conf = conf
         self._database = database
         self._on_failure = on_failure
+        self._keys = keys
         self._term: _Term | None = None
         # Wrong options are better reported before the first election.
         strategy_loading.load_strategy(conf)
@@ -161,6 +167,7 @@ class Conductor:
                 self._fail,
                 self.counts,
                 self._publisher,
+                self._keys,
             )
             term.start()
         LOG.info(
@@ -195,11 +202,12 @@ class _Term:
         on_failure: Callable[[str], None],
         counts: conductor_counts.Counts,
         publisher: notifications.Publisher | None,
+        keys: signing.Keys | None = None,
     ) -> None:
         migration.require_newest(database.engine)
         self.epoch = epoch
         snapshot = database.load()
-        agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note)
+        agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
         # Orders to agents must not wait behind the news for front doors.
         self._orders, self._news = (
             sender.Sender(
@@ -266,6 +274,12 @@ class _Term:
             database,
             epoch,
             conductor_rpc.places(rpc.handler_threads(conf)),
+            signer=functools.partial(
+                signatures.TrustedKeys(
+                    conf.bitstreams.trusted_keys_dir
+                ).signer,
+                required=conf.bitstreams.signature_required,
+            ),
         )
         self._watch = _watch(conf, self._pump, on_failure)
         self._placing = _placing(conf, self._pump, on_failure, counts)
@@ -273,6 +287,8 @@ class _Term:
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
             [endpoint],
+            keys=keys,
+            accept_unsigned=conf.messages.accept_unsigned,
         )
 
     def start(self) -> None:

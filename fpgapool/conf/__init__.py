@@ -16,6 +16,7 @@ from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
 from fpgapool.conf import emulator
+from fpgapool.conf import messages
 from fpgapool.conf import metrics
 from fpgapool.conf import notifications
 from fpgapool.conf import nova
@@ -34,6 +35,7 @@ GROUPS = (
     api,
     bitstreams,
     bitstream_cache,
+    messages,
     metrics,
     notifications,
     nova,

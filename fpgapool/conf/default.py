@@ -12,6 +12,9 @@ from oslo_config import cfg
 HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
 
 
+UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+
+
 def default_host_uuid(host_name: str) -> str:
     """Return the UUID of a host that has none configured."""
     return str(uuid.uuid5(HOST_NAMESPACE, host_name))
@@ -34,7 +37,7 @@ repeat, for example between cells; hosts are told apart by ``host_uuid``.
         "host_uuid",
         default=default_host_uuid(socket.gethostname()),
         sample_default="00000000-0000-0000-0000-000000000000",
-        regex=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        regex=UUID,
         ignore_case=True,
         help="""
 UUID of this host.

@@ -10,11 +10,12 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import rpc
+from fpgapool.common import signing
 
 TOPIC = "fpgapool-agent"
 
 # Grows with every change; the agent's endpoint has the same version.
-VERSION = "1.2"
+VERSION = "1.3"
 
 #: Generations of a new leader lie above all that any older one gave out, so
 #: none of them has to be stored: its epoch is above these bits.
@@ -24,7 +25,7 @@ GENERATION_BITS = 32
 MAX_EPOCH = 2 ** (63 - GENERATION_BITS) - 1
 
 #: The version that each method came with, if not with the first one.
-SINCE = {rpc.SEVERAL: "1.1", "self_test": "1.2"}
+SINCE = {rpc.SEVERAL: "1.1", "self_test": "1.2", rpc.SIGNED: "1.3"}
 
 
 def can_be_of(generation: int, leader_epoch: int) -> bool:
@@ -40,13 +41,20 @@ class AgentAPI:
     report shows what took effect.
 
     :param watch: see :class:`fpgapool.common.rpc.Client`.
+    :param keys: of the pool: what goes to a host is signed with its own one.
     """
 
-    def __init__(self, watch: rpc.Watch | None = None) -> None:
+    def __init__(
+        self,
+        watch: rpc.Watch | None = None,
+        keys: signing.Keys | None = None,
+    ) -> None:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION),
             since=SINCE,
             watch=watch,
+            keys=keys,
+            by_server=True,
         )
 
     @property

@@ -14,13 +14,14 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding
 
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.6"
+VERSION = "1.7"
 
 #: The version that each method came with, if not with the first one.
 SINCE = {
@@ -33,7 +34,9 @@ SINCE = {
     "pool_snapshot": "1.4",
     "repair": "1.5",
     "revoke_instance_token": "1.4",
+    "session_secret": "1.7",
     rpc.SEVERAL: "1.2",
+    rpc.SIGNED: "1.7",
     "set_quota": "1.4",
     "set_reservable_slots": "1.5",
     "submit_session": "1.3",
@@ -90,6 +93,7 @@ class ConductorAPI:
     :param tries: how often a question is asked in that time: whoever was
         asked may have died since.
     :param watch: see :class:`fpgapool.common.rpc.Client`.
+    :param keys: all is signed with, in the name of their party.
     """
 
     def __init__(
@@ -98,12 +102,14 @@ class ConductorAPI:
         call_timeout_s: float = rpc.CALL_TIMEOUT_S,
         tries: int = 3,
         watch: rpc.Watch | None = None,
+        keys: signing.Keys | None = None,
     ) -> None:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION),
             since=SINCE,
             timeout_s=call_timeout_s,
             watch=watch,
+            keys=keys,
         )
         self._call_timeout_s = call_timeout_s
         self._tries = max(1, min(tries, int(call_timeout_s // TRY_S)))
@@ -208,9 +214,35 @@ class ConductorAPI:
     def get_sessions(
         self, session_ids: Iterable[str]
     ) -> list[objects.SessionView]:
-        """Return the sessions that exist, in any order (call)."""
+        """Return the sessions that exist, in any order (call).
+
+        Without their secrets, as all answers that are not to
+        :meth:`session_secret`.
+        """
         views = self._ask("get_sessions", session_ids=list(session_ids))
         return [objects.SessionView.from_primitive(view) for view in views]
+
+    def session_secret(
+        self, session_id: str, project_id: str, generation: int
+    ) -> str:
+        """Return what the client of a READY session connects with (call).
+
+        It is for services that speak for the project; a front door gets it
+        with the news of the sessions that were opened there.
+
+        :param project_id: that has the session.
+        :param generation: of the assignment that it is for.
+        :returns: empty if there is none, or none yet, or views have it, as
+            those of older conductors.
+        """
+        if not self._client.knows("session_secret"):
+            return ""
+        return self._ask(
+            "session_secret",
+            session_id=session_id,
+            project_id=project_id,
+            generation=generation,
+        )
 
     def changed_sessions(
         self, revisions: Mapping[str, int]

@@ -45,6 +45,8 @@ FORBIDDEN = "FORBIDDEN"
 # Without Keystone, only names of this machine are answered to.
 HOST_NOT_LOOPBACK = "HOST_NOT_LOOPBACK"
 RATE_LIMITED = "RATE_LIMITED"
+# A message between services is not from whom it says it is.
+MESSAGE_REFUSED = "MESSAGE_REFUSED"
 
 # A limit was met: the same request may pass later.
 QUOTA_EXCEEDED = "QUOTA_EXCEEDED"

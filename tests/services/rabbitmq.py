@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import secrets
+import shlex
 import socket
 import typing
 import urllib.parse
@@ -236,6 +237,40 @@ class RabbitMQ(process.Service):
         )
         return name
 
+    def create_user(self, name: str, password: str) -> None:
+        """Make a user who may do nothing yet.
+
+        :param name: it may be there already.
+        :param password: its password.
+        """
+        self._request(
+            "PUT", f"/api/users/{name}", {"password": password, "tags": ""}
+        )
+
+    def delete_user(self, name: str) -> None:
+        """Remove a user; closes its connections.
+
+        :param name: what :meth:`create_user` got.
+        """
+        self._request("DELETE", f"/api/users/{name}")
+
+    def permit(self, command: str) -> None:
+        """Do what a command of rabbitmqctl does, without starting it.
+
+        :param command: a line that sets permissions, as a shell reads it.
+        """
+        _program, action, _option, vhost, user, *values = shlex.split(command)
+        names = {
+            "set_permissions": ("configure", "write", "read"),
+            "set_topic_permissions": ("exchange", "write", "read"),
+        }[action]
+        path = action.removeprefix("set_").replace("_", "-")
+        self._request(
+            "PUT",
+            f"/api/{path}/{vhost}/{user}",
+            dict(zip(names, values, strict=True)),
+        )
+
     def delete_vhost(self, name: str) -> None:
         """Remove a virtual host with its queues; closes its connections.
 
@@ -243,12 +278,16 @@ class RabbitMQ(process.Service):
         """
         self._request("DELETE", f"/api/vhosts/{name}")
 
-    def transport_url(self, vhost: str) -> str:
+    def transport_url(
+        self, vhost: str, user: str = user, password: str = password
+    ) -> str:
         """Return the ``transport_url`` option for a virtual host.
 
         :param vhost: its name.
+        :param user: one who may use it; the default may do all.
+        :param password: of the user.
         """
         return (
-            f"rabbit://{self.user}:{self.password}@{process.LOOPBACK}:"
+            f"rabbit://{user}:{password}@{process.LOOPBACK}:"
             f"{self.port}/{urllib.parse.quote(vhost, safe='')}"
         )

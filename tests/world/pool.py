@@ -24,6 +24,7 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.common import exception
+from fpgapool.common import signing
 from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage
@@ -60,6 +61,10 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 
 
+#: All messages of the world are signed, as those of a cloud should be.
+KEYS = signing.Keys(signing.CONTROL, (b"w" * signing.KEY_BYTES,))
+
+
 def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
     """Return the configuration of a conductor.
 
@@ -71,6 +76,9 @@ def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
         lines.append(f"[{group}]")
         lines += [f"{option} = {value}" for option, value in options.items()]
     path = directory / f"{name}.conf"
+    key = directory / "pool.key"
+    key.write_text(KEYS.secrets[0].hex())
+    lines += ["[messages]", f"pool_key_file = {key}"]
     lines += ["[conductor]", f"name = {name}"]
     lines += ["[DEFAULT]", f"state_path = {directory}"]
     path.write_text("\n".join(lines))
@@ -151,6 +159,7 @@ class Conductor(Daemon):
             self.pool.configurations[self.name],
             databases.Database(self.pool.database),
             lambda reason: self.pool.kernel.fail(f"{self.name}: {reason}"),
+            KEYS,
         )
         self.service.start()
         stopping.wait()
@@ -286,8 +295,12 @@ class Pool:
         self, directory: pathlib.Path, number: int, slots: int
     ) -> Agent:
         name = f"node{number + 1}"
+        host_uuid = str(uuid.UUID(int=number + 1))
         settings = agent_settings.AgentSettings(
-            host_uuid=str(uuid.UUID(int=number + 1)),
+            host_uuid=host_uuid,
+            keys=signing.Keys(
+                host_uuid, (bytes.fromhex(KEYS.host_key(host_uuid)),)
+            ),
             host_name=name,
             state_path=str(directory / name),
             driver_name="world",
@@ -348,7 +361,7 @@ class Pool:
         process = self.system.start("operator")
 
         def body() -> None:
-            conductor = conductor_rpcapi.ConductorAPI()
+            conductor = conductor_rpcapi.ConductorAPI(keys=KEYS)
             while True:
                 try:
                     call(conductor)
@@ -389,7 +402,7 @@ class Pool:
             with contextlib.suppress(
                 messaging.MessagingException, exception.FpgapoolException
             ):
-                call(conductor_rpcapi.ConductorAPI())
+                call(conductor_rpcapi.ConductorAPI(keys=KEYS))
 
         self.kernel.spawn(process, "operate", body)
 

@@ -477,17 +477,12 @@ def _signer(
 ) -> str:
     """Return the name of the key that a file is signed with.
 
-    :raises ApiError: if none is and one must be.
+    :raises BitstreamRefused: if none is and one must be.
     """
     files = _files(call)
-    if record.signature and checksum_sha256:
-        return files.trusted_keys.verify(record.signature, checksum_sha256)
-    if files.signature_required and checksum_sha256:
-        raise errors.ApiError(
-            codes.SIGNATURE_REQUIRED,
-            "the pool takes only bitstreams that a trusted key has signed",
-        )
-    return ""
+    return files.trusted_keys.signer(
+        record.signature, checksum_sha256, required=files.signature_required
+    )
 
 
 def _declared(

@@ -391,6 +391,14 @@ def _connection(
     if call.origin.recorded:
         # Secrets are not.
         return None
+    # Views of older conductors have it.
+    secret = view.secret or call.ask(
+        lambda source: source.session_secret(
+            view.session_id, view.project_id, view.generation
+        )
+    )
+    if call.origin.recorded:
+        return None
     return {
         # The front door of a host hands out the other ones.
         "endpoints": [
@@ -402,7 +410,7 @@ def _connection(
             for endpoint in view.endpoints
             if endpoint.network != _LOCAL_NETWORK
         ],
-        "secret": view.secret or None,
+        "secret": secret or None,
         "certificate_sha256": view.certificate_sha256,
     }
 

@@ -230,8 +230,8 @@ class Engine:
                     self._report(report, now)
                 case inputs.Prepared(prepared):
                     self._prepared(prepared, now)
-                case inputs.RenewSecret(session_id):
-                    self._renew_secret(session_id, now)
+                case inputs.RenewSecret():
+                    self._renew_secret(item, now)
                 case inputs.Library(records):
                     self._load_accelerators(records)
                 case inputs.ChangeBitstream():
@@ -351,6 +351,23 @@ class Engine:
             elif session.revision != revision:
                 changed.append(self._full_view(session))
         return changed, missing
+
+    def secret(self, session_id: str, project_id: str, generation: int) -> str:
+        """Return what a READY session's client connects with.
+
+        :param project_id: for which it is asked.
+        :param generation: of the assignment that it is for.
+        :returns: empty if there is none, or it is another project's.
+        """
+        session = self._book.by_id.get(session_id)
+        if (
+            session is None
+            or (session.project_id, session.generation)
+            != (project_id, generation)
+            or session.state != states.READY
+        ):
+            return ""
+        return session.secret
 
     def find(
         self, project_id: str, request_id: str
@@ -528,14 +545,17 @@ class Engine:
             record.state not in states.LIVE
         ):
             return
-        host = self.registry.hosts_by_id.get(record.host_id or 0)
-        session = sessions.Session.from_record(
-            record, host.uuid if host else None
-        )
+        session = self._of_record(record)
         self._book.add(session)
         now = self.state.view.now
         self._restore_slotless(session, now)
         self._step(now)
+
+    def _of_record(self, record: db_api.SessionRecord) -> sessions.Session:
+        host = self.registry.hosts_by_id.get(record.host_id or 0)
+        return sessions.Session.from_record(
+            record, host.uuid if host else None
+        )
 
     # -- loading -----------------------------------------------------------
 
@@ -571,10 +591,7 @@ class Engine:
         for record in snapshot.unknown_sessions:
             unknown_words.log_unknown(record, "state")
         for record in snapshot.live_sessions:
-            host = self.registry.hosts_by_id.get(record.host_id or 0)
-            session = sessions.Session.from_record(
-                record, host.uuid if host else None
-            )
+            session = self._of_record(record)
             self._book.add(session)
             if record.state == states.QUEUED:
                 self._restore_queued(session)
@@ -739,9 +756,15 @@ class Engine:
                 f"request {request.request_id} has been used for something"
                 " else",
             )
-        if request.host_uuid:
-            session.front_doors |= {request.host_uuid}
-            self._publish(session, request.host_uuid)
+        if not request.host_uuid:
+            return
+        if request.host_uuid not in session.front_doors:
+            # It would get the secret of what others have opened.
+            raise admission.Rejected(
+                codes.REQUEST_ID_REUSED,
+                f"request {request.request_id} has come by another way",
+            )
+        self._publish(session, request.host_uuid)
 
     def _admit(self, request: objects.OpenRequest, now: float) -> None:
         known, accelerator = self._resolve(request)
@@ -927,7 +950,7 @@ class Engine:
         try:
             if record is None:
                 raise _not_recordable()
-            holder = sessions.Session.from_record(record, None)
+            holder = self._of_record(record)
             self._repeat(holder, new.request)
         except admission.Rejected as error:
             self._refuse(new.request, error, now)
@@ -981,7 +1004,7 @@ class Engine:
 
     def _cancel(self, item: inputs.Cancel, now: float) -> None:
         session = self._find_for_cancel(item)
-        if session is None:
+        if session is None or not _is_door(item.sender, session, "cancel"):
             return
         if not session.live:
             self._publish_everywhere(session)
@@ -1004,8 +1027,9 @@ class Engine:
         session = self._book.by_id.get(item.session_id)
         if session is None or session.project_id != item.project_id:
             return
-        if item.host_uuid:
-            session.front_doors |= {item.host_uuid}
+        door = item.host_uuid or None
+        if not _is_door(door, session, "reopen_session"):
+            return
         profile = self.profiles.get(session.accelerator)
         if (
             profile is None
@@ -1061,9 +1085,13 @@ class Engine:
             return None
         return session
 
-    def _renew_secret(self, session_id: str, now: float) -> None:
-        session = self._book.by_id.get(session_id)
-        if session is None or session.state != states.READY:
+    def _renew_secret(self, item: inputs.RenewSecret, now: float) -> None:
+        session = self._book.by_id.get(item.session_id)
+        if (
+            session is None
+            or session.state != states.READY
+            or not _is_door(item.sender, session, "renew_secret")
+        ):
             return
         self._ask_secret(self.holds[_slot_id(session)], now)
 
@@ -1970,7 +1998,7 @@ class Engine:
 
     def _publish(self, session: sessions.Session, host_uuid: str) -> None:
         self._after_commit.append(
-            effects.PublishSession(host_uuid, session.view())
+            effects.PublishSession(host_uuid, session.view(with_secret=True))
         )
 
     def _take_effects(self, now: float) -> effects.Effects:
@@ -2052,6 +2080,26 @@ def _not_recordable() -> admission.Rejected:
 def _limited(wanted: float | None, limit: float) -> float:
     """A request can lower a limit, never raise it."""
     return limit if wanted is None else min(wanted, limit)
+
+
+def _is_door(
+    host_uuid: str | None, session: sessions.Session, method: str
+) -> bool:
+    """Whether a session was opened at the front door that asks.
+
+    :param host_uuid: of that; None if it is no front door, or not certain.
+    """
+    if host_uuid is None or host_uuid in session.front_doors:
+        return True
+    _OFTEN.warning(
+        "%s: %s of session %s by host %.80r is refused: it was not opened at"
+        " the front door there",
+        codes.MESSAGE_REFUSED,
+        method,
+        session.session_id,
+        host_uuid,
+    )
+    return False
 
 
 def _slot_id(session: sessions.Session) -> int:

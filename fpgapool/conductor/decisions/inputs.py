@@ -45,12 +45,16 @@ class Unrecorded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cancel:
-    """A session is wanted no more; named by one of its two names."""
+    """A session is wanted no more; named by one of its two names.
+
+    :ivar sender: the host whose front door says so, if that is certain.
+    """
 
     project_id: str
     session_id: str | None
     request_id: str | None
     reason: str
+    sender: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,9 +87,13 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RenewSecret:
-    """The secret of a READY session did not reach its client."""
+    """The secret of a READY session did not reach its client.
+
+    :ivar sender: the host whose front door says so, if that is certain.
+    """
 
     session_id: str
+    sender: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -156,11 +156,15 @@ class Session:
     def view(
         self,
         *,
+        with_secret: bool = False,
         queue_position: int | None = None,
         pending_reasons: tuple[str, ...] = (),
         expected_wait_s: float | None = None,
     ) -> objects.SessionView:
-        """Return what the session's owner may know, secret included."""
+        """Return what the session's owner may know.
+
+        :param with_secret: for the front door that has opened it.
+        """
         ready = self.state == states.READY
         place = self.place
         return objects.SessionView(
@@ -186,7 +190,7 @@ class Session:
             slot=place.slot if place else None,
             local=self.local,
             endpoints=self.endpoints if ready else (),
-            secret=self.secret if ready else "",
+            secret=self.secret if ready and with_secret else "",
             certificate_sha256=self.certificate_sha256 if ready else None,
             input_bytes=self.input_bytes,
             output_bytes=self.output_bytes,

@@ -3,6 +3,7 @@
 """The DevStack plugin, phase by phase, over stand-ins of DevStack."""
 
 import copy
+import hashlib
 import re
 import shlex
 import subprocess
@@ -18,11 +19,14 @@ from fpgapool.api import app
 from fpgapool.clients import glance
 from fpgapool.clients import nova
 from fpgapool.clients import placement
+from fpgapool.cmd import manage
+from fpgapool.common import signing
 from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.drivers.emulator import boards
 from fpgapool.policies import base
 from fpgapool.privsep import link
+from fpgapool.rpcapi import permissions
 from tests.functional.devstack import harness
 from tests.harness import sudoers
 
@@ -197,9 +201,75 @@ def test_agent_configuration(sandbox, known):
 def test_others_do_not_read_configuration(sandbox):
     sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_DATA_SHARE_PERCENT="50")
     files = list((sandbox.path / "etc").iterdir())
-    assert len(files) == 4
+    assert len(files) == 6
     for path in (*files, sandbox.path / "sudoers"):
         assert path.stat().st_mode & 0o137 == 0, path
+
+
+@pytest.mark.security
+def test_messages_are_signed(plain, known):
+    sandbox, calls = plain
+    server = _parse(sandbox.conf, known)
+    pool = signing.pool_keys(server)
+    assert pool is not None
+    agent = _parse(sandbox.agent_conf, known)
+    assert signing.host_keys(agent).secrets == (
+        bytes.fromhex(harness.HOST_KEY),
+    )
+    (asked,) = [call for call in calls if call[-2:] == ["host", "key"]]
+    assert asked[1:3] == ["--config-file", str(sandbox.agent_conf)]
+    # What it was asked with is gone.
+    assert not list((sandbox.path / "etc").glob("host.key?*"))
+    # The agent has no key but its own, and no server's user of the broker.
+    assert agent.messages.pool_key_file is None
+    assert agent.transport_url == (
+        f"rabbit://fpgapool-node:{'ab' * 16}@192.0.2.10:5672/"
+    )
+
+
+@pytest.mark.security
+def test_what_the_plugin_asks_for_keys_and_permissions(
+    plain, tmp_path, capsys
+):
+    sandbox, _ = plain
+    pool = tmp_path / "pool.conf"
+    path = sandbox.path / "etc" / "pool.key"
+    pool.write_text(f"[messages]\npool_key_file = {path}\n")
+    arguments = ("--config-file", str(pool))
+    host = "f0000000-0000-4000-8000-000000000001"
+    assert manage.main([*arguments, "host", "key", host]) == 0
+    (key,) = capsys.readouterr().out.split()
+    own = ("--config-file", str(sandbox.agent_conf))
+    assert manage.main([*own, *arguments, "host", "key"]) == 0
+    assert capsys.readouterr().out.split() == [key]
+    assert manage.main([*own, "host", "permissions", "--user", "u"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == permissions.commands(host, "u", "/")
+
+
+@pytest.mark.security
+def test_the_broker_gets_a_user_for_the_agent(plain):
+    _, calls = plain
+    rabbit = [call[2:] for call in calls if call[1:2] == ["rabbitmqctl"]]
+    assert rabbit == [
+        ["delete_user", "fpgapool-node"],
+        ["add_user", "fpgapool-node", "ab" * 16],
+    ]
+    assert ["sudo", "sh", "-e", "-c", harness.PERMISSIONS] in calls
+
+
+@pytest.mark.security
+def test_all_nodes_have_the_same_pool_key(plain, sandbox):
+    calls = sandbox.stack(
+        harness.COMPUTE, disabled="fpgapool-api,fpgapool-cond"
+    )
+    # The broker is another node's.
+    assert not [call for call in calls if "rabbitmqctl" in call]
+    assert "messages" in harness.read(sandbox.agent_conf)
+    assert not (sandbox.path / "etc" / "pool.key").exists()
+    other, _ = plain
+    made = hashlib.sha256(b"fpgapool pw\n").hexdigest()
+    assert (other.path / "etc" / "pool.key").read_text() == f"{made}\n"
 
 
 @pytest.mark.parametrize(
@@ -355,10 +425,11 @@ def test_a_compute_node_has_the_agent_only(sandbox, known):
         "create_service_user",
         "get_or_create_endpoint",
         "recreate_database",
-        "fpgapool-manage",
         "write_uwsgi_config",
     ):
         assert harness.named(calls, name) == []
+    (asked,) = harness.named(calls, "fpgapool-manage")
+    assert asked[-2:] == ["host", "key"]
     ((_, _, extras),) = harness.named(calls, "setup_develop")
     assert set(extras.split(",")) == {"cli", "emulator", "server"}
     assert not sandbox.conf.exists()

@@ -146,6 +146,14 @@ class FakeConductor:
         self._fail()
         return [self.views[id_] for id_ in session_ids if id_ in self.views]
 
+    def session_secret(
+        self, session_id: str, project_id: str, generation: int
+    ) -> str:
+        self._fail()
+        known = self.views[session_id]
+        assert (known.project_id, known.generation) == (project_id, generation)
+        return known.secret
+
     def changed_sessions(self, revisions: Any) -> Any:
         self._fail()
         changed = [

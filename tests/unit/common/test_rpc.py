@@ -88,6 +88,10 @@ class _Conductor:
         changed = [_view(one).to_primitive() for one in sorted(revisions)]
         return {"changed": changed[:1], "unknown": sorted(revisions)[1:]}
 
+    def session_secret(self, ctxt, session_id, project_id, generation):
+        assert (session_id, project_id, generation) == ("a", "p1", 7)
+        return "c0ffee"
+
     def find_session(self, ctxt, project_id, request_id):
         found = request_id == "r1"
         return _view().to_primitive() if found else None
@@ -433,6 +437,7 @@ def test_calls_return_payloads(serve):
     serve(conductor_api.TOPIC, "c1", _Conductor())
     api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S)
     assert api.get_sessions(["a", "b"]) == [_view("a"), _view("b")]
+    assert api.session_secret("a", "p1", 7) == "c0ffee"
     changed, unknown = api.changed_sessions({"a": 1, "b": 2})
     assert (changed, unknown) == ([_view("a")], ["b"])
     assert api.find_session("p1", "r1") == _view()
@@ -631,7 +636,7 @@ def test_every_method_says_since_when_it_is_there(api):
     source = pathlib.Path(api.__file__).read_text()
     sent = set(re.findall(r'self\._(?:ask|call|cast)\(\s*"(\w+)"', source))
     sent |= set(re.findall(r'host_uuid,\s+"(\w+)",\s+leader_epoch', source))
-    sent.add(rpc.SEVERAL)
+    sent |= {rpc.SEVERAL, rpc.SIGNED}
     assert first < sent
     assert set(api.SINCE) == sent - first
     newest = tuple(map(int, api.VERSION.split(".")))

@@ -224,11 +224,14 @@ def test_without_a_front_door_the_outcome_can_be_asked_for(single):
     assert outcome().state == states.PREPARING
     single.deliver_all()
     ready_up(single)
-    # Nobody was told; whoever asks gets the secret, now and later.
+    # Nobody was told; whoever asks for the project gets the secret, now and
+    # later.
     assert _news_of(single) == []
     for _ in range(2):
         assert outcome().state == states.READY
-        assert outcome().secret == "5ec7e7"
+        view = outcome()
+        asked = view.session_id, view.project_id, view.generation
+        assert single.engine.secret(*asked) == "5ec7e7"
         single.settle()
     refused = _outcome(single, "second", claimed_bytes=0)()
     assert (refused.code, bool(str(refused))) == (codes.INVALID_SIZE, True)
@@ -692,7 +695,9 @@ def test_a_session_whose_leader_died_before_it_told_waits_again(
     if told_again:
         agent = single.agents["a"]
         single.feed(agent.report(), agent.prepared(0))
-        assert single.view(request_id).secret
+        view = single.view(request_id)
+        name, generation = view.session_id, view.generation
+        assert single.engine.secret(name, "p", generation)
         single.now += 5.0
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
@@ -1191,10 +1196,75 @@ def test_what_cannot_be_reopened_stays_ended(pool, how):
     view = pool.view(request_id)
     project = "q" if how == "other project" else "p"
     pool.wire.clear()
-    pool.feed(inputs.Reopen(project, view.session_id, view.generation, "b"))
+    pool.feed(inputs.Reopen(project, view.session_id, view.generation, "a"))
     assert pool.view(request_id).state == states.FAILED
     told = {m.host_uuid for m in pool.wire}
-    assert told == (set() if how == "other project" else {"a", "b"})
+    assert told == (set() if how == "other project" else {"a"})
+
+
+@pytest.mark.security
+def test_answers_have_no_secret(single):
+    request_id = open_until_ready(single)
+    view = single.agents["a"].views[request_id]
+    assert view.secret == "5ec7e7"
+    engine = single.engine
+    changed, _ = engine.changed({view.session_id: -1})
+    answers = [*engine.views([view.session_id]), *changed]
+    answers.append(engine.find("p", request_id))
+    assert [one.secret for one in answers] == [""] * 3
+
+
+@pytest.mark.security
+def test_a_secret_is_for_its_project_and_its_assignment_only(single):
+    request_id = open_until_ready(single)
+    view = single.view(request_id)
+    name, generation = view.session_id, view.generation
+    secret = single.engine.secret
+    assert secret(name, "p", generation) == "5ec7e7"
+    assert secret(name, "q", generation) == ""
+    assert secret(name, "p", generation + 1) == ""
+    assert secret("other", "p", generation) == ""
+    activate(single)
+    assert secret(name, "p", generation) == ""
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("reopens", [True, False])
+def test_no_other_host_becomes_a_front_door_of_a_session(pool, reopens):
+    request_id = open_until_ready(pool)
+    view = pool.view(request_id)
+    if reopens:
+        pool.feed(
+            inputs.Reopen("p", view.session_id, view.generation, "b"),
+            inputs.RenewSecret(view.session_id),
+        )
+    else:
+        pool.open("b", request_id=request_id)
+    pool.settle()
+    told = pool.agents["b"].views.values()
+    assert [one.reason for one in told] == (
+        [] if reopens else [codes.REQUEST_ID_REUSED]
+    )
+    assert not any(one.secret for one in told)
+    assert pool.view(request_id).state == states.READY
+
+
+@pytest.mark.security
+def test_a_front_door_ends_sessions_of_its_own_only(single):
+    request_id = open_until_ready(single)
+    view = single.view(request_id)
+    single.wire.clear()
+    single.feed(
+        inputs.Cancel("p", view.session_id, None, "X", "b"),
+        inputs.Cancel("p", None, request_id, "X", "b"),
+        inputs.RenewSecret(view.session_id, "b"),
+    )
+    assert (list(single.wire), single.view(request_id)) == ([], view)
+    single.now += single.engine.settings.resend_interval_s
+    single.feed(inputs.RenewSecret(view.session_id, "a"))
+    assert len(single.wire) == 1
+    single.feed(inputs.Cancel("p", view.session_id, None, "X", "a"))
+    assert single.view(request_id).state == states.CANCELLED
 
 
 def test_a_liar_keeps_the_slot_while_nobody_waits(single):

@@ -3,6 +3,7 @@
 """The RPC endpoint: what is malformed never reaches the engine."""
 
 import dataclasses
+import functools
 import queue
 import threading
 from concurrent import futures
@@ -12,6 +13,7 @@ import pytest
 from oslo_config import cfg
 
 from fpgapool import objects
+from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import rpc as conductor_rpc
@@ -23,6 +25,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import codes
+from tests.unit.bitstreams import samples
 from tests.unit.conductor import world
 
 NOW = 5000.0
@@ -288,6 +291,85 @@ def test_sessions_that_are_forgotten_are_looked_up(endpoint):
     (view,) = map(objects.SessionView.from_primitive, answer["changed"])
     assert (view.session_id, view.state, view.revision) == ("old", "CLOSED", 7)
     assert answer["unknown"] == ["never"]
+
+
+class LibraryPump(FakePump):
+    """Takes changes of the library."""
+
+    def change_bitstream(self, change, timeout_s) -> None:
+        self.inputs.append(change)
+
+
+CHECKSUM = "ab" * 32
+UPLOAD = objects.UploadBitstream(
+    bitstream_id="b",
+    checksum_sha256=CHECKSUM,
+    size_bytes=1,
+    location="here",
+    signed_by="liar",
+    shapes=("small",),
+    profile={},
+)
+APPROVAL = objects.DecideBitstream(
+    bitstream_id="b", approve=True, user_id="u", signed_by="liar"
+)
+
+
+def _library(directory, signature: str, *, required: bool = True):
+    """Return a conductor's endpoint that knows one bitstream, and its pump."""
+    pump, database = LibraryPump(), FakeDatabase()
+    record = samples.record(
+        bitstream_id="b", checksum_sha256=CHECKSUM, signature=signature
+    )
+    database.get_bitstream = {"b": record}.get
+    signer = functools.partial(
+        signatures.TrustedKeys(str(directory)).signer, required=required
+    )
+    made = conductor_rpc.ConductorManager(pump, database, 40, signer=signer)
+    return made, pump.inputs
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", [UPLOAD, APPROVAL])
+@pytest.mark.parametrize("signed", ["not", "by a stranger", "another file"])
+def test_who_signed_a_bitstream_is_not_for_the_caller_to_say(
+    tmp_path, change, signed
+):
+    stranger = samples.Signer(tmp_path)
+    trusted = samples.Signer(tmp_path)
+    trusted.trust()
+    signature = {
+        "not": "",
+        "by a stranger": signatures.sign(stranger.private_pem, CHECKSUM),
+        "another file": signatures.sign(trusted.private_pem, "cd" * 32),
+    }[signed]
+    made, taken = _library(tmp_path, signature)
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.change_bitstream(None, change.to_primitive())
+    assert caught.value.exc_info[1].code == (
+        codes.INVALID_SIGNATURE if signature else codes.SIGNATURE_REQUIRED
+    )
+    assert taken == []
+
+
+@pytest.mark.parametrize("change", [UPLOAD, APPROVAL])
+def test_the_key_that_signed_a_bitstream_is_noted(tmp_path, change):
+    trusted = samples.Signer(tmp_path)
+    trusted.trust("ours.pem")
+    signature = signatures.sign(trusted.private_pem, CHECKSUM)
+    made, taken = _library(tmp_path, signature)
+    made.change_bitstream(None, change.to_primitive())
+    assert [one.signed_by for one in taken] == ["ours"]
+
+
+def test_where_no_signature_is_required_none_is_noted(tmp_path):
+    made, taken = _library(tmp_path, "", required=False)
+    rejection = dataclasses.replace(APPROVAL, approve=False, signed_by="")
+    for change in (UPLOAD, APPROVAL, rejection):
+        made.change_bitstream(None, change.to_primitive())
+    unknown = dataclasses.replace(APPROVAL, bitstream_id="other")
+    made.change_bitstream(None, unknown.to_primitive())
+    assert [one.signed_by for one in taken] == [""] * 4
 
 
 class AnsweringPump(FakePump):
