@@ -56,31 +56,32 @@ class PoolApi:
 
     :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
         knows where the API is and who asks.
-    :param on_unauthorized: called if the API does not know who asks.
+    :param renew: called if the API does not know who asks, with what it
+        says; returns how to ask it otherwise, or raises.
     """
 
     def __init__(
         self,
         adapter: typing.Any,
-        on_unauthorized: collections.abc.Callable[[], None] | None = None,
+        renew: collections.abc.Callable[[str], PoolApi] | None = None,
     ) -> None:
         self._adapter = adapter
-        self._on_unauthorized = on_unauthorized
+        self._renew = renew
 
     @classmethod
     def of_instance(
         cls,
         credentials: instance.Credentials,
-        on_unauthorized: collections.abc.Callable[[], None] | None = None,
+        renew: collections.abc.Callable[[str], PoolApi] | None = None,
     ) -> typing.Self:
         """Use the token of an instance; the standard library is enough.
 
         :param credentials: what Nova has told the instance.
-        :param on_unauthorized: called if the token is not valid any more.
+        :param renew: called if the token is not valid any more, see above.
         :returns: the API.
         """
         adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
-        return cls(adapter, on_unauthorized)
+        return cls(adapter, renew)
 
     @classmethod
     def from_cloud(cls, name: str | None = None) -> typing.Self:
@@ -165,9 +166,10 @@ class PoolApi:
                 self._adapter, cancel, deadline_s, require_tls=require_tls
             )
         except errors.RequestRejected as exc:
-            if exc.code == codes.UNAUTHORIZED and self._on_unauthorized:
-                self._on_unauthorized()
-            raise
+            if exc.code != codes.UNAUTHORIZED or self._renew is None:
+                raise
+            other = self._renew(exc.message)
+        return other.enter(cancel, deadline_s, require_tls=require_tls)
 
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:

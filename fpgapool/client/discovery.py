@@ -10,12 +10,13 @@ from fpgapool.client import apidoor
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import instance
+from fpgapool.vocabulary import codes
 
 _CLOUD_VARIABLES = ("OS_CLOUD", "OS_AUTH_URL")
 
 
 def find(
-    finder: instance.Finder = instance.FINDER,
+    finder: instance.Finder | None = None,
     pause: instance.Pause = lambda _: False,
 ) -> str | apidoor.PoolApi:
     """Find the pool.
@@ -27,7 +28,7 @@ def find(
     other variables ``OS_…``; that of which Nova has told this instance, by
     its config drive or metadata service.
 
-    :param finder: of what Nova has told.
+    :param finder: of what Nova has told; None: that of the process.
     :param pause: see :meth:`fpgapool.client.instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message says
@@ -46,11 +47,38 @@ def find(
         return apidoor.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
         return apidoor.PoolApi.from_cloud()
+    finder = finder or instance.FINDER
     credentials, places = finder.find(pause=pause)
-    if credentials is not None:
-        return apidoor.PoolApi.of_instance(credentials, finder.forget)
-    raise errors.FrontDoorUnavailable(
-        f"{no_door}; there is neither {instance.API_URL} nor"
-        f" {_CLOUD_VARIABLES[0]}, and Nova has told this machine nothing of"
-        f" the pool: {'; '.join(places)}"
-    )
+    if credentials is None:
+        raise errors.FrontDoorUnavailable(
+            f"{no_door}; there is neither {instance.API_URL} nor"
+            f" {_CLOUD_VARIABLES[0]}, and Nova has told this machine nothing"
+            f" of the pool: {'; '.join(places)}"
+        )
+    return _of_nova(finder, pause, credentials, ())
+
+
+def _of_nova(
+    finder: instance.Finder,
+    pause: instance.Pause,
+    found: instance.Credentials,
+    refused: tuple[instance.Credentials, ...],
+) -> apidoor.PoolApi:
+    """Return the API of which Nova has told; with another token if need be.
+
+    :param refused: what the API has refused before.
+    """
+
+    def renew(reason: str) -> apidoor.PoolApi:
+        worthless = (*refused, found)
+        other, places = finder.find(pause=pause, refused=worthless)
+        if other is not None:
+            return _of_nova(finder, pause, other, worthless)
+        raise errors.RequestRejected(
+            codes.UNAUTHORIZED,
+            f"{reason}; Nova tells this machine no other token:"
+            f" {'; '.join(places)}. One that was revoked is not replaced:"
+            " use an application credential, or another instance",
+        )
+
+    return apidoor.PoolApi.of_instance(found, renew)

@@ -45,6 +45,10 @@ _LABELS = (
     "/dev/disk/by-label/CONFIG-2",
 )
 _MOUNTS = "/proc/self/mounts"
+_DRIVES_STAY = (
+    "a config drive stays as it is until Nova writes it anew, as when the"
+    " instance is rebuilt; the metadata service tells what holds now"
+)
 
 _METADATA_S = 2.0
 # So that nobody waits for the metadata service again and again.
@@ -84,6 +88,10 @@ class _Empty(_Absent):
     """The pool is known there, but has nothing for this instance."""
 
 
+class _Refused(_Absent):
+    """The API refuses the token that is there."""
+
+
 class Finder:
     """Looks for credentials, and remembers what it has found.
 
@@ -96,6 +104,8 @@ class Finder:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
+        # Why the metadata service has nothing, and until when that holds.
+        self._absence = _Absent()
         self._absent_until_s = 0.0
         # When the metadata service first had nothing for this instance.
         self._empty_since_s: float | None = None
@@ -105,58 +115,72 @@ class Finder:
         self,
         environ: Environment | None = None,
         pause: Pause = lambda _: False,
+        refused: collections.abc.Collection[Credentials] = (),
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then ask the metadata service.
+
+        A config drive says what held when Nova wrote it. It comes first, as
+        it answers at once; a token of it that the API refuses is passed over.
 
         :param environ: environment variables; None: those of the process.
         :param pause: called before the metadata service is asked again, as
             long as it may be about to know something for this instance.
+        :param refused: what the API has just refused.
         :returns: what was found, and where it was looked for in vain.
         """
         while True:
             with self._lock:
-                now_s = self._clock()
-                if self._found is None and now_s >= self._absent_until_s:
-                    self._look(os.environ if environ is None else environ)
+                if self._found in refused:
+                    self._found = None
+                if self._found is None:
+                    self._look(
+                        os.environ if environ is None else environ, refused
+                    )
                 found, places = self._found, self._places
                 if found is not None or not self._may_come():
                     return found, places
             if not pause(_RETRY_S):
                 return None, places
 
-    def forget(self) -> None:
-        """Look again the next time: what was found is not valid any more."""
-        with self._lock:
-            self._found = None
-            self._absent_until_s = 0.0
-            self._empty_since_s = None
-
     def _may_come(self) -> bool:
         since_s = self._empty_since_s
         return since_s is not None and self._clock() < since_s + _EMPTY_S
 
-    def _look(self, environ: Environment) -> None:
-        self._ask(environ)
-        if not self._may_come():
-            self._absent_until_s = self._clock() + _ABSENT_S
-
-    def _ask(self, environ: Environment) -> None:
+    def _look(
+        self,
+        environ: Environment,
+        refused: collections.abc.Collection[Credentials],
+    ) -> None:
         self._places = []
         for path in _drives(environ):
-            if self._try(str(path), functools.partial(_of_drive, path)):
+            if self._try(
+                str(path), functools.partial(_of_drive, path, refused)
+            ):
                 return
         base = environ.get(METADATA_URL, DEFAULT_METADATA_URL).rstrip("/")
         if base:
             url = f"{base}/{_FILE}"
-            self._try(url, lambda: self._of_service(url))
+            self._try(url, lambda: self._of_service(url, refused))
 
-    def _of_service(self, url: str) -> Credentials:
+    def _of_service(
+        self, url: str, refused: collections.abc.Collection[Credentials]
+    ) -> Credentials:
+        if self._clock() < self._absent_until_s:
+            raise self._absence
         try:
-            return parse(_read_service(url))
-        except _Empty:
-            if self._empty_since_s is None:
-                self._empty_since_s = self._clock()
+            found = _usable(parse(_read_service(url)), refused)
+        except _Refused:
+            # It does answer, and may tell of another token any time.
             raise
+        except _Absent as exc:
+            if isinstance(exc, _Empty) and self._empty_since_s is None:
+                self._empty_since_s = self._clock()
+            if not self._may_come():
+                self._absence = exc
+                self._absent_until_s = self._clock() + _ABSENT_S
+            raise
+        self._empty_since_s = None
+        return found
 
     def _try(
         self, place: str, read: collections.abc.Callable[[], Credentials]
@@ -205,7 +229,11 @@ def parse(content: bytes) -> Credentials:
     if not isinstance(part, dict):
         raise _Absent("it says nothing of the pool")
     if not part:
-        raise _Empty("it says nothing of the pool for this instance")
+        raise _Empty(
+            "it says nothing of the pool for this instance: its flavor asks"
+            " for no accelerators, its token was revoked, or the pool could"
+            " not look it up in time"
+        )
     url, token = part.get("api_url"), part.get("instance_token")
     ca_cert = part.get("ca_cert")
     if (
@@ -239,10 +267,22 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     return [pathlib.Path(name) for name in names]
 
 
-def _of_drive(root: pathlib.Path) -> Credentials:
+def _usable(
+    found: Credentials, refused: collections.abc.Collection[Credentials]
+) -> Credentials:
+    if found in refused:
+        raise _Refused("the API refuses the token that it tells")
+    return found
+
+
+def _of_drive(
+    root: pathlib.Path, refused: collections.abc.Collection[Credentials]
+) -> Credentials:
     try:
         with (root / _FILE).open("rb") as stream:
-            return parse(stream.read(_MAX_BYTES))
+            return _usable(parse(stream.read(_MAX_BYTES)), refused)
+    except (_Empty, _Refused) as exc:
+        raise _Absent(f"{exc}; {_DRIVES_STAY}") from None
     except FileNotFoundError:
         raise _Absent("there is none") from None
     except OSError as exc:

@@ -11,19 +11,30 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import Any
+from unittest import mock
 
 import pymysql
 import pytest
 
+from tests.harness import waiting
+from tests.integration.nova import harness
 from tests.services import kept
+from tests.services import mariadb as mariadb_service
+from tests.services import nova
 from tests.services import openstack
 from tests.services import process
+from tests.services import rabbitmq as rabbitmq_service
+from tests.services import stack as stacks
 
 COMMAND = openstack.ROOT / "tools" / "ministack"
 # Generous: it costs time only where something is wrong.
 LIMIT_S = 250
 LISTENING = "0A"
+#: As fpgapool makes them in Placement.
+TRAIT = "CUSTOM_FPGAPOOL_AES"
 SERVERS = {"epmd", "rabbitmq", "mariadb", "keystone", "glance"}
 
 # In the gate: tests/functional/test_kept.py, and test_services.py beside it.
@@ -226,16 +237,22 @@ def test_env_is_what_fpgapool_needs(tool: Tool) -> None:
 
 def tables(tool: Tool) -> set[str]:
     """Return the tables of fpgapool's own database."""
+    with database(tool) as cursor:
+        cursor.execute("SHOW TABLES FROM fpgapool")
+        return {row[0] for row in cursor.fetchall()}
+
+
+@contextlib.contextmanager
+def database(tool: Tool) -> Iterator[pymysql.cursors.Cursor]:
+    """Give what asks its databases."""
     with pymysql.connect(
         host=process.LOOPBACK,
         port=tool.ports()["mariadb"],
         user="fpgapool",
         password="fpgapool",
-        database="fpgapool",
     ) as connection:
         with connection.cursor() as cursor:
-            cursor.execute("SHOW TABLES")
-            return {row[0] for row in cursor.fetchall()}
+            yield cursor
 
 
 @contextlib.contextmanager
@@ -321,3 +338,143 @@ def test_unknown_service_is_named(
     assert result.returncode == 2
     assert "unknown: swift" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+class Cloud:
+    """A ministack with Nova, as Keystone, Nova and Placement describe it."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    def up(self) -> None:
+        """Bring it up, and have all computes known to Placement."""
+        self._tool.expect("up", "--services=nova")
+        waiting.wait_until(
+            lambda: len(self.inventory()["providers"]) >= nova.COMPUTES,
+            "Placement knows the computes",
+            harness.LIMIT_S,
+        )
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Any]:
+        known = accounts(self._tool)
+        made = harness.connect(known.admin(), known.auth_url)
+        with contextlib.closing(made):
+            yield made
+
+    def use(self) -> None:
+        """Leave there what fpgapool leaves: an address, a board, a trait."""
+        accounts(self._tool).register_endpoint("http://127.0.0.1:9")
+        with self._connection() as connection:
+            connection.placement.create_resource_provider(name="board")
+            connection.placement.create_trait(TRAIT)
+
+    def inventory(self) -> dict[str, list[Any]]:
+        """Return all that may be there twice, or be left over, by kind."""
+        with self._connection() as connection:
+            types = {
+                one.id: one.type for one in connection.identity.services()
+            }
+            return {
+                "services": sorted(types.values()),
+                "endpoints": sorted(
+                    (types[one.service_id], one.interface, one.region_id)
+                    for one in connection.identity.endpoints()
+                ),
+                "roles": sorted(
+                    one.name for one in connection.identity.roles()
+                ),
+                "users": sorted(
+                    one.name for one in connection.identity.users()
+                ),
+                "daemons": sorted(
+                    (one.binary, one.host)
+                    for one in connection.compute.services()
+                ),
+                "providers": sorted(
+                    one.name
+                    for one in connection.placement.resource_providers()
+                ),
+                "traits": [
+                    one.name
+                    for one in connection.placement.traits(
+                        name="startswith:CUSTOM_"
+                    )
+                ],
+                "cells": self._column("name", "cell_mappings"),
+                "hosts": self._column("host", "host_mappings"),
+            }
+
+    def _column(self, column: str, table: str) -> list[str]:
+        query = f"SELECT {column} FROM nova_api.{table}"
+        with database(self._tool) as cursor:
+            cursor.execute(query)
+            return sorted(row[0] for row in cursor.fetchall())
+
+
+def assert_gone(tool: Tool, ports: Iterable[int]) -> None:
+    """Check that nothing runs, and nothing listens."""
+    assert tool.pids() == {}
+    assert tool.processes() == set()
+    assert all(process.port_is_free(port) for port in ports)
+    assert str(tool.state) not in pathlib.Path("/proc/net/unix").read_text()
+
+
+@pytest.mark.timeout(5 * LIMIT_S)
+def test_nova_comes_back_as_it_was_and_begins_anew_after_a_wipe(
+    service_workspace: process.Workspace,
+) -> None:
+    tool = Tool(service_workspace.path / "ministack-nova", service_workspace)
+    cloud = Cloud(tool)
+    try:
+        cloud.up()
+        servers, ports = set(tool.pids()), tool.ports()
+        fresh = cloud.inventory()
+        for kind, names in fresh.items():
+            assert len(set(names)) == len(names), kind
+        assert fresh["cells"] == ["cell0", "cell1"]
+        assert fresh["traits"] == []
+        cloud.use()
+        used = cloud.inventory()
+        assert used["traits"] == [TRAIT]
+        tool.expect("down")
+        assert_gone(tool, ports.values())
+        cloud.up()
+        assert set(tool.pids()) == servers
+        assert tool.ports() == ports
+        assert cloud.inventory() == used
+        tool.expect("down", "--wipe")
+        assert_gone(tool, ports.values())
+        assert not tool.state.exists()
+        cloud.up()
+        assert set(tool.pids()) == servers
+        assert cloud.inventory() == fresh
+    finally:
+        tool.run("down", "--wipe")
+
+
+def test_a_later_run_finds_nothing_of_one_before(
+    own_mariadb: mariadb_service.MariaDB,
+) -> None:
+    """Databases have the same names in all runs on one server."""
+    # It is only named; nothing of Nova runs.
+    broker = mock.create_autospec(rabbitmq_service.RabbitMQ, instance=True)
+    broker.transport_url.return_value = "rabbit://127.0.0.1:9/"
+    for _ in range(2):
+        with process.Workspace() as workspace:
+            stack = stacks.Stack(workspace, broker, own_mariadb)
+            stack.nova.prepare()
+            # As after an upgrade: the tables are there, and stay.
+            (workspace.path / "nova" / "tables-made").unlink()
+            stack.nova.prepare()
+        cells = rows(own_mariadb, "SELECT name FROM nova_api.cell_mappings")
+        assert sorted(cells) == [("cell0",), ("cell1",)]
+
+
+def rows(
+    mariadb: mariadb_service.MariaDB, query: str
+) -> list[tuple[object, ...]]:
+    """Return what the database answers."""
+    with mariadb.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())

@@ -67,7 +67,9 @@ class Glance(openstack.WsgiService):
 
         :raises ServiceError: if that fails.
         """
-        openstack.create_database(self._database, self.name)
+        openstack.create_database(
+            self._database, self.name, self.prepared_path
+        )
         config = ["--config-file", str(self._config_path)]
         self.manage("glance.cmd.manage", "glance-manage", [*config, "db_sync"])
 

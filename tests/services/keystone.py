@@ -45,7 +45,9 @@ class Keystone(openstack.WsgiService):
 
         :raises ServiceError: if that fails.
         """
-        openstack.create_database(self._database, self.name)
+        openstack.create_database(
+            self._database, self.name, self.prepared_path
+        )
         config = ["--config-file", str(self._config_path)]
         owner = [
             f"--keystone-user={os.geteuid()}",

@@ -396,8 +396,9 @@ class Nova:
         """
         if self._is_prepared():
             return
+        cell_made = self._config / "cell-made"
         for name in _DATABASES:
-            openstack.create_database(self._mariadb, name)
+            openstack.create_database(self._mariadb, name, cell_made)
         cell0 = self._mariadb.database_url("nova_cell0")
         config = [
             f"--config-file={self._config / name}"
@@ -408,7 +409,6 @@ class Nova:
             ["cell_v2", "map_cell0", f"--database_connection={cell0}"],
             ["db", "sync"],
         ]
-        cell_made = self._config / "cell-made"
         if not cell_made.exists():
             # The only one that minds being repeated.
             commands.append(["cell_v2", "create_cell", "--name=cell1"])

@@ -88,12 +88,20 @@ def write_config(path: pathlib.Path, sections: Sections) -> None:
     path.write_text("\n".join(lines))
 
 
-def create_database(database: mariadb.MariaDB, name: str) -> None:
+def create_database(
+    database: mariadb.MariaDB, name: str, stamp: pathlib.Path
+) -> None:
     """Make a database for a service of OpenStack; again is harmless.
+
+    It has the same name in all runs on a server. What a run before has made,
+    or one that was interrupted, is removed.
 
     :param database: the server.
     :param name: of the database.
+    :param stamp: the file that is there if it holds what this run needs.
     """
+    if not stamp.exists():
+        database.drop_database(name)
     # Some of their indices are too long for four bytes a letter.
     database.create_database(name, character_set="utf8mb3")
 
@@ -127,7 +135,8 @@ class WsgiService(process.Service):
         self._server = program("uwsgi")
         self.port = workspace.port(name)
         self.base_url = f"http://{process.LOOPBACK}:{self.port}"
-        self._prepared = self.directory / "prepared"
+        #: There when all is made that it needs, see :meth:`prepare`.
+        self.prepared_path = self.directory / "prepared"
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -174,11 +183,11 @@ class WsgiService(process.Service):
         """
         if not self.running and not self._is_prepared():
             self.prepare()
-            self._prepared.touch()
+            self.prepared_path.touch()
         super().start()
 
     def _is_prepared(self) -> bool:
-        return is_newer_than_programs(self._prepared)
+        return is_newer_than_programs(self.prepared_path)
 
     def is_ready(self) -> bool:
         """Tell whether the API answers."""

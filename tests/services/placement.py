@@ -45,7 +45,9 @@ class Placement(openstack.WsgiService):
 
         :raises ServiceError: if that fails.
         """
-        openstack.create_database(self._database, self.name)
+        openstack.create_database(
+            self._database, self.name, self.prepared_path
+        )
         self.manage(
             "placement.cmd.manage",
             "placement-manage",

@@ -160,8 +160,7 @@ def inside(
             guest = harness.Guest(nova, metadata, server)
             entered.enter_context(guest)
             monkeypatch.setenv(instance.METADATA_URL, guest.url)
-            instance.FINDER.forget()
+            monkeypatch.setattr(instance, "FINDER", instance.Finder())
             return guest
 
         yield enter
-    instance.FINDER.forget()

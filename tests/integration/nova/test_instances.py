@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+
 import pytest
 
 from fpgapool import client
@@ -27,6 +30,8 @@ def test_a_guest_with_no_configuration(
     compute: harness.Compute,
     image_id: str,
     inside: harness.Enter,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
 ) -> None:
     server = compute.boot(compute.create_flavor(SPECS), image_id)
     assert server.status == "ACTIVE"
@@ -42,6 +47,13 @@ def test_a_guest_with_no_configuration(
         "the library is told, too",
         harness.LIMIT_S,
     )
+    # Its config drive is from before the key of tokens was replaced.
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path))
+    drive = tmp_path / "openstack" / "latest" / "vendor_data2.json"
+    drive.parent.mkdir(parents=True)
+    outdated = {**found, "instance_token": f"{token[:-8]}AAAAAAAA"}
+    drive.write_text(json.dumps({"fpgapool": outdated}))
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
     output, _ = client.run_buffer("aes", DATA, params=harness.AES)
     assert bytes(output) == harness.encrypted(DATA)
     with client.acc_open("aes", 100, params=harness.AES):

@@ -100,6 +100,7 @@ def nowhere(monkeypatch, tmp_path):
     monkeypatch.setenv(instance.METADATA_URL, "")
     monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "no-drive"))
     monkeypatch.setattr(frontdoor, "candidate_paths", lambda: ["/nowhere"])
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
 
 
 def put_drive(root: pathlib.Path, document: object = FOUND) -> None:
@@ -167,8 +168,7 @@ def test_the_error_says_where_it_was_looked_for(monkeypatch, tmp_path):
         assert word in caught.value.message
 
 
-def test_a_fallback_still_works_where_there_is_no_pool(monkeypatch):
-    monkeypatch.setattr(instance, "FINDER", instance.Finder())
+def test_a_fallback_still_works_where_there_is_no_pool():
     with client.acc_open("copy", 4, fallback="cpu") as session:
         assert session.fallback_reason == codes.FRONT_DOOR_UNAVAILABLE
 
@@ -274,7 +274,9 @@ def test_proxies_are_not_asked(monkeypatch, service):
     assert credentials is not None
 
 
-def test_what_was_found_is_remembered_and_forgotten(monkeypatch, service):
+def test_what_was_found_is_remembered_until_it_is_refused(
+    monkeypatch, service
+):
     now = [100.0]
     finder = instance.Finder(lambda: now[0])
     monkeypatch.setenv(instance.METADATA_URL, service.url)
@@ -288,8 +290,8 @@ def test_what_was_found_is_remembered_and_forgotten(monkeypatch, service):
         assert finder.find()[0] is not None
     assert len(service.asked) == 2
     service.answers.append((404, {}, b""))
-    finder.forget()
-    assert finder.find()[0] is None
+    (found, _) = finder.find()
+    assert finder.find(refused=[found])[0] is None
 
 
 # -- vendordata that holds nothing yet ----------------------------------------
@@ -342,13 +344,16 @@ def test_nothing_for_long_is_given_up_once(monkeypatch, service):
 
 def test_a_token_that_was_refused_is_waited_for_again(monkeypatch, service):
     monkeypatch.setenv(instance.METADATA_URL, service.url)
-    service.answers += [FULL, EMPTY, FULL]
+    part = {**FOUND, "instance_token": "fpi_y"}
+    other = json.dumps({"fpgapool": part}).encode()
+    service.answers += [FULL, EMPTY, (200, {}, other)]
     clock = Clock()
     finder = clock.finder()
-    finder.find()
+    found, _ = finder.find()
     clock.now_s += 1000.0
-    finder.forget()
-    assert finder.find(pause=clock.pause)[0] is not None
+    found, _ = finder.find(pause=clock.pause, refused=[found])
+    assert found is not None
+    assert found.token == "fpi_y"
     assert len(clock.pauses_s) == 1
 
 
@@ -377,7 +382,6 @@ def test_a_cloud_without_the_pool_is_not_asked_again(
 def test_a_program_waits_as_long_as_it_may(monkeypatch, service):
     monkeypatch.setattr(instance, "_RETRY_S", 0.01)
     monkeypatch.setenv(instance.METADATA_URL, service.url)
-    instance.FINDER.forget()
     unreachable = {**FOUND, "api_url": "http://127.0.0.1:9"}
     found = json.dumps({"fpgapool": unreachable}).encode()
     service.answers += [EMPTY, EMPTY, (200, {}, found)]
@@ -386,15 +390,180 @@ def test_a_program_waits_as_long_as_it_may(monkeypatch, service):
     assert len(service.asked) == 3
     service.answers += [EMPTY] * 1000
     for limit in ("timeout_s", "wait_timeout_s"):
-        instance.FINDER.forget()
+        monkeypatch.setattr(instance, "FINDER", instance.Finder())
         with pytest.raises(errors.FrontDoorUnavailable, match="this instance"):
             client.acc_open("copy", 4, **{limit: 0.001})
-    instance.FINDER.forget()
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
     token = cancel.CancelToken()
     service.on_request = token.cancel
     with pytest.raises(errors.Cancelled):
         client.acc_open("copy", 4, cancel=token)
-    instance.FINDER.forget()
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
+
+
+# -- config drives that are out of date ---------------------------------------
+
+ENTERED = (200, {}, b'{"accelerators": []}')
+REFUSED = (
+    401,
+    {},
+    b'{"errors": [{"code": "UNAUTHORIZED", "detail": "it is not valid"}]}',
+)
+
+
+@pytest.fixture
+def pool():
+    """Give the pool's API, apart from the metadata service."""
+    made = Service()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def drive(monkeypatch, tmp_path, pool):
+    """Give a config drive with the token ``fpi_old``."""
+    root = tmp_path / "drive"
+    put_drive(root, {"api_url": pool.url, "instance_token": "fpi_old"})
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(root))
+    return root
+
+
+def told(pool: Service, token: str) -> tuple[int, dict, bytes]:
+    part = {"api_url": pool.url, "instance_token": token}
+    return (200, {}, json.dumps({"fpgapool": part}).encode())
+
+
+def presented(pool: Service) -> list[str]:
+    """Return the tokens by which the API was asked."""
+    return [
+        headers["Authorization"].removeprefix("Bearer ")
+        for _, _, headers, _ in pool.asked
+    ]
+
+
+def connect(finder: instance.Finder) -> None:
+    api = discovery.find(finder)
+    assert isinstance(api, apidoor.PoolApi)
+    api.enter(cancel.CancelToken()).close()
+
+
+def test_an_old_token_of_a_drive_gives_way_to_the_present_one(
+    monkeypatch, service, pool, drive
+):
+    """Nova wrote the drive before the key of tokens was replaced."""
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append(told(pool, "fpi_new"))
+    pool.answers += [REFUSED, ENTERED, ENTERED]
+    finder = instance.Finder()
+    connect(finder)
+    connect(finder)
+    assert presented(pool) == ["fpi_old", "fpi_new", "fpi_new"]
+    assert len(service.asked) == 1
+
+
+def test_a_good_drive_is_enough(monkeypatch, service, pool, drive):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    pool.answers.append(ENTERED)
+    connect(instance.Finder())
+    assert presented(pool) == ["fpi_old"]
+    assert service.asked == []
+
+
+def test_an_old_drive_without_a_metadata_service(monkeypatch, pool, drive):
+    """The error says where the token is from, and what would help."""
+    monkeypatch.setenv(instance.METADATA_URL, "http://127.0.0.1:9")
+    pool.answers += [REFUSED] * 2
+    finder = instance.Finder()
+    for _ in range(2):
+        with pytest.raises(errors.RequestRejected) as caught:
+            connect(finder)
+        assert caught.value.code == "UNAUTHORIZED"
+        for words in (
+            "it is not valid",
+            f"{drive} (the API refuses the token",
+            "until Nova writes it anew, as when the instance is rebuilt",
+            "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
+            "ConnectionRefusedError",
+            "application credential",
+        ):
+            assert words in caught.value.message
+    # The API might have been wrong: it is asked again, with the same token.
+    assert presented(pool) == ["fpi_old"] * 2
+
+
+def test_a_metadata_service_that_is_away_delays_refusals_once(
+    monkeypatch, service, pool, drive
+):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [(404, {}, b""), told(pool, "fpi_new")]
+    pool.answers += [REFUSED] * 4
+    clock = Clock()
+    finder = clock.finder()
+    for _ in range(3):
+        with pytest.raises(errors.RequestRejected, match="it answers 404"):
+            connect(finder)
+    assert len(service.asked) == 1
+    clock.now_s += 11
+    pool.answers.append(ENTERED)
+    connect(finder)
+    assert presented(pool)[-1] == "fpi_new"
+
+
+def test_a_token_that_both_places_tell_is_worthless(
+    monkeypatch, service, pool, drive
+):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [told(pool, "fpi_old"), told(pool, "fpi_new")]
+    pool.answers += [REFUSED, REFUSED, ENTERED]
+    finder = instance.Finder()
+    with pytest.raises(errors.RequestRejected) as caught:
+        connect(finder)
+    assert caught.value.message.count("the API refuses the token") == 2
+    # Nova tells another one soon: there is no need to wait for it.
+    connect(finder)
+    assert presented(pool) == ["fpi_old", "fpi_old", "fpi_new"]
+
+
+def test_a_revoked_token_is_waited_for_once(monkeypatch, service, pool, drive):
+    """The pool tells Nova that there is nothing, now and later."""
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers += [EMPTY] * 16
+    pool.answers += [REFUSED] * 2
+    clock = Clock()
+    finder = clock.finder()
+    for _ in range(2):
+        api = discovery.find(finder, clock.pause)
+        with pytest.raises(errors.RequestRejected, match="was revoked"):
+            api.enter(cancel.CancelToken())
+    assert clock.now_s == 115.0
+
+
+def test_an_empty_drive_gives_way_to_the_metadata_service(
+    monkeypatch, tmp_path, service, pool
+):
+    """Nova wrote the drive while the pool could not ask it."""
+    put_drive(tmp_path / "drive", {})
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "drive"))
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append(told(pool, "fpi_new"))
+    pool.answers.append(ENTERED)
+    connect(instance.Finder())
+    assert presented(pool) == ["fpi_new"]
+
+
+def test_an_empty_drive_without_a_metadata_service(monkeypatch, tmp_path):
+    put_drive(tmp_path / "drive", {})
+    monkeypatch.setenv(instance.CONFIG_DRIVE, str(tmp_path / "drive"))
+    monkeypatch.setenv(instance.METADATA_URL, "http://127.0.0.1:9")
+    with pytest.raises(errors.FrontDoorUnavailable) as caught:
+        discovery.find(instance.Finder())
+    for words in (
+        "nothing of the pool for this instance",
+        "its flavor asks for no accelerators, its token was revoked, or",
+        "until Nova writes it anew, as when the instance is rebuilt",
+        "ConnectionRefusedError",
+    ):
+        assert words in caught.value.message
 
 
 # -- what is told -------------------------------------------------------------
@@ -416,13 +585,13 @@ def test_a_certificate_that_is_not_there(monkeypatch):
 # -- asking the API by it ----------------------------------------------------
 
 
-def enter(service, answers, finder=None):
+def enter(service, answers):
     service.answers += [
         (status, headers, json.dumps(document).encode())
         for status, headers, document in answers
     ]
     api = apidoor.PoolApi.of_instance(
-        instance.Credentials(f"{service.url}/fpgapool/", "fpi_x"), finder
+        instance.Credentials(f"{service.url}/fpgapool/", "fpi_x")
     )
     return api.enter(cancel.CancelToken())
 
@@ -445,15 +614,10 @@ def test_requests_carry_the_token_and_the_version(service):
     entered.close()
 
 
-def test_a_token_that_is_worthless_is_looked_for_again(service):
-    forgotten = []
+def test_a_token_that_a_program_names_is_not_replaced(service):
     with pytest.raises(errors.RequestRejected, match="UNAUTHORIZED"):
-        enter(
-            service,
-            [(401, {}, refusal("UNAUTHORIZED"))],
-            lambda: forgotten.append(True),
-        )
-    assert forgotten
+        enter(service, [(401, {}, refusal("UNAUTHORIZED"))])
+    assert len(service.asked) == 1
 
 
 def test_who_asks_too_often_waits(service):
