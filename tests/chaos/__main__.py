@@ -25,6 +25,7 @@ from tests.chaos import faults
 from tests.chaos import plan
 from tests.chaos import pool as pools
 from tests.chaos import report
+from tests.chaos import resending
 from tests.chaos import run as runs
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
@@ -54,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         "--alone",
         action="store_true",
         help="never two faults at a time",
+    )
+    parser.add_argument(
+        "--bug",
+        choices=sorted(resending.BUGS),
+        default="",
+        help="plant a bug into the clients: the run has to fail",
     )
     parser.add_argument(
         "--out",
@@ -91,6 +98,7 @@ def parse(
         kinds=kinds,
         conductors=args.conductors,
         second_share=0.0 if args.alone else plan.SECOND_SHARE,
+        bug=args.bug,
     )
     return options, args.out
 
@@ -137,6 +145,7 @@ def staged(
                 api_harness.TOKEN,
                 pool.transport_url,
                 [host.uuid for host in pool.hosts.values()],
+                options.bug,
             )
         )
         yield runs.Run(options, pool, crowd, say)
@@ -172,6 +181,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{count} × {target}" for target, count in run.nonsense().items()
     )
     say(f"nonsense: {told}")
+    resent, least = run.resent(), run.least
+    say(
+        f"long streams were sent again in part: {resent.reopens} reopens"
+        f" (at least {least.reopens}), {resent.resumes} resumes (at least"
+        f" {least.resumes})"
+    )
     say(f"tables and logs are in {out}")
     if run.problems:
         say(f"{len(run.problems)} problems; repeat with --seed {options.seed}")

@@ -4,7 +4,8 @@
 
 Run as ``python -m tests.chaos.clients SETTINGS``, with the JSON of
 :class:`Settings`. It does as :mod:`tests.chaos.obeying` says, and tells
-``ready`` of each slot that a client got, and ``done`` of each job.
+``ready`` of each slot that a client got, ``flowing`` of long streams that are
+under way, and ``done`` of each job.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import typing
 from fpgapool import client
 from tests.chaos import jobs
 from tests.chaos import obeying
+from tests.chaos import resending
 
 #: How long any call of a client may take; longer than all that faults cost.
 PATIENCE_S = 150.0
@@ -39,12 +41,18 @@ class Settings:
     :ivar clients: how many.
     :ivar doors: paths of sockets, and addresses of APIs.
     :ivar token: for APIs.
+    :ivar streams: how many more clients there are, which do nothing but long
+        streams.
+    :ivar bug: of :data:`resending.BUGS`, planted into the library; empty if
+        it is to be right.
     """
 
     seed: str
     clients: int
     doors: list[str]
     token: str
+    streams: int = 0
+    bug: str = ""
 
 
 @dataclasses.dataclass
@@ -60,6 +68,9 @@ class Outcome:
     :ivar code: of the error; empty if there was none.
     :ivar wrong: what was wrong with the output; empty if nothing was.
     :ivar bug: what was raised that is not an error of the library.
+    :ivar resent_reopens: in how many other slots at least two pieces of
+        input were sent again; of long streams only.
+    :ivar resent_resumes: the same, over other connections to one slot.
     """
 
     conduct: str
@@ -80,6 +91,8 @@ class Outcome:
     reopens: int = 0
     reconnects: int = 0
     restarts: int = 0
+    resent_reopens: int = 0
+    resent_resumes: int = 0
 
 
 class Crowd(obeying.Obeying):
@@ -96,14 +109,18 @@ class Crowd(obeying.Obeying):
         """Do as told, to the end."""
         self.run(
             functools.partial(self._client, number)
-            for number in range(self._settings.clients)
+            for number in range(
+                self._settings.clients + self._settings.streams
+            )
         )
 
     def _client(self, number: int) -> None:
         rng = random.Random(f"{self._settings.seed} {number}")
         doors = self._settings.doors
+        streams = number >= self._settings.clients
+        draw = jobs.draw_long if streams else jobs.draw
         while True:
-            job = jobs.draw(rng, len(doors))
+            job = draw(rng, len(doors))
             with self.turn(job.pause_s) as mine:
                 if mine:
                     self._do(job, doors[job.door])
@@ -172,6 +189,8 @@ class Visit:
         self._say = say
         self._data = job.data()
         self._cancel = client.CancelToken()
+        # The newest slot.
+        self._view: client.SessionView | None = None
         self._options: dict[str, typing.Any] = {
             "params": job.params,
             "front_door": _front_door(door, token),
@@ -188,6 +207,8 @@ class Visit:
         outcome = self._outcome
         outcome.state = view.state
         outcome.session_id = view.session_id
+        if view.state == "READY":
+            self._view = view
         if view.state == "READY" and outcome.ready_s is None:
             outcome.ready_s = time.monotonic()
             self._say("ready", at_s=outcome.ready_s)
@@ -203,15 +224,48 @@ class Visit:
 
     # What clients do.
 
-    def _do_stream(self) -> None:
+    def _do_stream(
+        self, progress: typing.Callable[[int, int], object] | None = None
+    ) -> None:
         output, report = client.run_buffer(
-            self._job.accelerator, self._data, **self._options
+            self._job.accelerator,
+            self._data,
+            progress=progress,
+            **self._options,
         )
         self._outcome.opened = True
         self._outcome.reopens = report.reopens
         self._outcome.reconnects = report.reconnects
         self._outcome.restarts = report.restarts
         self._check(bytes(output), self._job.expected(self._data))
+
+    def _do_long(self) -> None:
+        tally = resending.begin()
+        told_bytes = 0
+        cut = False
+
+        def progress(done_bytes: int, size_bytes: int) -> None:
+            nonlocal told_bytes, cut
+            if done_bytes - told_bytes >= jobs.LONG_PART_BYTES:
+                told_bytes = done_bytes
+                if size_bytes - done_bytes >= jobs.LONG_LEFT_BYTES:
+                    self._tell_flowing()
+            cut_bytes = self._job.cut_bytes
+            if not cut and cut_bytes is not None and done_bytes >= cut_bytes:
+                cut = True
+                tally.cut()
+
+        try:
+            self._do_stream(progress)
+        finally:
+            self._outcome.resent_reopens = tally.reopens
+            self._outcome.resent_resumes = tally.resumes
+
+    def _tell_flowing(self) -> None:
+        if self._view is not None:
+            self._say(
+                "flowing", host=self._view.host_name, slot=self._view.slot
+            )
 
     def _cancel_later(self) -> threading.Timer:
         timer = threading.Timer(self._job.patience_s, self._cancel.cancel)
@@ -304,4 +358,8 @@ def _connection(door: str) -> socket.socket:
 
 if __name__ == "__main__":
     obeying.obey_signals()
-    Crowd(Settings(**json.loads(sys.argv[1]))).follow()
+    settings = Settings(**json.loads(sys.argv[1]))
+    if settings.bug:
+        resending.BUGS[settings.bug]()
+    resending.count()
+    Crowd(settings).follow()

@@ -26,6 +26,17 @@ _END_LIMIT_S = 20.0
 _VICTIM_LIVES_S = (4.0, 8.0)
 
 
+class Flowing(typing.NamedTuple):
+    """A slot with a long stream.
+
+    :ivar host: its name.
+    :ivar slot: the slot's number on its board.
+    """
+
+    host: str
+    slot: int
+
+
 class Program:
     """A process with several clients, or with fuzzers.
 
@@ -145,6 +156,7 @@ class Crowd:
     :param token: see there.
     :param broker_url: see :class:`tests.chaos.fuzzers.Settings`.
     :param hosts: see there.
+    :param bug: see :class:`tests.chaos.clients.Settings`.
     """
 
     PROGRAMS = 4
@@ -159,6 +171,7 @@ class Crowd:
         token: str,
         broker_url: str,
         hosts: list[str],
+        bug: str = "",
     ) -> None:
         self._rng = random.Random(seed)
         self._victims = Program(
@@ -171,6 +184,9 @@ class Crowd:
         self._killer = threading.Thread(target=self._kill_victims)
         self._changed = threading.Condition()
         self._ready_s: list[float] = []
+        # The newest of long streams, and how many it has been told of.
+        self._flowing: Flowing | None = None
+        self._flowing_told = 0
         self._outcomes: list[clients.Outcome] = []
         self._paused = 0
         self._bugs: list[str] = []
@@ -182,7 +198,11 @@ class Crowd:
         self.programs = [
             Program(
                 clients,
-                clients.Settings(f"{seed} {number}", share, doors, token),
+                clients.Settings(
+                    *(f"{seed} {number}", share, doors, token),
+                    streams=1,
+                    bug=bug,
+                ),
                 self._take,
             )
             for number, share in enumerate(shares)
@@ -221,6 +241,9 @@ class Crowd:
         with self._changed:
             if event == "ready":
                 self._ready_s.append(told["at_s"])
+            elif event == "flowing":
+                self._flowing = Flowing(**told)
+                self._flowing_told += 1
             elif event == "done":
                 self._outcomes.append(clients.Outcome(**told))
             elif event == "sent":
@@ -264,6 +287,21 @@ class Crowd:
             return self._changed.wait_for(
                 lambda: len(self._ready_s) >= wanted, limit_s
             )
+
+    def wait_flowing(self, limit_s: float) -> Flowing | None:
+        """Wait until a long stream tells that it is under way.
+
+        It will be for another second.
+
+        :param limit_s: how long.
+        :returns: where it is; None if there was none.
+        """
+        with self._changed:
+            before = self._flowing_told
+            told = self._changed.wait_for(
+                lambda: self._flowing_told > before, limit_s
+            )
+            return self._flowing if told else None
 
     def pause(self, limit_s: float) -> bool:
         """Have all clients end what they do, and wait for that.

@@ -21,6 +21,8 @@ from tests.services import process
 
 CLIENT = "client"
 _CLOCK_JUMP_S = 3600.0
+#: How long a fault waits for a stream to hit.
+_FLOWING_LIMIT_S = 20.0
 _BAD_NETWORK = faulty.Faults(doubled=0.3, delayed=0.3, lost=0.1, delay_s=1.5)
 
 
@@ -49,6 +51,8 @@ class Kind:
     :ivar test: where it is tested alone, with each state of a session.
     :ivar needs_sandbox: whether hosts must have networks and disks of their
         own.
+    :ivar moves: whether a long stream, if there is one, has to go on in
+        another slot.
     """
 
     component: str
@@ -56,6 +60,7 @@ class Kind:
     strike: Strike
     test: str
     needs_sandbox: bool = False
+    moves: bool = False
 
     @property
     def title(self) -> str:
@@ -133,8 +138,17 @@ def _mariadb(stage: Stage, _rng: random.Random) -> process.Service:
 def _worker(number: signal.Signals) -> Strike:
     def strike(stage: Stage, rng: random.Random) -> Undo:
         # Who is frozen is killed by the agent; nobody need wake it.
-        workers = _host(stage, rng).workers()
-        for worker in rng.sample(workers, min(2, len(workers))):
+        host = _host(stage, rng)
+        flowing = stage.crowd.wait_flowing(_FLOWING_LIMIT_S)
+        if flowing is not None:
+            host = stage.pool.hosts[flowing.host]
+        workers = host.workers()
+        rng.shuffle(workers)
+        # What is on its way to the first one has to be sent again.
+        workers.sort(
+            key=lambda one: flowing is None or one.slot != flowing.slot
+        )
+        for worker in workers[:2]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.pid, number)
         return nothing
@@ -248,14 +262,17 @@ KINDS = (
     Kind(
         *("worker", "kill", _worker(signal.SIGKILL)),
         _MATRIX.format("worker"),
+        moves=True,
     ),
     Kind(
         *("worker", "stop", _worker(signal.SIGSTOP)),
         _MATRIX.format("worker"),
+        moves=True,
     ),
     Kind(
         *("worker", "restart", _worker(signal.SIGTERM)),
         _MATRIX.format("worker"),
+        moves=True,
     ),
     *_three("api", _api, "client"),
     Kind(CLIENT, "kill", _kill_client, _MATRIX.format("client")),

@@ -21,6 +21,9 @@ IDLE_TIMEOUT_S = 6
 CONNECT_TIMEOUT_S = 30
 #: Accelerators that a tenant has uploaded: AES with a key of their own.
 TENANT_BITSTREAMS = tuple(f"chaos-{number}" for number in range(5))
+#: One of them is so slow that all of a session's window is on its way.
+PACED = "chaos-paced"
+PACED_BYTES_PER_S = 2e6
 TENANT_KEY = "0f" * 16
 
 FRAME_SAMPLES = 64
@@ -28,6 +31,12 @@ _SAMPLE_TYPE = numpy.dtype("<c8")
 FRAME_BYTES = FRAME_SAMPLES * _SAMPLE_TYPE.itemsize
 _LEAST_EXPONENT = 6.0
 _LARGEST_EXPONENT = 21.0
+#: Of a long stream: four seconds.
+LONG_BYTES = 8 << 20
+#: It tells after each part of so many bytes that it is under way …
+LONG_PART_BYTES = 1 << 20
+#: … while so much is left that it will be for another second.
+LONG_LEFT_BYTES = 2 << 20
 
 #: What a client does with its session, and how often.
 CONDUCTS = {
@@ -57,6 +66,7 @@ class Job:
     :ivar door: number of the front door.
     :ivar pause_s: before it begins.
     :ivar patience_s: until it cancels or hangs up, if it does.
+    :ivar cut_bytes: after so much its connection breaks; None if it does not.
     """
 
     accelerator: str
@@ -67,6 +77,7 @@ class Job:
     door: int
     pause_s: float
     patience_s: float
+    cut_bytes: int | None = None
 
     @property
     def stateless(self) -> bool:
@@ -101,9 +112,10 @@ class Job:
 def tenant_iv(name: str) -> str:
     """Return the first counter block of a tenant's accelerator.
 
-    :param name: of TENANT_BITSTREAMS.
+    :param name: of TENANT_BITSTREAMS, or PACED.
     """
-    return f"{TENANT_BITSTREAMS.index(name) + 1:032x}"
+    names = (*TENANT_BITSTREAMS, PACED)
+    return f"{names.index(name) + 1:032x}"
 
 
 def _aes(name: str, params: dict[str, typing.Any], data: bytes) -> bytes:
@@ -141,4 +153,23 @@ def draw(rng: random.Random, doors: int) -> Job:
         door=rng.randrange(doors),
         pause_s=rng.uniform(0.0, 1.0),
         patience_s=rng.uniform(0.0, 2.0),
+    )
+
+
+def draw_long(rng: random.Random, doors: int) -> Job:
+    """Choose the next long stream.
+
+    :param rng: chance.
+    :param doors: how many front doors there are.
+    """
+    return Job(
+        accelerator=PACED,
+        params={},
+        conduct="long",
+        size_bytes=LONG_BYTES,
+        data_seed=rng.getrandbits(32),
+        door=rng.randrange(doors),
+        pause_s=rng.uniform(0.0, 1.0),
+        patience_s=0.0,
+        cut_bytes=rng.randrange(LONG_PART_BYTES, LONG_BYTES - LONG_LEFT_BYTES),
     )

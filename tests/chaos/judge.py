@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import pathlib
 import re
 import typing
@@ -52,6 +53,20 @@ _BUGS = {
         ZeroDivisionError,
     )
 }
+
+#: What client and worker tell each other when data is not what it should be.
+_CORRUPTED = {
+    codes.BAD_OFFSET,
+    codes.CHECKSUM_MISMATCH,
+    codes.CREDIT_EXCEEDED,
+    client_errors.PROTOCOL_ERROR,
+}
+
+#: What a run has of the library's work after a loss, at least: of the faults
+#: that move streams this share does so, …
+REOPENS_SHARE = 0.5
+#: … and so often in a minute a stream goes on over another connection.
+RESUMES_PER_MINUTE = 2.0
 
 #: How long after a fault whoever asks by the API may hear of its slot.
 LATE_NEWS_S = 10.0
@@ -151,8 +166,8 @@ def wrong(outcomes: Iterable[clients.Outcome]) -> list[str]:
     """
     found = []
     for one in outcomes:
-        if one.wrong:
-            found.append(f"wrong output: {one}")
+        if one.wrong or one.code in _CORRUPTED:
+            found.append(f"corrupted: {one}")
         if one.bug:
             found.append(f"not an error of the library: {one}")
         if one.code and one.code not in _KNOWN:
@@ -181,6 +196,61 @@ def lost(
         if measure.lost_stateless(one):
             found.append(f"lost though stateless: {one}")
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Resent:
+    """How often streams sent several pieces of input again.
+
+    :ivar reopens: to another slot.
+    :ivar resumes: over another connection.
+    """
+
+    reopens: int
+    resumes: int
+
+    @classmethod
+    def of(cls, outcomes: Iterable[clients.Outcome]) -> Resent:
+        """Count it.
+
+        :param outcomes: of jobs.
+        """
+        found = list(outcomes)
+        return cls(
+            sum(one.resent_reopens for one in found),
+            sum(one.resent_resumes for one in found),
+        )
+
+    @classmethod
+    def least(cls, moves: int, duration_s: float) -> Resent:
+        """Return what a run needs, so that it says something.
+
+        :param moves: faults, alone, that streams had to move for.
+        :param duration_s: how long there were streams.
+        """
+        return cls(
+            math.ceil(REOPENS_SHARE * moves),
+            math.ceil(RESUMES_PER_MINUTE * duration_s / 60),
+        )
+
+
+def untried(resent: Resent, least: Resent) -> list[str]:
+    """Tell what the run says nothing about.
+
+    :param resent: what was sent again.
+    :param least: what is needed.
+    """
+    return [
+        f"only {found} of at least {needed} {name} sent several pieces of a"
+        " long stream again: a fault in sending again would not have been"
+        " seen; find out why streams do not flow when workers and connections"
+        " are lost"
+        for name, found, needed in (
+            ("reopens", resent.reopens, least.reopens),
+            ("resumes", resent.resumes, least.resumes),
+        )
+        if found < needed
+    ]
 
 
 def raised(log: str) -> dict[str, int]:

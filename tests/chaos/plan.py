@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -47,6 +48,9 @@ def blows(
 ) -> Iterator[Blow]:
     """Give faults without end; each kind once before one comes again.
 
+    Those that move streams come first and then at even intervals, so that a
+    short run has some as well.
+
     :param seed: the same one gives the same faults.
     :param kinds: to choose from.
     :param second_share: see SECOND_SHARE.
@@ -59,7 +63,7 @@ def blows(
     while True:
         deck = list(kinds)
         rng.shuffle(deck)
-        for first in deck:
+        for first in _spread(deck):
             chosen = [first]
             others = [k for k in kinds if k.component != first.component]
             if rng.random() < second_share and others:
@@ -70,3 +74,12 @@ def blows(
                 rng.uniform(0.0, _APART_S),
                 rng.getrandbits(32),
             )
+
+
+def _spread(deck: Sequence[faults.Kind]) -> Iterator[faults.Kind]:
+    movers = [kind for kind in deck if kind.moves]
+    others = iter([kind for kind in deck if not kind.moves])
+    for mover in movers:
+        yield mover
+        yield from itertools.islice(others, len(deck) // len(movers) - 1)
+    yield from others

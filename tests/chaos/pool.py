@@ -27,9 +27,9 @@ if typing.TYPE_CHECKING:
 
 #: Boards on three hosts; programs are on all of them, some without boards.
 HOSTS = (
-    clouds.HostPlan("board-a", slots=3),
-    clouds.HostPlan("board-b", slots=3, tls=False),
-    clouds.HostPlan("board-c", slots=3, tls=False),
+    clouds.HostPlan("board-a", slots=4, paced=True),
+    clouds.HostPlan("board-b", slots=4, tls=False, paced=True),
+    clouds.HostPlan("board-c", slots=4, tls=False, paced=True),
     clouds.HostPlan("plain-a", slots=0),
     clouds.HostPlan("plain-b", slots=0),
 )
@@ -69,7 +69,9 @@ _OPTIONS: clouds.Options = {
 }
 
 
-def _declaration(name: str) -> dict[str, typing.Any]:
+def _declaration(
+    name: str, peak_bytes_per_s: float = 1e9
+) -> dict[str, typing.Any]:
     return {
         "format_version": 1,
         "name": name,
@@ -77,7 +79,7 @@ def _declaration(name: str) -> dict[str, typing.Any]:
         "core": "aes",
         "params": {"key": jobs.TENANT_KEY, "iv": jobs.tenant_iv(name)},
         "stateless": True,
-        "peak_bytes_per_s": 1e9,
+        "peak_bytes_per_s": peak_bytes_per_s,
     }
 
 
@@ -223,6 +225,7 @@ class Pool(clouds.Cloud):
         self.api.start()
         for name in jobs.TENANT_BITSTREAMS:
             self.api.bring(_declaration(name))
+        self.api.bring(_declaration(jobs.PACED, jobs.PACED_BYTES_PER_S))
 
     def stop(self) -> None:
         """End all processes and take down the lines."""

@@ -45,6 +45,7 @@ class Options:
     :ivar second_share: how often two faults happen at a time.
     :ivar lasts_s: how long a fault lasts, at least and at most.
     :ivar recovery_limit_s: how long is waited until the pool is as before.
+    :ivar bug: see :class:`tests.chaos.clients.Settings`.
     """
 
     seed: int
@@ -58,6 +59,7 @@ class Options:
     second_share: float = plan.SECOND_SHARE
     lasts_s: tuple[float, float] = plan.LASTS_S
     recovery_limit_s: float = 60.0
+    bug: str = ""
 
 
 class Run:
@@ -85,6 +87,10 @@ class Run:
         # Sessions may be lost, and for how long the last fault lasted.
         self._may_lose = False
         self._lasted_s = 0.0
+        # Faults, alone, that long streams had to move for.
+        self._moves = 0
+        #: What has to have been sent again for the run to say something.
+        self.least = judge.Resent.least(0, options.duration_s)
         #: What does not hold.
         self.problems: list[str] = []
         self.windows: list[measure.Window] = []
@@ -116,6 +122,11 @@ class Run:
                 self._quiet()
                 self._go_on()
         self._quiet()
+        self.least = judge.Resent.least(
+            self._moves, time.monotonic() - started_s
+        )
+        for problem in judge.untried(self.resent(), self.least):
+            self._problem(problem)
         self._check_growth()
         for daemon in self.pool.all_daemons():
             for bug in judge.bugs(daemon.log()):
@@ -134,6 +145,10 @@ class Run:
     def outcomes(self) -> list[clients.Outcome]:
         """Return what has become of jobs."""
         return self._crowd.outcomes()
+
+    def resent(self) -> judge.Resent:
+        """Return how often streams sent something again."""
+        return judge.Resent.of(self._crowd.outcomes())
 
     def _wait(self, time_s: float) -> None:
         threading.Event().wait(time_s)
@@ -159,6 +174,7 @@ class Run:
             if lasts:
                 self._wait(blow.lasts_s)
         end_s = time.monotonic()
+        self._moves += len(blow.kinds) == 1 and blow.kinds[0].moves
         self._check_alive()
         self._recover(
             measure.Window(blow.title, before_s, end_s, 0.0, before_per_s)
@@ -286,6 +302,8 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         "clients": options.clients,
         "faults": [window.title for window in run.windows],
         "nonsense": run.nonsense(),
+        "resent": dataclasses.asdict(run.resent()),
+        "resent_least": dataclasses.asdict(run.least),
         "problems": run.problems,
         "raised": raised,
         "uses": [

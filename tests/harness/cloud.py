@@ -83,12 +83,15 @@ class HostPlan:
     :param slots: on its only board; 0 means that it has no board.
     :param tls: whether its workers encrypt what crosses the network.
     :param shape: of these slots.
+    :param paced: whether accelerators have the rates of their profiles;
+        otherwise they are as fast as they can be.
     """
 
     name: str
     slots: int = 2
     tls: bool = True
     shape: str = "medium"
+    paced: bool = False
 
 
 class Host:
@@ -119,7 +122,7 @@ class Host:
             "programming_time_s": programming_time_s,
         }
         document = {
-            "unlimited": True,
+            "unlimited": not self.plan.paced,
             "boards": [board] if self.plan.slots else [],
         }
         # Replaced, not rewritten: workers read it at any time.

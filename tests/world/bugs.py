@@ -18,6 +18,7 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
+from tests.chaos import resending
 
 _Plant = Callable[[], None]
 
@@ -46,7 +47,7 @@ def _bug(seed: int) -> Callable[[_Plant], _Plant]:
     return note
 
 
-@_bug(seed=3)
+@_bug(seed=46)
 def drain_forgets_ready_sessions() -> None:
     taken = engine.Engine._taken
 
@@ -171,3 +172,23 @@ def secret_reused() -> None:
         return secret
 
     hello.Keyring.mint = reuse  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def chunk_skipped_when_resent() -> None:
+    resending.skipped()
+
+
+@_bug(seed=2)
+def chunk_zeroed_when_resent() -> None:
+    resending.zeroed()
+
+
+@_bug(seed=2)
+def chunk_doubled_when_resent() -> None:
+    resending.doubled()
+
+
+@_bug(seed=1)
+def acknowledgement_believed_too_early() -> None:
+    resending.believed()

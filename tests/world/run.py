@@ -214,6 +214,8 @@ class World:
         current.clear()
         outcome.ended_s = self.kernel.now_s
         self.outcomes.append(outcome)
+        for problem in judge.wrong([outcome]):
+            self.kernel.fail(problem)
         self._digest.update(
             f"{outcome.code} {outcome.session_id} {outcome.ended_s}".encode()
         )
@@ -272,8 +274,7 @@ class World:
         return [f"clients wait for ever: {waiting}"]
 
     def _judge(self) -> list[str]:
-        found = judge.wrong(self.outcomes)
-        found += judge.lost(self.outcomes, self.schedule.longest_trouble_s)
+        found = judge.lost(self.outcomes, self.schedule.longest_trouble_s)
         if len(self.outcomes) < len(self.schedule.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
             for fault in self.schedule.faults

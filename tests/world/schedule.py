@@ -27,6 +27,11 @@ PROJECTS = ("p1", "p2")
 FAULTS_END_S = 30.0
 _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 
+#: Each of so many visits is a stream with several pieces on their way, for as
+#: long as a fault may need to hit it.
+_LONG_EVERY = 19
+_LONG_BYTES = 1 << 16
+
 #: What a client does with its session, and how often.
 _CONDUCTS = {
     "stream": 50,
@@ -190,7 +195,7 @@ def _visits(
     for number in range(sessions):
         client = number % clients
         host, project, by_api = homes[client]
-        yield Visit(
+        visit = Visit(
             client=client,
             host=host,
             project=project,
@@ -203,6 +208,14 @@ def _visits(
             patience_s=rng.uniform(0.0, 3.0),
             think_s=rng.uniform(0.0, 4.0) if rng.random() < 0.1 else 0.0,
         )
+        if number % _LONG_EVERY == _LONG_EVERY - 1:
+            visit = dataclasses.replace(
+                visit,
+                accelerator="copy",
+                conduct="stream",
+                size_bytes=_LONG_BYTES,
+            )
+        yield visit
 
 
 def _faults(

@@ -11,6 +11,7 @@ import pytest
 
 from fpgapool.accelerators import base as accelerators
 from tests.chaos import jobs
+from tests.harness import cloud as clouds
 
 DOORS = 3
 
@@ -35,11 +36,27 @@ def test_everything_is_done() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["copy", "aes", "fft", "sha", "chaos-3"])
+def test_long_streams_are_under_way_when_they_say_so() -> None:
+    rng = random.Random(6)
+    drawn = [jobs.draw_long(rng, DOORS) for _ in range(100)]
+    assert {job.door for job in drawn} == set(range(DOORS))
+    left_s = jobs.LONG_LEFT_BYTES / jobs.PACED_BYTES_PER_S
+    assert left_s > 1.0
+    assert jobs.LONG_LEFT_BYTES >= 2 * clouds.CHUNK_BYTES
+    for job in drawn:
+        assert job.stateless
+        assert job.cut_bytes is not None
+        assert 0 < job.cut_bytes < job.size_bytes - jobs.LONG_LEFT_BYTES
+
+
+@pytest.mark.parametrize(
+    "name", ["copy", "aes", "fft", "sha", "chaos-3", jobs.PACED]
+)
 def test_expected_output_is_that_of_the_core(name: str) -> None:
+    drawn = [*some(4, 500), jobs.draw_long(random.Random(4), DOORS)]
     job = next(
         job
-        for job in some(4, 500)
+        for job in drawn
         if job.accelerator == name and job.size_bytes > 1000
     )
     data = job.data()
@@ -49,7 +66,7 @@ def test_expected_output_is_that_of_the_core(name: str) -> None:
         for key, value in job.params.items()
     }
     core = name
-    if name in jobs.TENANT_BITSTREAMS:
+    if name in (*jobs.TENANT_BITSTREAMS, jobs.PACED):
         core = "aes"
         params = {"key": jobs.TENANT_KEY, "iv": jobs.tenant_iv(name)}
     made = accelerators.load_core(core)(params)

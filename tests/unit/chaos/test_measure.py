@@ -143,6 +143,9 @@ def test_right_outputs_and_known_errors_are_no_problem() -> None:
         {"bug": "Traceback"},
         {"code": "no such code"},
         {"code": codes.INTERNAL_ERROR},
+        # A client whose data are skipped hears that, or is told so.
+        {"code": codes.BAD_OFFSET},
+        {"code": codes.CHECKSUM_MISMATCH},
     ],
 )
 def test_what_is_wrong_is_found(members: dict[str, object]) -> None:
@@ -153,6 +156,23 @@ def test_what_is_lost_is_found() -> None:
     queued = outcome(code="TIMEOUT", state="QUEUED")
     active = outcome(code="WORKER_DIED", state="ACTIVE", ready_s=1.0)
     assert len(judge.lost([queued, active])) == 2
+
+
+def test_a_run_has_to_have_sent_streams_again() -> None:
+    least = judge.Resent.least(moves=3, duration_s=60.0)
+    assert least == judge.Resent(reopens=2, resumes=2)
+    enough = [outcome(resent_reopens=1, resent_resumes=1)] * 2
+    assert judge.untried(judge.Resent.of(enough), least) == []
+    # Moved, but nothing was on its way.
+    idle = [outcome(reopens=1, reconnects=1, resent_resumes=1)] * 9
+    (found,) = judge.untried(judge.Resent.of(idle), least)
+    assert found.startswith("only 0 of at least 2 reopens sent several")
+    assert len(judge.untried(judge.Resent.of([]), least)) == 2
+
+
+def test_every_run_needs_some_that_were_sent_again() -> None:
+    assert judge.Resent.least(0, 1.0) == judge.Resent(0, 1)
+    assert judge.Resent.least(1, 0.0) == judge.Resent(1, 0)
 
 
 def test_who_cannot_be_told_for_too_long_may_lose_its_slot() -> None:

@@ -31,6 +31,15 @@ def test_every_kind_comes_before_one_comes_again() -> None:
         assert {blow.kinds[0] for blow in part} == set(faults.KINDS)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_short_runs_have_faults_that_move_streams(seed: int) -> None:
+    movers = [blow.kinds[0].moves for blow in some(seed, ALL)]
+    assert sum(movers) == 3
+    assert movers[0]
+    # From one to the next.
+    assert "0" * (ALL // 3 + 3) not in "".join("01"[one] for one in movers)
+
+
 def test_two_at_a_time_are_of_two_components() -> None:
     pairs = [blow.kinds for blow in some(4, 500) if len(blow.kinds) == 2]
     assert 50 < len(pairs) < 150

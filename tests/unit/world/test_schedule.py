@@ -14,6 +14,21 @@ def test_a_seed_is_always_the_same_schedule() -> None:
     assert schedules.draw(7, KINDS) != schedules.draw(8, KINDS)
 
 
+def test_some_streams_have_many_pieces_on_their_way() -> None:
+    visits = schedules.draw(7, KINDS).visits
+    window_bytes = 4 * 4096
+    long = [
+        one
+        for one in visits
+        if one.conduct == "stream"
+        and one.accelerator == "copy"
+        and one.size_bytes >= 4 * window_bytes
+    ]
+    assert len(long) >= len(visits) // 20
+    # Of several clients.
+    assert len({one.client for one in long}) >= 5
+
+
 def test_what_is_written_is_read(tmp_path: pathlib.Path) -> None:
     schedule = schedules.draw(11, KINDS, sessions=9)
     path = tmp_path / "schedule.json"
