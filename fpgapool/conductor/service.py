@@ -146,12 +146,14 @@ class Conductor:
         term = self._enter(epoch)
         self._term = term
         self._leading.set()
-        if not self._election.hold(epoch, self._deposed, term.look_around):
+        if not self._election.hold(
+            epoch, self._deposed, term.look_around, term.pool_time_s
+        ):
             LOG.warning("Another conductor has been elected")
         self._leading.clear()
         self._term = None
         term.stop()
-        self._election.resign(epoch)
+        self._election.resign(epoch, term.pool_time_s())
         LOG.info("Epoch %d is over", epoch)
 
     def _enter(self, epoch: int) -> _Term:
@@ -161,7 +163,7 @@ class Conductor:
             term = _Term(
                 self._conf,
                 self._database,
-                self._election.now,
+                self._election,
                 epoch,
                 self._deposed,
                 self._fail,
@@ -196,7 +198,7 @@ class _Term:
         self,
         conf: cfg.ConfigOpts,
         database: db_api.Database,
-        now: Callable[[], float],
+        elected: election.Election,
         epoch: int,
         deposed: threading.Event,
         on_failure: Callable[[str], None],
@@ -207,6 +209,14 @@ class _Term:
         migration.require_newest(database.engine)
         self.epoch = epoch
         snapshot = database.load()
+        # A request must not be older than one that came before it.
+        self._clock = clock.WallClock(
+            not_before=snapshot.latest_at, wall=elected.now
+        )
+        self._ahead_s = _ahead_s(elected, snapshot, self._clock.now())
+        snapshot = snapshot.moved(
+            database.begin_term(epoch, self.pool_time_s(), self._ahead_s)
+        )
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
         # Orders to agents must not wait behind the news for front doors.
         self._orders, self._news = (
@@ -243,15 +253,14 @@ class _Term:
             admission.Quotas(settings.default_quota) if is_unified else None,
             thresholds_bytes=strategy_loading.thresholds_bytes(strategy),
             counts=counts,
+            ahead_s=self._ahead_s,
         )
         self._database = database
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
         self._pump = pump.Pump(
             brain,
-            # One for all conductors: a session must not look older to the
-            # next leader than it is.
-            clock.WallClock(not_before=snapshot.latest_at, wall=now),
+            self._clock,
             committer=self._committer,
             outbox=self._orders,
             on_failure=on_failure,
@@ -312,6 +321,10 @@ class _Term:
     def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
         self._pump.put(unrecorded)
 
+    def pool_time_s(self) -> float:
+        """Return pool time, for the next leader to go on from."""
+        return self._clock.now() - self._ahead_s
+
     @property
     def inputs_backlog(self) -> int:
         """How many inputs wait to be handled."""
@@ -360,6 +373,19 @@ class _Term:
         self._committer.stop()
         self._orders.stop()
         self._news.stop()
+
+
+def _ahead_s(
+    elected: election.Election, snapshot: db_api.Snapshot, now: float
+) -> float:
+    """Return by how much a leader's clock is ahead of pool time.
+
+    The first leader of all begins pool time with its clock's.
+    """
+    pool_time_s = elected.pool_time_s()
+    if pool_time_s is None:
+        return 0.0
+    return now - max(pool_time_s, snapshot.latest_arrival_s)
 
 
 def _watch(

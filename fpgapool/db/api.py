@@ -113,6 +113,14 @@ MAX_TEXT_LENGTH = 4000
 
 _LEASE_ID = 1
 
+# Times of the leader's clock from which, or up to which, time is counted.
+_COUNTED = (
+    models.assignments.c.assigned_at,
+    models.hosts.c.drain_deadline_at,
+    models.devices.c.drain_deadline_at,
+    models.faults.c.next_test_at,
+)
+
 # More values in one IN (...) are no faster, and SQLite allows 999 at worst.
 _IDS_PER_STATEMENT = 500
 
@@ -234,7 +242,9 @@ class Database:
         if expected is None:
             lease = Lease(holder=holder, epoch=1, renewals=0)
             return self._insert_lease(lease)
-        lease = Lease(holder=holder, epoch=expected.epoch + 1, renewals=0)
+        lease = dataclasses.replace(
+            expected, holder=holder, epoch=expected.epoch + 1, renewals=0
+        )
         self._update_lease(
             dataclasses.asdict(lease),
             epoch=expected.epoch,
@@ -242,23 +252,64 @@ class Database:
         )
         return lease
 
-    def renew_lease(self, holder: str, epoch: int) -> None:
+    def renew_lease(
+        self, holder: str, epoch: int, pool_time_s: float | None = None
+    ) -> None:
         """Show that the leader is alive.
 
+        :param pool_time_s: as it is now; None: what was told last stays.
         :raises: NotLeader if the lease was taken by somebody else.
         """
         self._update_lease(
-            {"renewals": models.leader_lease.c.renewals + 1},
+            {"renewals": models.leader_lease.c.renewals + 1}
+            | _told(pool_time_s),
             holder=holder,
             epoch=epoch,
         )
 
-    def release_lease(self, holder: str, epoch: int) -> None:
+    def release_lease(
+        self, holder: str, epoch: int, pool_time_s: float | None = None
+    ) -> None:
         """Give the lease back, so that another one need not wait.
 
+        :param pool_time_s: as that of :meth:`renew_lease`.
         :raises: NotLeader if the lease was taken by somebody else.
         """
-        self._update_lease({"holder": ""}, holder=holder, epoch=epoch)
+        self._update_lease(
+            {"holder": ""} | _told(pool_time_s), holder=holder, epoch=epoch
+        )
+
+    def begin_term(
+        self, epoch: int, pool_time_s: float, ahead_s: float
+    ) -> float:
+        """Tell pool time, and how a new leader's clock differs from it.
+
+        Where it differs otherwise than that of the leader before, deadlines
+        move with it, so that as much time is left, and the beginnings of
+        assignments, so that as much time is over.
+
+        :param pool_time_s: as it is now.
+        :param ahead_s: by how much the clock is ahead of it.
+        :returns: by how many seconds these times have moved.
+        :raises: NotLeader if there is a later leader.
+        """
+        with self._transaction() as connection:
+            _lock_epoch(connection, epoch)
+            column = models.leader_lease.c.ahead_s
+            before_s = connection.scalar(sa.select(column).where(_lease_is()))
+            connection.execute(
+                sa.update(models.leader_lease)
+                .where(_lease_is())
+                .values(pool_time_s=pool_time_s, ahead_s=ahead_s)
+            )
+            moved_s = 0.0 if before_s is None else ahead_s - before_s
+            for time_at in _COUNTED:
+                connection.execute(
+                    sa.update(time_at.table)
+                    .where(time_at.is_not(None))
+                    .values({time_at: time_at + moved_s})
+                )
+        return moved_s
 
     def pass_epochs(self, count: int) -> None:
         """Make the next leader's epoch higher than any that agents know.
@@ -362,6 +413,15 @@ class Database:
                     connection, models.accelerators, AcceleratorRecord
                 ),
                 live_sessions=_live_sessions(connection),
+                ending_sessions=_all(
+                    connection,
+                    models.sessions,
+                    SessionRecord,
+                    models.sessions.c.id.in_(
+                        sa.select(models.assignments.c.job_id)
+                    ),
+                    models.sessions.c.finished_at.is_not(None),
+                ),
                 unknown_sessions=_all(
                     connection,
                     models.sessions,
@@ -822,7 +882,16 @@ def _lease(connection: sa.Connection) -> Lease | None:
     row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    return Lease(holder=row.holder, epoch=row.epoch, renewals=row.renewals)
+    return Lease(
+        holder=row.holder,
+        epoch=row.epoch,
+        renewals=row.renewals,
+        pool_time_s=row.pool_time_s,
+    )
+
+
+def _told(pool_time_s: float | None) -> dict[str, float]:
+    return {} if pool_time_s is None else {"pool_time_s": pool_time_s}
 
 
 def _lease_is() -> sa.ColumnElement[bool]:

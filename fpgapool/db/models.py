@@ -229,12 +229,13 @@ sessions = sa.Table(
     _required("connect_timeout_s", sa.Double),
     _required("resume_grace_s", sa.Double),
     _required("queued_at", sa.Double),
+    _optional("arrival_s", sa.Double),
     _optional("ready_at", sa.Double),
     _optional("started_at", sa.Double),
     _optional("finished_at", sa.Double),
+    _optional("updated_at", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
-    _optional("updated_at", sa.Double),
     sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
     sa.UniqueConstraint(
         "project_id", "request_id", name="uniq_sessions0project_id0request_id"
@@ -337,5 +338,7 @@ leader_lease = sa.Table(
     _required("holder", sa.String(NAME_LENGTH)),
     _required("epoch", sa.BigInteger),
     _required("renewals", sa.BigInteger),
+    _optional("pool_time_s", sa.Double),
+    _optional("ahead_s", sa.Double),
     **_OPTIONS,
 )

@@ -197,7 +197,11 @@ class BitstreamRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session. ``id`` is the job's id and grows in order of arrival."""
+    """A session. ``id`` is the job's id and grows in order of arrival.
+
+    :param arrival_s: when it was queued, in pool time, see :class:`Lease`;
+        None: of an earlier release, whose pool time was the wall clock's.
+    """
 
     id: int
     session_id: str
@@ -220,6 +224,7 @@ class SessionRecord:
     connect_timeout_s: float
     resume_grace_s: float
     queued_at: float
+    arrival_s: float | None = None
     ready_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
@@ -477,11 +482,15 @@ class Lease:
     :param epoch: grows whenever the lease is taken.
     :param renewals: grows whenever the lease is renewed; a holder under whom
         it does not grow for the time of the lease is gone.
+    :param pool_time_s: *pool time* when a leader last told it: seconds that
+        conductors have measured by clocks that cannot be set. What sessions
+        wait is counted in it. None: no leader has told it yet.
     """
 
     holder: str
     epoch: int
     renewals: int
+    pool_time_s: float | None = None
 
 
 class MaxIds(NamedTuple):
@@ -501,6 +510,7 @@ class MaxIds(NamedTuple):
 class Snapshot:
     """All that a conductor needs to take over. Rows are ordered by id.
 
+    :param ending_sessions: those that have ended and may have a slot yet.
     :param unknown_sessions: those that are neither live nor have ended.
     :param usage: of the newest day only.
     :param faults: those that are over, too.
@@ -514,6 +524,9 @@ class Snapshot:
     live_sessions: list[SessionRecord]
     assignments: list[AssignmentRecord]
     max_ids: MaxIds
+    ending_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
     unknown_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )
@@ -535,6 +548,39 @@ class Snapshot:
         arrivals = (session.queued_at for session in self.live_sessions)
         starts = (one.assigned_at for one in self.assignments)
         return max(itertools.chain(arrivals, starts), default=0.0)
+
+    @property
+    def latest_arrival_s(self) -> float:
+        """The newest arrival of what waits or is served, in pool time.
+
+        It may be newer than what the leader has told last; 0.0 if there is
+        none.
+        """
+        arrivals = (session.arrival_s for session in self.live_sessions)
+        return max((one for one in arrivals if one is not None), default=0.0)
+
+    def moved(self, by_s: float) -> Self:
+        """Return the same as it is after :meth:`Database.begin_term`.
+
+        :param by_s: what that has returned.
+        """
+        deadline = "drain_deadline_at"
+        return dataclasses.replace(
+            self,
+            assignments=_moved(self.assignments, "assigned_at", by_s),
+            hosts=_moved(self.hosts, deadline, by_s),
+            devices=_moved(self.devices, deadline, by_s),
+            faults=_moved(self.faults, "next_test_at", by_s),
+        )
+
+
+def _moved(rows: Iterable[_R], name: str, by_s: float) -> list[_R]:
+    return [
+        row
+        if (at := getattr(row, name)) is None
+        else dataclasses.replace(row, **{name: at + by_s})
+        for row in rows
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ _CORRUPTED = {
     codes.BAD_OFFSET,
     codes.CHECKSUM_MISMATCH,
     codes.CREDIT_EXCEEDED,
-    client_errors.PROTOCOL_ERROR,
+    codes.PROTOCOL_ERROR,
 }
 
 #: What a run has of the library's work after a loss, at least: of the faults

@@ -80,7 +80,7 @@ def test_wheel_holds_both_packages_with_all_their_files(
         "fpgapool/accelerators/profiles/aes.yaml",
         "fpgapool/api/schemas/sessions.py",
         "fpgapool/db/migrations/env.py",
-        "fpgapool/db/migrations/versions/009_initial.py",
+        "fpgapool/db/migrations/versions/001_initial.py",
         "fpgapool/policies/sessions.py",
         "fpgapool/py.typed",
         "fpgapool_nova_filters/__init__.py",

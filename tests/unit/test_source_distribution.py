@@ -84,7 +84,7 @@ def test_everything_that_is_kept_is_in_it(repository, names):
         "etc/systemd/fpgapool-agent.service",
         "fpgapool/accelerators/profiles/aes.yaml",
         "fpgapool/api/schemas/sessions.py",
-        "fpgapool/db/migrations/versions/009_initial.py",
+        "fpgapool/db/migrations/versions/001_initial.py",
         "fpgapool/policies/sessions.py",
     ],
 )

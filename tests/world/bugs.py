@@ -14,6 +14,7 @@ from fpgapool.agent.worker import hello
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import model
 from fpgapool.core import sharing
@@ -140,6 +141,17 @@ def queue_position_lost_on_requeue() -> None:
         resubmit(brain, session, now)
 
     engine.Engine._resubmit = forgetful  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def waits_counted_by_a_clock_that_is_set() -> None:
+    job = sessions.Session.job
+
+    def by_the_wall(session: sessions.Session, ahead_s: float) -> model.Job:
+        arrived = dataclasses.replace(session, arrival_s=session.queued_at)
+        return job(arrived, 0.0)
+
+    sessions.Session.job = by_the_wall  # type: ignore[method-assign]
 
 
 @_bug(seed=1)

@@ -65,6 +65,7 @@ class Server:
     :param content: from :func:`empty`.
     :ivar away: nothing can be asked.
     :ivar cut: processes, by number, that do not reach it.
+    :ivar clock_s: by how much its clock is ahead of the right time.
     :ivar fails_before: share of transactions that fail and change nothing.
     :ivar fails_after: share that fail though they are durable.
     """
@@ -78,6 +79,7 @@ class Server:
             )
             raw.deserialize(content)
         self.away = False
+        self.clock_s = 0.0
         self.cut: set[int] = set()
         self.fails_before = 0.0
         self.fails_after = 0.0
@@ -192,8 +194,9 @@ class Database(db_api.Database):
 
     def now(self) -> float:
         # One for all, as that of MariaDB.
+        server = self._server
         with self._transaction():
-            return kernels.BEGINS_AT + self._server.kernel.now_s
+            return kernels.BEGINS_AT + server.kernel.now_s + server.clock_s
 
 
 def look(database: db_api.Database, server: Server) -> None:

@@ -429,3 +429,22 @@ def _programming_slow(
         board.programming_s = before
 
     return undo
+
+
+@_fault
+def _database_clock(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """The database's clock is set, and who starts after that leads next."""
+    leader = pool.leader()
+    if leader is None:
+        return _nothing
+    pool.database.clock_s = 7200.0 if fault.extent < 0.7 else -7200.0
+    for conductor in pool.conductors:
+        if conductor is not leader:
+            conductor.kill()
+            conductor.start()
+    # They have asked what time it is by then.
+    pool.kernel.at(1.0, leader.kill)
+    # The clock stays as it is, until it is set again.
+    return lambda: pool.kernel.at(1.5, leader.start)

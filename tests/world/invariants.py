@@ -19,12 +19,14 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.world import database as databases
 from tests.world import kernel as kernels
@@ -35,6 +37,10 @@ _DRAIN_S = 5.0
 
 #: A slot is given back by then, unless something keeps it from that.
 _REVOKE_S = 6.0
+
+
+#: A clock is read by then before what is decided by it.
+_READING_S = 0.1
 
 
 class Broken(Exception):
@@ -63,6 +69,8 @@ class Watcher:
         self._kernel = kernel
         self._database = database
         self._calm_s = calm_s
+        #: When sessions came, by their ids.
+        self._came_s: dict[str, float] = {}
         #: When slots were first seen to be taken back, by generation.
         self._revoked_s: dict[int, float] = {}
         #: What each task is writing: epoch, and rows of sessions.
@@ -86,6 +94,7 @@ class Watcher:
             (engine.Engine, "process", self._engine),
             (engine.Engine, "tick", self._engine),
             (engine.Engine, "start", self._engine),
+            (engine.Engine, "_end", self._ended),
             (core_state.PoolState, "step", self._core),
             (sharing.Accounts, "take_back", self._take_back),
             (registry.HostEntry, "note_report", self._report),
@@ -152,6 +161,7 @@ class Watcher:
         )
         now = args[-1]
         for session in brain._book.by_id.values():
+            self._came_s.setdefault(session.session_id, self._kernel.now_s)
             if session.state == states.QUEUED:
                 _check(
                     session.row_id not in held, "queued with a slot", session
@@ -162,6 +172,26 @@ class Watcher:
                 )
         self._drains(brain, typing.cast(float, now))
         self._revoked(brain)
+
+    def _ended(
+        self,
+        _none: None,
+        _brain: engine.Engine,
+        session: sessions.Session,
+        _state: str,
+        code: str,
+        *_args: object,
+    ) -> None:
+        if code != codes.WAIT_TIMEOUT:
+            return
+        waited_s = self._kernel.now_s - self._came_s[session.session_id]
+        _check(
+            session.wait_timeout_s is None
+            or waited_s >= session.wait_timeout_s - _READING_S,
+            "expired before its time",
+            waited_s,
+            session,
+        )
 
     def _revoked(self, brain: engine.Engine) -> None:
         now_s = self._kernel.now_s
@@ -300,12 +330,12 @@ class Watcher:
         renew = db_api.Database.renew_lease
 
         def watched(
-            database: db_api.Database, holder: str, epoch: int
+            database: db_api.Database, holder: str, epoch: int, *told: float
         ) -> None:
             task = self._kernel.task()
             self._epochs[task] = epoch
             try:
-                renew(database, holder, epoch)
+                renew(database, holder, epoch, *told)
             finally:
                 self._epochs.pop(task, None)
 

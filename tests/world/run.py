@@ -258,6 +258,7 @@ class World:
         pool.broker.weather.late = 0.0
         pool.database.fails_before = pool.database.fails_after = 0.0
         pool.database.away = False
+        pool.database.clock_s = 0.0
         pool.database.cut.clear()
         pool.broker.mute.clear()
         pool.broker.deaf.clear()

@@ -101,6 +101,8 @@ class Engine:
         kept here, over those that the settings say.
     :param thresholds_bytes: between priority queues, if there are any.
     :param counts: to count what happens in.
+    :param ahead_s: by how much the times that it is given are ahead of pool
+        time.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class Engine:
         *,
         thresholds_bytes: Sequence[float] = (),
         counts: conductor_counts.Counts | None = None,
+        ahead_s: float = 0.0,
     ) -> None:
         self.state = state
+        self._ahead_s = ahead_s
         # From now on each one is recorded.
         state.take_skips()
         self._counts = counts or conductor_counts.Counts()
@@ -164,6 +168,8 @@ class Engine:
         self._ticked_at: float | None = None
         # Until then nothing could be heard, so that silence proves nothing.
         self._deaf_until = -math.inf
+        # When the database was last seen to fail: what was to be told waited.
+        self._failing_at = -math.inf
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._at_once: list[effects.Message] = []
@@ -214,6 +220,7 @@ class Engine:
         """
         self._forget_recorded()
         if self.database_failing:
+            self._failing_at = now
             self._withdraw_unrecorded(now)
         queries = []
         for item in batch:
@@ -301,7 +308,7 @@ class Engine:
         self._ticked_at = now
         self._find_silent_hosts(now)
         for host in self.registry.hosts.values():
-            if host.turned_clock(now):
+            if host.turned_clock():
                 _tell_of_clock(host)
         for hold in list(self.holds.values()):
             if self.holds.get(hold.slot.id) is hold:
@@ -603,6 +610,16 @@ class Engine:
                 else:
                     del held[record.id, record.generation]
                     self._restore_assignment(session, row, phase)
+        for record in snapshot.ending_sessions:
+            row = held.get((record.id, record.generation))
+            phase = row and unknown_words.read(model.Phase, row, "phase")
+            if (
+                row is not None
+                and phase is not None
+                and row.slot_id == record.slot_id
+            ):
+                del held[record.id, record.generation]
+                self._restore_ending(record, row, phase)
         # What is left belongs to sessions that have ended or moved, or cannot
         # be read. If the slots are still busy, they show up as strays in the
         # first report.
@@ -632,6 +649,36 @@ class Engine:
                 now,
             )
 
+    def _restore_ending(
+        self,
+        record: db_api.SessionRecord,
+        row: db_api.AssignmentRecord,
+        phase: model.Phase,
+    ) -> None:
+        """A session has ended, and its slot is still to be given back.
+
+        Its worker may know better how it ended, and for how long it ran.
+        """
+        host = self.registry.hosts_by_id.get(record.host_id or 0)
+        session = sessions.Session.from_record(
+            record, host.uuid if host else None
+        )
+        # It was among those that its project has used, when it ended.
+        session.counted = True
+        self._book.add(session)
+        self._restore_assignment(session, row, phase)
+        session.state = record.state
+        self._book.note_end(session)
+        # What has ended otherwise than by a word of its client's was told by
+        # the worker of another slot.
+        hold = self.holds[row.slot_id]
+        hold.abandoned = record.state != states.CANCELLED
+        self._events.append(
+            events.JobCancelled(
+                session.job_id, record.reason or codes.SUPERSEDED
+            )
+        )
+
     def _restore_assignment(
         self,
         session: sessions.Session,
@@ -654,7 +701,7 @@ class Engine:
         )
         self._events.append(
             events.AssignmentRestored(
-                job=session.job(),
+                job=self._job(session),
                 slot_id=slot.id,
                 generation=row.generation,
                 phase=phase,
@@ -667,7 +714,7 @@ class Engine:
         session.state = states.QUEUED
         session.leave_slot()
         self._book.note_queued(session)
-        self._events.append(events.JobSubmitted(session.job()))
+        self._events.append(events.JobSubmitted(self._job(session)))
 
     # -- bitstreams --------------------------------------------------------
 
@@ -806,12 +853,13 @@ class Engine:
                 request.resume_grace_s, limits.resume_grace_s
             ),
             queued_at=now,
+            arrival_s=now - self._ahead_s,
             front_doors=sessions.front_doors(request.host_uuid),
         )
         self._counts.opened += 1
         self._book.add(session)
         self._book.note_queued(session)
-        self._events.append(events.JobSubmitted(session.job()))
+        self._events.append(events.JobSubmitted(self._job(session)))
         self._touch(session)
         new = effects.Admission(job_id, session.session_id, request)
         self._admissions.append(new)
@@ -1067,10 +1115,12 @@ class Engine:
         session.finished_at = None
         # Its patience starts anew; it has been served once already.
         session.wait_timeout_s = (
-            now - session.queued_at + self.settings.wait_timeout_s
+            self._waited_s(session, now) + self.settings.wait_timeout_s
         )
         self._book.note_queued(session)
-        self._events.append(events.JobSubmitted(session.job(), unsent_bytes))
+        self._events.append(
+            events.JobSubmitted(self._job(session), unsent_bytes)
+        )
         self._touch(session)
         self._step(now)
 
@@ -1442,11 +1492,13 @@ class Engine:
     def _was_told_late(self, hold: reconcile.Hold, now: float) -> bool:
         """Whether a client had too little time to connect.
 
-        That its slot was ready did not get here, or was not recorded, or the
-        leader before did not live to tell it.
+        That its slot was ready did not get here, or was not recorded or sent
+        for a while, or the leader before did not live to tell it.
         """
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
-        return self.database_failing or now - hold.announced_at < enough_s
+        told_at = max(hold.announced_at, self._failing_at, self._deaf_until)
+        # Infinity, while nothing was told, is late, too.
+        return now - told_at < enough_s
 
     def _make_room(
         self,
@@ -1706,9 +1758,10 @@ class Engine:
         session = self._book.by_job[order.job_id]
         slot = self.registry.slots[order.slot_id]
         self._book.note_unqueued(session)
-        self._pace.note(now - session.queued_at, now)
+        waited_s = self._waited_s(session, now)
+        self._pace.note(waited_s, now)
         if not session.generation:
-            self._counts.waits_s.observe(now - session.queued_at)
+            self._counts.waits_s.observe(waited_s)
         session.skips = self.state.skips(session.job_id)
         session.generation = order.generation
         session.slot_id = slot.id
@@ -1896,6 +1949,13 @@ class Engine:
             self._rows.append(registry.slot_row(slot))
 
     # -- small steps -------------------------------------------------------
+
+    def _job(self, session: sessions.Session) -> model.Job:
+        return session.job(self._ahead_s)
+
+    def _waited_s(self, session: sessions.Session, now: float) -> float:
+        """Return how long ago a session was queued first."""
+        return now - self._ahead_s - session.arrival_s
 
     def _tell_again(self, hold: reconcile.Hold, now: float) -> None:
         """Repeat an order whose effect does not show."""

@@ -97,7 +97,9 @@ class Journal:
     def __init__(self, snapshot: db_api.Snapshot) -> None:
         self._states = {s.id: s.state for s in snapshot.live_sessions}
         self._ended: collections.OrderedDict[int, str] = (
-            collections.OrderedDict()
+            collections.OrderedDict(
+                (s.id, s.state) for s in snapshot.ending_sessions
+            )
         )
         self._hosts = {host.id: host for host in snapshot.hosts}
         self._devices = {device.id: device for device in snapshot.devices}

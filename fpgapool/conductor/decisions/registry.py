@@ -211,14 +211,14 @@ class HostEntry:
         if self.clock_is_wrong is not was_wrong:
             self.clock_turned_at = now
 
-    def turned_clock(self, now: float) -> bool:
+    def turned_clock(self) -> bool:
         """Whether operators have to be told that its clock is wrong or not.
 
-        :returns: True once for each turn that has lasted.
+        :returns: True once for each turn that later reports have confirmed.
         """
         if (
             self.clock_is_wrong is self.clock_told_wrong
-            or now - self.clock_turned_at < _CLOCK_SETTLES_S
+            or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
         ):
             return False
         self.clock_told_wrong = self.clock_is_wrong

@@ -49,6 +49,7 @@ class Session:
     Times are wall clock in seconds. ``secret`` lives in memory only: after a
     restart the agent is asked for a fresh one.
 
+    :ivar arrival_s: when it was queued, in pool time: from then on it waits.
     :ivar row_id: of its row, for ever.
     :ivar job_id: the core's name of it; a new one when it moves while its
         former slot is still being taken back.
@@ -63,6 +64,7 @@ class Session:
     accelerator: str
     claimed_bytes: int
     queued_at: float
+    arrival_s: float
     host_id: int | None = None
     host_uuid: str | None = None
     priority: int = 0
@@ -107,14 +109,17 @@ class Session:
         """What the client names the session by."""
         return self.project_id, self.request_id
 
-    def job(self) -> model.Job:
-        """Return the scheduler's view of the session."""
+    def job(self, ahead_s: float) -> model.Job:
+        """Return the scheduler's view of the session.
+
+        :param ahead_s: by how much its clock is ahead of pool time.
+        """
         return model.Job(
             id=self.job_id,
             host_id=self.host_id,
             accelerator=self.accelerator,
             claimed_bytes=self.claimed_bytes,
-            arrival_s=self.queued_at,
+            arrival_s=self.arrival_s + ahead_s,
             priority=self.priority,
             project=self.project_id,
             skips=self.skips,
@@ -211,12 +216,15 @@ class Session:
         """Rebuild a session from its row."""
         # An instance asks the API, wherever it is.
         door = None if instance.is_user(record.user_id) else host_uuid
+        members = _shared(record)
+        if record.arrival_s is None:
+            members["arrival_s"] = record.queued_at
         return cls(
             row_id=record.id,
             job_id=record.id,
             host_uuid=host_uuid,
             front_doors=front_doors(door),
-            **_shared(record),
+            **members,
         )
 
 
@@ -369,6 +377,7 @@ _SHARED_MEMBERS = (
     "slot_id",
     "local",
     "queued_at",
+    "arrival_s",
     "ready_at",
     "started_at",
     "finished_at",

@@ -7,9 +7,12 @@ its own: it takes the lease when it has seen no renewal for the time of the
 lease. A former leader is fenced by the epoch, which every write checks
 and every order to an agent carries.
 
-A stand-by asks the database once what time it is, and goes on from there by
-its own clock: if the database's clock is set meanwhile, no session that waits
-looks older to the next leader.
+What sessions wait is counted in *pool time*: seconds that conductors have
+measured by clocks that nobody sets. The leader tells it with each renewal, and
+a stand-by goes on from there by its own monotonic clock. So whatever the
+database's clock is set to, and whenever, no session that waits looks older to
+the next leader. That clock is asked once, by a stand-by, for the times that
+people read.
 """
 
 from __future__ import annotations
@@ -77,6 +80,23 @@ class Election:
         self._name = name
         self._lease_s = lease_s
         self._clock: clock.WallClock | None = None
+        # What pool time a leader told last, and a clock that goes on from
+        # there.
+        self._told_s: float | None = None
+        self._pool_clock: clock.WallClock | None = None
+
+    def pool_time_s(self) -> float | None:
+        """Return pool time, as far as it was told and measured since.
+
+        :returns: None if no leader has ever told it.
+        """
+        return self._pool_clock.now() if self._pool_clock else None
+
+    def _note_pool_time(self, lease: db_api.Lease | None) -> None:
+        told_s = lease.pool_time_s if lease else None
+        if told_s is not None and told_s != self._told_s:
+            self._told_s = told_s
+            self._pool_clock = clock.WallClock(wall=lambda: told_s)
 
     def now(self) -> float:
         """Return the time by which this conductor leads.
@@ -99,6 +119,7 @@ class Election:
         while not stopping.is_set():
             try:
                 lease = self._database.read_lease()
+                self._note_pool_time(lease)
                 self.now()
                 silent_s = silence.note(
                     lease, time.monotonic(), self._lease_s / 3
@@ -128,6 +149,7 @@ class Election:
         epoch: int,
         stopping: threading.Event,
         on_renewed: Callable[[], None],
+        pool_time_s: Callable[[], float | None],
     ) -> bool:
         """Renew the lease until ``stopping`` is set or it is lost.
 
@@ -136,11 +158,12 @@ class Election:
 
         :param on_renewed: called after each renewal; may raise
             DatabaseError.
+        :param pool_time_s: what to tell with each renewal; None: nothing.
         :returns: False if another conductor has been elected.
         """
         while not stopping.wait(self._lease_s / 3):
             try:
-                self._database.renew_lease(self._name, epoch)
+                self._database.renew_lease(self._name, epoch, pool_time_s())
                 on_renewed()
             except exception.NotLeader:
                 return False
@@ -157,7 +180,8 @@ class Election:
         done = threading.Event()
 
         def keep() -> None:
-            if not self.hold(epoch, done, lambda: None):
+            # Pool time is told by who has taken over, not on the way.
+            if not self.hold(epoch, done, lambda: None, lambda: None):
                 LOG.warning("Another conductor was elected meanwhile")
                 deposed.set()
 
@@ -169,10 +193,13 @@ class Election:
             done.set()
             keeper.join()
 
-    def resign(self, epoch: int) -> None:
-        """Give the lease back, so that a stand-by need not wait for it."""
+    def resign(self, epoch: int, pool_time_s: float | None) -> None:
+        """Give the lease back, so that a stand-by need not wait for it.
+
+        :param pool_time_s: as it is now; None: it is not known.
+        """
         try:
-            self._database.release_lease(self._name, epoch)
+            self._database.release_lease(self._name, epoch, pool_time_s)
         except exception.NotLeader:
             LOG.debug("The lease was not ours any more")
         except exception.DatabaseError as error:

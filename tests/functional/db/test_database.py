@@ -89,6 +89,51 @@ def test_a_released_lease_keeps_its_epoch(database, epoch):
     assert database.take_lease("c2", released).epoch == epoch + 1
 
 
+def test_pool_time_stays_as_it_was_told_last(database, epoch):
+    assert database.read_lease().pool_time_s is None
+    database.renew_lease("c1", epoch, 1000.25)
+    database.renew_lease("c1", epoch)
+    lease = database.take_lease("c2", database.read_lease())
+    assert lease == database.read_lease()
+    assert lease.pool_time_s == 1000.25
+    database.release_lease("c2", lease.epoch, 1001.5)
+    assert database.read_lease().pool_time_s == 1001.5
+
+
+@pytest.mark.dialect
+def test_what_is_to_happen_moves_with_the_leaders_clock(database, epoch):
+    host, device, *rest = factory.hardware()
+    fault = api.FaultRecord(
+        id=1,
+        level="slot",
+        target_id=1,
+        reason="x",
+        since=5.0,
+        next_test_at=70.0,
+    )
+    given = factory.assignment(slot_id=1, job_id=1, assigned_at=40.0)
+    host = dataclasses.replace(host, drain_deadline_at=50.0)
+    changes = api.Changes.of(
+        [host, device, *rest, factory.session(1, state="ACTIVE"), given, fault]
+    )
+    database.commit(epoch, changes)
+    before = database.load()
+    assert database.begin_term(epoch, 30.0, 10.0) == 0.0
+    assert database.load() == before
+    lease = database.take_lease("c2", database.read_lease())
+    assert database.begin_term(lease.epoch, 31.0, 7210.0) == 7200.0
+    assert database.read_lease().pool_time_s == 31.0
+    after = database.load()
+    assert after == before.moved(7200.0)
+    assert [one.drain_deadline_at for one in after.hosts] == [7250.0]
+    assert [one.drain_deadline_at for one in after.devices] == [None]
+    assert [one.assigned_at for one in after.assignments] == [7240.0]
+    assert [one.next_test_at for one in after.faults] == [7270.0]
+    with pytest.raises(exception.NotLeader):
+        database.begin_term(epoch, 32.0, 0.0)
+    assert database.load() == after
+
+
 @pytest.mark.dialect
 @pytest.mark.parametrize("first", [True, False])
 def test_one_of_many_wins_the_election(database, first):
@@ -230,6 +275,21 @@ def test_sessions_of_an_unknown_state_are_loaded_apart(database, epoch):
     snapshot = database.load()
     assert snapshot.live_sessions == [live]
     assert snapshot.unknown_sessions == [unknown]
+
+
+@pytest.mark.dialect
+def test_ended_sessions_that_may_have_a_slot_yet_are_loaded(database, epoch):
+    ending = factory.ended(2, 1.7e9, slot_id=1, generation=(1 << 32) + 1)
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        *(factory.session(1), ending, factory.ended(3, 1.7e9)),
+        *(factory.assignment(1, 2), factory.assignment(2, 1)),
+    )
+    snapshot = database.load()
+    assert snapshot.ending_sessions == [ending]
+    assert snapshot.live_sessions == [factory.session(1)]
 
 
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):

@@ -148,6 +148,22 @@ def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
     assert row(pool) == ("disabled", "", None)
 
 
+def test_a_deadline_moves_with_a_clock_that_was_set(pool) -> None:
+    run_on(pool, "a")
+    administer(pool, DRAINING, 60.0)
+    pool.now += 50.0
+    for jump_s in (7200.0, -3600.0):
+        pool.boot_conductor(jump_s)
+        pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert row(pool) == ("draining", "", pool.now + 10)
+    pool.now += 9.9
+    pool.feed()
+    assert not pool.engine.holds[1].revoked
+    pool.now += 0.2
+    pool.feed()
+    assert pool.engine.holds[1].revoked == codes.DRAINED
+
+
 def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
     request_id = run_on(pool, "a")
     administer(pool, DRAINING, 60.0)

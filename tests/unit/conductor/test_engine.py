@@ -486,6 +486,19 @@ def test_a_conductor_that_stood_still_takes_no_clock_for_wrong(single, caplog):
     assert "The clock of" not in caplog.text
 
 
+def test_a_host_that_is_not_heard_again_has_no_wrong_clock(single, caplog):
+    """What was read late, all at once, was its last word."""
+    caplog.set_level(logging.INFO)
+    agent = single.agents["a"]
+    single.now += 60
+    for age_s in range(60, 40, -5):
+        agent.sent_at = single.now - age_s
+        single.feed(agent.report())
+    for _ in range(20):
+        single.tick(1.0)
+    assert "The clock of" not in caplog.text
+
+
 def test_a_slow_bus_makes_no_clock_wrong(single):
     """One report that was fast is enough to know."""
     agent = single.agents["a"]
@@ -628,6 +641,73 @@ def test_a_session_that_was_served_has_not_been_cancelled(single, reason):
     assert row.state == states.CLOSED
 
 
+@pytest.mark.parametrize("leaders", [1, 2])
+def test_a_session_that_was_served_is_known_to_the_next_leader(
+    single, leaders
+):
+    """The one who heard that the client left did not hear the worker."""
+    request_id = open_until_ready(single)
+    single.now += 5.0
+    agent = single.agents["a"]
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(inputs.Cancel("p", None, request_id, codes.CLIENT_GONE))
+    for _ in range(leaders):
+        single.boot_conductor()
+        assert single.view(request_id).state == states.CANCELLED
+    single.feed(agent.report())
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (states.CLOSED, codes.OK)
+    (row,) = single.rows["sessions"].values()
+    assert row.state == states.CLOSED
+    (used,) = single.rows["usage"].values()
+    assert (used.sessions, used.slot_s) == (1, pytest.approx(5.0))
+    assert not single.rows["assignments"]
+    single.boot_conductor()
+    assert single.view_or_none(request_id) is None
+
+
+def test_a_session_that_was_cancelled_leaves_its_slot_to_the_next_leader(
+    single,
+):
+    request_id = open_until_ready(single)
+    activate(single)
+    single.cancel(request_id)
+    # The order to give the slot back was lost, too.
+    single.wire.clear()
+    single.boot_conductor()
+    waiter = single.open()
+    single.settle()
+    view = single.view(request_id)
+    assert (view.state, view.reason) == (
+        states.CANCELLED,
+        codes.CANCELLED_BY_CLIENT,
+    )
+    assert single.view(waiter).generation
+    assert single.counts.reconciled["stray"] == 0
+
+
+def test_an_end_that_was_told_is_no_other_by_what_its_slot_says(single):
+    """A session that moved, and ended where it was, gives its slot back."""
+    request_id = open_until_ready(single)
+    closed = objects.SessionResult(
+        session_id=single.view(request_id).session_id,
+        generation=1,
+        state=states.CLOSED,
+        code=codes.OK,
+        finished_at=single.now,
+        input_bytes=77,
+    )
+    single.engine._note_late_end(
+        single.engine.registry.hosts["a"], closed, single.now
+    )
+    single.feed()
+    assert single.view(request_id).input_bytes == 77
+    single.boot_conductor()
+    single.settle()
+    (row,) = single.rows["sessions"].values()
+    assert (row.state, row.input_bytes) == (states.CLOSED, 77)
+
+
 def test_nobody_cancels_a_session_of_another_project(single):
     request_id = single.open()
     session_id = single.view(request_id).session_id
@@ -658,6 +738,72 @@ def test_waiting_too_long_expires(single):
     assert single.view(request_id).reason == codes.WAIT_TIMEOUT
 
 
+@pytest.mark.parametrize("jumps_s", [(7200.0,), (-600.0,), (7200.0, -7200.0)])
+def test_no_clock_that_was_set_makes_a_wait_shorter_or_longer(single, jumps_s):
+    """The next leader, and the one after it, go by other clocks."""
+    open_until_ready(single)
+    waiters = [single.open(wait_timeout_s=60.0) for _ in range(6)]
+    queued_at = single.now
+    for jump_s in jumps_s:
+        single.now += 50.0 / len(jumps_s)
+        single.boot_conductor(jump_s)
+        single.feed(single.agents["a"].report())
+    assert {single.view(one).state for one in waiters} == {states.QUEUED}
+    single.now += 9.9
+    single.feed()
+    assert {single.view(one).state for one in waiters} == {states.QUEUED}
+    assert {single.view(one).queued_at for one in waiters} == {queued_at}
+    single.now += 0.2
+    single.feed()
+    for one in waiters:
+        view = single.view(one)
+        assert (view.state, view.reason) == (
+            states.EXPIRED,
+            codes.WAIT_TIMEOUT,
+        )
+
+
+def test_a_session_that_waits_again_has_its_patience_by_any_clock(single):
+    """Its client was never told of the slot that it had."""
+    single.open(wait_timeout_s=60.0)
+    single.deliver_all()
+    single.now += 40.0
+    single.boot_conductor(7200.0)
+    single.feed(single.agents["a"].report())
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
+    (row,) = single.rows["sessions"].values()
+    patience_s = single.settings.wait_timeout_s
+    assert row.wait_timeout_s == pytest.approx(40.0 + patience_s)
+
+
+def test_a_session_of_an_earlier_release_has_waited_by_its_wall_clock(single):
+    open_until_ready(single)
+    request_id = single.open(wait_timeout_s=60.0)
+    for row_id, row in single.rows["sessions"].items():
+        single.rows["sessions"][row_id] = dataclasses.replace(
+            row, arrival_s=None
+        )
+    single.now += 50.0
+    single.boot_conductor()
+    single.now += 9.9
+    single.feed()
+    assert single.view(request_id).state == states.QUEUED
+    single.now += 0.2
+    single.feed()
+    assert single.view(request_id).state == states.EXPIRED
+
+
+def test_a_project_does_not_pay_for_a_clock_that_was_set(single):
+    open_until_ready(single)
+    single.now += 5.0
+    single.boot_conductor(7200.0)
+    single.feed(single.agents["a"].report())
+    single.now += 5.0
+    single.end(states.CLOSED, codes.OK)
+    (row,) = single.rows["usage"].values()
+    assert row.slot_s == pytest.approx(10.0)
+
+
 def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
     request_id = single.open()
     single.deliver_all()
@@ -675,7 +821,9 @@ def test_a_client_that_was_not_told_of_its_slot_keeps_its_place(single):
 
 def test_a_client_that_was_told_and_does_not_come_has_lost_its_slot(single):
     request_id = open_until_ready(single)
-    single.tick(30.0)
+    for _ in range(15):
+        single.tick(2.0)
+        single.feed(single.agents["a"].report())
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     view = single.view(request_id)
     assert (view.state, view.reason) == (
@@ -702,6 +850,43 @@ def test_a_session_whose_leader_died_before_it_told_waits_again(
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
     assert single.view(request_id).queued_at == 1000.0
+
+
+def test_a_client_that_is_told_when_the_database_is_back_is_told_late(single):
+    """That its slot is ready was not said before it was recorded."""
+    request_id = single.open()
+    single.deliver_all()
+    single.engine.database_failing = True
+    single.feed(single.agents["a"].prepared(0))
+    single.tick(25.0)
+    single.engine.database_failing = False
+    single.tick(5.0)
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_a_client_that_is_told_by_a_leader_that_stood_still_is_told_late(
+    single,
+):
+    request_id = single.open()
+    single.deliver_all()
+    single.feed(single.agents["a"].prepared(0))
+    single.tick()
+    single.tick(25.0)
+    single.tick(5.0)
+    single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
+    assert single.view(request_id).state == states.PREPARING
+
+
+def test_two_leaders_that_die_before_they_tell_cost_no_session(single):
+    request_id = open_until_ready(single)
+    for _ in range(2):
+        single.now += 14.0
+        single.boot_conductor()
+    agent = single.agents["a"]
+    agent.end(0, states.EXPIRED, codes.CONNECT_TIMEOUT, single.now)
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.PREPARING
 
 
 def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
@@ -778,6 +963,20 @@ def test_a_new_leader_waits_to_hear_how_preparations_went(pool):
     pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.slot) == (states.PREPARING, 1)
+
+
+def test_a_clock_that_was_set_makes_no_preparation_too_long(pool):
+    request_id = pool.open()
+    pool.deliver_all()
+    pool.now += 30
+    pool.boot_conductor(7200.0)
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.tick()
+    assert pool.view(request_id).slot == 0
+    pool.now += 31
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.tick()
+    assert pool.view(request_id).slot == 1
 
 
 def three_hosts() -> world.World:

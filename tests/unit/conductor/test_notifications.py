@@ -66,6 +66,13 @@ def _session(state: str, **members: object) -> db_api.SessionRecord:
     return dataclasses.replace(samples.SESSION, state=state, **members)
 
 
+def test_an_end_that_a_former_leader_told_is_told_if_it_changes() -> None:
+    ended = _session(states.CANCELLED, finished_at=5.0)
+    book = journal.Journal(_snapshot(ending_sessions=[ended]))
+    assert _told(book, ended) == []
+    assert _told(book, _session(states.CLOSED)) == [journal.SESSION_END]
+
+
 def test_the_samples_are_up_to_date() -> None:
     # If they are not: make notification-samples
     written = {path.name: path.read_text() for path in SAMPLES.iterdir()}

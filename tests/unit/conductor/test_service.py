@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a conductor does when it takes over."""
 
+import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -14,6 +14,7 @@ from fpgapool.common import rpc
 from fpgapool.conductor import counts
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.runtime import election
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -30,18 +31,28 @@ endpoint_override = http://127.0.0.1:9
 """
 
 
-class Database(test_threads.FakeDatabase):
+class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
     """Has what the engine of a pool has written."""
 
     engine = None
 
-    def __init__(self, pool: world.World) -> None:
-        super().__init__()
+    def __init__(
+        self, pool: world.World, lease: db_api.Lease | None = None
+    ) -> None:
+        test_threads.FakeDatabase.__init__(self)
+        test_threads.FakeLeases.__init__(self, lease)
+        self.begun_s: tuple[float, float] | None = None
         self.agents = list(pool.agents.values())
         self._snapshot = pool._snapshot()
 
     def load(self) -> db_api.Snapshot:
         return self._snapshot
+
+    def begin_term(
+        self, epoch: int, pool_time_s: float, ahead_s: float
+    ) -> float:
+        self.begun_s = pool_time_s, ahead_s
+        return 0.0
 
 
 @pytest.fixture
@@ -60,35 +71,51 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[world.World]:
 
 def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
     """Let a conductor take over; return for whom slots are reserved then."""
+    with leading(database, tmp_path, lines) as term:
+        # Slots of a host that is not heard stay as they are.
+        for agent in database.agents:
+            term._pump.put(agent.report())
+        found: set[str | None] = term.look(
+            lambda engine: {
+                slot.reserved_for for slot in engine.registry.slots.values()
+            },
+            PATIENCE_S,
+        )
+    return found
+
+
+@contextlib.contextmanager
+def leading(
+    database: Database, tmp_path, lines: str
+) -> Iterator[service._Term]:
+    """Let a conductor that has just been started lead for a while."""
     path = tmp_path / "fpgapool.conf"
     path.write_text(lines)
     conf = cfg.ConfigOpts()
     fpgapool_conf.register_opts(conf)
     conf([], default_config_files=[str(path)], default_config_dirs=[])
     failures: list[str] = []
+    elected = election.Election(
+        database,  # type: ignore[arg-type]
+        "me",
+        0.3,
+    )
+    epoch = elected.win(threading.Event())
+    assert epoch is not None
     term = service._Term(
         conf,
         database,  # type: ignore[arg-type]
-        time.time,
-        7,
+        elected,
+        epoch,
         threading.Event(),
         failures.append,
         counts.Counts(),
         None,
     )
     term.start()
-    # Slots of a host that is not heard stay as they are.
-    for agent in database.agents:
-        term._pump.put(agent.report())
-    found = term.look(
-        lambda engine: {
-            slot.reserved_for for slot in engine.registry.slots.values()
-        },
-        PATIENCE_S,
-    )
+    yield term
     term.stop()
     assert not failures
-    return found
 
 
 def written(database: Database) -> list[dict[str, int]]:
@@ -131,3 +158,48 @@ def test_without_reservations_nothing_is_written(pool, tmp_path, caplog):
     assert written(database) == []
     assert "is up" in caplog.text
     assert "reserved" not in caplog.text
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, 0.0, 7200.0])
+def test_a_clock_that_was_set_while_no_conductor_ran(pool, tmp_path, jump_s):
+    """What has waited 10 seconds by then has waited 10 seconds."""
+    for _ in range(3):
+        request_id = pool.open(HOST, wait_timeout_s=60.0)
+    lease = db_api.Lease(
+        holder="", epoch=7, renewals=9, pool_time_s=pool.now + 10
+    )
+    database = Database(pool, lease)
+    database.time_s = pool.now + 10 + jump_s
+    with leading(database, tmp_path, "") as term:
+        view = term.look(
+            lambda engine: engine.find("p", request_id), PATIENCE_S
+        )
+        pool_time_s = term.pool_time_s()
+        now = term._pump.now()
+        ((at_s, ahead_s),) = [database.begun_s]
+    assert (view.state, view.queued_at) == ("QUEUED", pool.now)
+    assert pool.now + 10 <= at_s <= pool_time_s < pool.now + 10 + PATIENCE_S
+    # No time of anything is before that of what came earlier.
+    assert now >= max(pool.now, database.time_s)
+    assert now - pool_time_s == pytest.approx(ahead_s, abs=PATIENCE_S)
+
+
+def test_the_first_leader_of_all_begins_pool_time(pool, tmp_path):
+    database = Database(pool)
+    with leading(database, tmp_path, ""):
+        ((at_s, ahead_s),) = [database.begun_s]
+    assert (at_s, ahead_s) == (pytest.approx(1e9, abs=PATIENCE_S), 0.0)
+
+
+def test_what_came_after_pool_time_was_told_is_not_from_the_future(
+    pool, tmp_path
+):
+    """A leader tells it at intervals, and may die between two."""
+    lease = db_api.Lease(
+        holder="", epoch=7, renewals=9, pool_time_s=pool.now - 5
+    )
+    pool.open(HOST)
+    database = Database(pool, lease)
+    with leading(database, tmp_path, ""):
+        ((at_s, _),) = [database.begun_s]
+    assert at_s >= pool.now

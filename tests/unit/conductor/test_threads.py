@@ -489,6 +489,8 @@ class FakeLeases:
         self.read = threading.Event()
         self.failing = False
         self.time_s = 1e9
+        #: What leaders have said of pool time.
+        self.told_s: list[float] = []
 
     def now(self) -> float:
         return self.time_s
@@ -506,12 +508,14 @@ class FakeLeases:
         self.lease = db_api.Lease(holder=holder, epoch=epoch, renewals=0)
         return self.lease
 
-    def renew_lease(self, holder, epoch):
+    def renew_lease(self, holder, epoch, pool_time_s=None):
         if (self.lease.holder, self.lease.epoch) != (holder, epoch):
             raise exception.NotLeader(reason="deposed")
+        if pool_time_s is not None:
+            self.told_s.append(pool_time_s)
 
-    def release_lease(self, holder, epoch):
-        self.renew_lease(holder, epoch)
+    def release_lease(self, holder, epoch, pool_time_s=None):
+        self.renew_lease(holder, epoch, pool_time_s)
         self.lease = db_api.Lease(holder="", epoch=epoch, renewals=0)
 
 
@@ -589,6 +593,39 @@ def test_the_next_leader_does_not_go_by_a_clock_that_was_set():
     assert 1e9 <= candidate.now() < 1e9 + WAIT_S
 
 
+def test_pool_time_goes_on_from_what_the_leader_told_last():
+    lease = db_api.Lease(holder="it", epoch=4, renewals=9, pool_time_s=500.0)
+    leases = FakeLeases(lease)
+    # Set before this stand-by was started.
+    leases.time_s = 1e9 + 7200
+    candidate = election.Election(leases, "me", 0.3)
+    assert candidate.win(threading.Event()) == 5
+    assert 500.3 <= candidate.pool_time_s() < 500.3 + WAIT_S
+
+
+def test_pool_time_is_measured_from_what_the_leader_told_last():
+    """Not from its first word, and not anew when another one has led."""
+    told = {"holder": "it", "epoch": 4}
+    candidate = election.Election(FakeLeases(None), "me", 0.3)
+    assert candidate.pool_time_s() is None
+    candidate._note_pool_time(None)
+    assert candidate.pool_time_s() is None
+    candidate._note_pool_time(
+        db_api.Lease(renewals=9, pool_time_s=500.0, **told)
+    )
+    candidate._note_pool_time(
+        db_api.Lease(renewals=10, pool_time_s=900.0, **told)
+    )
+    first = candidate.pool_time_s()
+    while candidate.pool_time_s() == first:
+        pass
+    later = candidate.pool_time_s()
+    candidate._note_pool_time(
+        db_api.Lease(holder="you", epoch=5, renewals=0, pool_time_s=900.0)
+    )
+    assert 900.0 <= first < later <= candidate.pool_time_s() < 900.0 + WAIT_S
+
+
 def test_a_living_leader_is_not_succeeded():
     leases = FakeLeases(db_api.Lease(holder="it", epoch=4, renewals=9))
     stopping, results = threading.Event(), Collector()
@@ -620,7 +657,7 @@ def test_an_election_waits_for_the_database():
 def test_a_deposed_leader_notices():
     leases = FakeLeases(db_api.Lease(holder="it", epoch=9, renewals=0))
     candidate = election.Election(leases, "me", 0.1)
-    assert not candidate.hold(4, threading.Event(), lambda: None)
+    assert not candidate.hold(4, threading.Event(), lambda: None, lambda: None)
 
 
 def test_a_leader_stays_in_office_while_the_database_is_away():
@@ -635,7 +672,8 @@ def test_a_leader_stays_in_office_while_the_database_is_away():
         stopping.set()
 
     candidate = election.Election(leases, "me", 0.1)
-    assert candidate.hold(4, stopping, renewed)
+    assert candidate.hold(4, stopping, renewed, lambda: 17.0)
+    assert leases.told_s == [17.0] * 4
     assert renewals.next() == "renewed"
 
 
@@ -644,8 +682,8 @@ def test_the_lease_is_kept_while_a_long_queue_is_taken_over():
     renewals, deposed = Collector(), threading.Event()
     renew = leases.renew_lease
 
-    def renew_lease(holder, epoch):
-        renew(holder, epoch)
+    def renew_lease(holder, epoch, pool_time_s):
+        renew(holder, epoch, pool_time_s)
         renewals(epoch)
 
     leases.renew_lease = renew_lease
@@ -670,9 +708,9 @@ def test_the_lease_is_kept_no_longer_than_needed():
 
 def test_a_resigned_office_is_free():
     leases = FakeLeases(db_api.Lease(holder="me", epoch=4, renewals=0))
-    election.Election(leases, "me", 1).resign(4)
+    election.Election(leases, "me", 1).resign(4, None)
     assert leases.lease.holder == ""
-    election.Election(leases, "me", 1).resign(4)
+    election.Election(leases, "me", 1).resign(4, None)
 
 
 @pytest.fixture

@@ -244,6 +244,8 @@ class World:
             | settings
         )
         self.now = 1000.0
+        #: By how much that is ahead of pool time.
+        self.ahead_s = 0.0
         self.epoch = 0
         self.counts = counts.Counts()
         self.rows: dict[str, dict[object, object]] = {
@@ -273,9 +275,19 @@ class World:
         self.boot_conductor()
         self.feed(*(agent.report() for agent in agents))
 
-    def boot_conductor(self) -> None:
-        """A new leader takes over what is in the database."""
+    def boot_conductor(self, jump_s: float = 0.0) -> None:
+        """A new leader takes over what is in the database.
+
+        :param jump_s: by how much its clock is ahead of that of the one
+            before.
+        """
         self.epoch += 1
+        self.now += jump_s
+        self.ahead_s += jump_s
+        snapshot = self._snapshot().moved(jump_s)
+        for name in ("assignments", "hosts", "devices", "faults"):
+            for row in getattr(snapshot, name):
+                self.rows[name][records.record_key(row)] = row
         self.unrecorded.clear()
         self.database_away = False
         self._never_recorded.clear()
@@ -292,10 +304,11 @@ class World:
         self.engine = engine.Engine(
             self.state,
             self.settings,
-            self._snapshot(),
+            snapshot,
             "fifo",
             thresholds_bytes=THRESHOLDS_BYTES,
             counts=self.counts,
+            ahead_s=self.ahead_s,
         )
         self._take(self.engine.start(self.now))
 
@@ -312,6 +325,12 @@ class World:
                 )
             ],
             live_sessions=[s for s in sessions if s.state in states.LIVE],
+            ending_sessions=[
+                s
+                for s in sessions
+                if s.finished_at is not None
+                and s.id in {one.job_id for one in tables["assignments"]}
+            ],
             unknown_sessions=[
                 s for s in sessions if s.state not in states.ALL
             ],

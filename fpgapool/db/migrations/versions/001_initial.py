@@ -2,9 +2,7 @@
 
 """The tables of the first release.
 
-Versions 001 to 008 are older than any release, and have no way here.
-
-Revision ID: 009
+Revision ID: 001
 Revises:
 """
 
@@ -13,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "009"
+revision = "001"
 down_revision = None
 
 _OPTIONS: dict[str, Any] = {
@@ -227,9 +225,11 @@ sa.Table(
     _required("connect_timeout_s", sa.Double),
     _required("resume_grace_s", sa.Double),
     _required("queued_at", sa.Double),
+    _optional("arrival_s", sa.Double),
     _optional("ready_at", sa.Double),
     _optional("started_at", sa.Double),
     _optional("finished_at", sa.Double),
+    _optional("updated_at", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
     sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
@@ -238,6 +238,7 @@ sa.Table(
     ),
     sa.Index("ix_sessions_state", "state"),
     sa.Index("ix_sessions_finished_at", "finished_at"),
+    sa.Index("ix_sessions_updated_at", "updated_at"),
     **_OPTIONS,
 )
 
@@ -328,6 +329,8 @@ sa.Table(
     _required("holder", sa.String(_NAME_LENGTH)),
     _required("epoch", sa.BigInteger),
     _required("renewals", sa.BigInteger),
+    _optional("pool_time_s", sa.Double),
+    _optional("ahead_s", sa.Double),
     **_OPTIONS,
 )
 
