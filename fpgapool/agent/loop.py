@@ -213,6 +213,9 @@ class Loop:
     def _wait_s(self) -> float | None:
         if self._calls or self._turns:
             return 0.0
+        # To wake for one that was cancelled would be of no use.
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
         if not self._timers:
             return None
         return max(0.0, self._timers[0][0] - self.now())

@@ -695,6 +695,7 @@ class Agent:
         self._sequence += 1
         settings = self._settings
         reading = self._nic.reading
+        now = self.loop.now()
         report = objects.AgentReport(
             host_uuid=settings.host_uuid,
             host_name=settings.host_name,
@@ -704,33 +705,14 @@ class Agent:
             nic_bytes_per_s=reading.bytes_per_s,
             nic_rx_bytes=reading.rx_bytes,
             nic_tx_bytes=reading.tx_bytes,
-            devices=self._metered(self.table.device_reports()),
+            devices=self.table.device_reports(
+                lambda key: self._meter.energy_j(key, now)
+            ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
             sent_at=time.time(),
         )
         self._casts.put_first("report", lambda: self._conductor.report(report))
-
-    def _metered(
-        self, reports: Iterable[objects.DeviceReport]
-    ) -> tuple[objects.DeviceReport, ...]:
-        """Return reports with what the holders of slots have drawn."""
-        now = self.loop.now()
-        return tuple(
-            dataclasses.replace(
-                report,
-                slots=tuple(
-                    dataclasses.replace(
-                        slot,
-                        energy_j=self._meter.energy_j(
-                            (slot.device, slot.slot), now
-                        ),
-                    )
-                    for slot in report.slots
-                ),
-            )
-            for report in reports
-        )
 
     def _schedule_report(self, delay_s: float) -> None:
         if self._report_timer is not None:

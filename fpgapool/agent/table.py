@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import operator
 import typing
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -83,6 +85,15 @@ class WorkerStatus:
             beyond_claim=bool(members.get("beyond_claim", False)),
             bitstream_id=members.get("bitstream_id"),
         )
+
+
+_all_but_bytes = operator.attrgetter(
+    *(
+        field.name
+        for field in dataclasses.fields(WorkerStatus)
+        if field.name not in ("input_bytes", "output_bytes")
+    )
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,9 +217,8 @@ class _Slot:
     def state(self) -> str:
         if self.fault is not None:
             return states.SLOT_FAULTY
-        holder = self.holder()
-        if holder is not None:
-            return holder.state
+        if self.pending is not None:
+            return states.SLOT_PREPARING
         return (
             states.SLOT_STARTING if self.status is None else self.status.state
         )
@@ -877,8 +887,13 @@ class SlotTable:
             self._device_faults[device] = fault
         return [Changed()]
 
-    def device_reports(self) -> tuple[objects.DeviceReport, ...]:
-        """Return the whole table for a report."""
+    def device_reports(
+        self, energy_j: Callable[[Key], float | None] = lambda _key: None
+    ) -> tuple[objects.DeviceReport, ...]:
+        """Return the whole table for a report.
+
+        :param energy_j: tells what the holder of a slot has drawn.
+        """
         return tuple(
             objects.DeviceReport(
                 name=device.name,
@@ -887,7 +902,9 @@ class SlotTable:
                 healthy=device.name not in self._device_faults,
                 message=self._device_faults.get(device.name, ""),
                 slots=tuple(
-                    _slot_report(self._slots[device.name, facts.number])
+                    _slot_report(
+                        self._slots[device.name, facts.number], energy_j
+                    )
                     for facts in device.slots
                 ),
             )
@@ -914,10 +931,8 @@ def _is_taken(
 
 def _visible(slot: _Slot) -> tuple[object, ...]:
     """What is worth a report of its own; bytes can wait for the next."""
-    status = slot.status
-    if status is not None:
-        status = dataclasses.replace(status, input_bytes=0, output_bytes=0)
-    return status, slot.last_result, slot.pending
+    shown = None if slot.status is None else _all_but_bytes(slot.status)
+    return shown, slot.last_result, slot.pending
 
 
 def _result(
@@ -971,7 +986,9 @@ def _death_result(
     )
 
 
-def _slot_report(slot: _Slot) -> objects.SlotReport:
+def _slot_report(
+    slot: _Slot, energy_j: Callable[[Key], float | None]
+) -> objects.SlotReport:
     holder = slot.holder()
     status = slot.status
     running = holder is not None and slot.pending is None
@@ -990,5 +1007,6 @@ def _slot_report(slot: _Slot) -> objects.SlotReport:
         input_bytes=status.input_bytes if running and status else 0,
         output_bytes=status.output_bytes if running and status else 0,
         last_result=slot.last_result,
+        energy_j=energy_j(slot.key),
         previous_result=slot.previous_result,
     )

@@ -8,6 +8,7 @@ options nowhere else.
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import threading
@@ -139,6 +140,7 @@ def _read_pins(conf: cfg.ConfigOpts) -> dict[str, str]:
     }
 
 
+@functools.cache
 def _numbers(version: str) -> tuple[int, int]:
     major, _, minor = version.partition(".")
     return int(major), int(minor)

@@ -878,8 +878,7 @@ class Database:
 
 
 def _lease(connection: sa.Connection) -> Lease | None:
-    query = sa.select(models.leader_lease).where(_lease_is())
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_lease_query()).one_or_none()
     if row is None:
         return None
     return Lease(
@@ -892,6 +891,12 @@ def _lease(connection: sa.Connection) -> Lease | None:
 
 def _told(pool_time_s: float | None) -> dict[str, float]:
     return {} if pool_time_s is None else {"pool_time_s": pool_time_s}
+
+
+@functools.cache
+def _lease_query() -> sa.Select[Any]:
+    # As for the others below: to build it takes longer than to execute it.
+    return sa.select(models.leader_lease).where(_lease_is())
 
 
 def _lease_is() -> sa.ColumnElement[bool]:
@@ -911,7 +916,6 @@ def _lock_epoch(connection: sa.Connection, epoch: int) -> None:
 
 @functools.cache
 def _epoch_statement() -> sa.Executable:
-    # As for the others below: to build it takes longer than to execute it.
     current = sa.bindparam("current", type_=sa.BigInteger)
     return (
         sa.update(models.leader_lease)
@@ -1111,9 +1115,17 @@ def _all(
     record_class: Callable[..., _R],
     *conditions: sa.ColumnElement[bool],
 ) -> list[_R]:
-    (key,) = table.primary_key.columns
-    query = sa.select(table).where(*conditions).order_by(key)
+    query = _query(table)
+    if conditions:
+        query = query.where(*conditions)
     return _records(connection, query, record_class)
+
+
+@functools.cache
+def _query(table: sa.Table) -> sa.Select[Any]:
+    """Return what selects all rows, by their keys."""
+    (key,) = table.primary_key.columns
+    return sa.select(table).order_by(key)
 
 
 def _live_sessions(connection: sa.Connection) -> list[SessionRecord]:

@@ -16,6 +16,8 @@ VERSION_KEY = "version"
 DATA_KEY = "data"
 _SINCE_KEY = "fpgapool_since_minor"
 
+_MISSING = object()
+
 #: Returns a value, given its form.
 _Reader = collections.abc.Callable[[Any], Any]
 
@@ -29,15 +31,18 @@ class Payload:
     would misunderstand. Unknown members are ignored, so that an older
     reader understands a newer minor version. A newer reader understands an
     older one if the new members are :func:`added`.
+
+    Its class has no slots: :meth:`from_primitive` sets all members at once.
     """
 
     VERSION: typing.ClassVar[str] = "1.0"
 
     def to_primitive(self) -> dict[str, Any]:
         """Return the form that :meth:`from_primitive` understands."""
-        data = {
-            name: _to_primitive(getattr(self, name)) for name in members(self)
-        }
+        cls = type(self)
+        data = {name: getattr(self, name) for name in _class_members(cls)}
+        for name in _nested(cls):
+            data[name] = _to_primitive(data[name])
         return {
             NAME_KEY: type(self).__name__,
             VERSION_KEY: self.VERSION,
@@ -53,17 +58,27 @@ class Payload:
             missing or has the wrong type.
         """
         data, minor = _envelope_data(cls, primitive)
-        values = {}
-        for name, read in _readers(cls).items():
-            if name not in data:
-                if minor < _added_members(cls).get(name, 0):
-                    continue
-                raise ValueError(f"{cls.__name__}: {name} is missing")
-            try:
-                values[name] = read(data[name])
-            except ValueError as error:
-                raise ValueError(f"{cls.__name__}.{name}{error}") from error
-        return cls(**values)
+        values: dict[str, Any] = {}
+        for name, plain, read in _readers(cls):
+            value = data.get(name, _MISSING)
+            if type(value) not in plain:
+                if value is _MISSING:
+                    if minor < _added_members(cls).get(name, 0):
+                        values[name] = getattr(cls, name)
+                        continue
+                    raise ValueError(f"{cls.__name__}: {name} is missing")
+                try:
+                    value = read(value)
+                except ValueError as error:
+                    raise ValueError(
+                        f"{cls.__name__}.{name}{error}"
+                    ) from error
+            values[name] = value
+        # What __init__() of a frozen dataclass does takes as long as all of
+        # the above.
+        payload = object.__new__(cls)
+        payload.__dict__.update(values)
+        return payload
 
 
 def members(payload: Payload | type[Payload]) -> dict[str, Any]:
@@ -132,9 +147,42 @@ def _to_primitive(value: Any) -> Any:
 
 
 @functools.cache
-def _readers(cls: type[Payload]) -> dict[str, _Reader]:
-    """Return what reads each member of a payload."""
-    return {name: _reader(type_) for name, type_ in members(cls).items()}
+def _nested(cls: type[Payload]) -> tuple[str, ...]:
+    """Return the members that may hold payloads."""
+    return tuple(
+        name
+        for name, type_ in members(cls).items()
+        if not all(map(_is_plain, typing.get_args(type_) or (type_,)))
+    )
+
+
+@functools.cache
+def _readers(
+    cls: type[Payload],
+) -> tuple[tuple[str, frozenset[type], _Reader], ...]:
+    """Return what reads each member of a payload.
+
+    :returns: names, types whose values are taken as they are, and readers
+        of all others.
+    """
+    return tuple(
+        (name, _plain(type_), _reader(type_))
+        for name, type_ in members(cls).items()
+    )
+
+
+def _is_plain(type_: Any) -> bool:
+    return type_ in (str, int, bool, float, types.NoneType)
+
+
+def _plain(type_: Any) -> frozenset[type]:
+    """Return the types whose values need no reader to be right."""
+    if typing.get_origin(type_) in (types.UnionType, typing.Union):
+        return frozenset[type]().union(*map(_plain, typing.get_args(type_)))
+    # Not all floats are taken.
+    if type_ is not float and _is_plain(type_):
+        return frozenset({type_})
+    return frozenset()
 
 
 def _reader(type_: Any) -> _Reader:

@@ -16,7 +16,7 @@ NAMESPACE = "fpgapool"
 _PREFIX = "fpgapool_object."
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class HostPayload(base.Payload):
     """A compute node.
 
@@ -33,7 +33,7 @@ class HostPayload(base.Payload):
     drain_deadline_at: str | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DevicePayload(base.Payload):
     """A board.
 
@@ -54,7 +54,7 @@ class DevicePayload(base.Payload):
     drain_deadline_at: str | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SlotPayload(base.Payload):
     """A slot of a board.
 
@@ -74,7 +74,7 @@ class SlotPayload(base.Payload):
     fault_reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PlacePayload(base.Payload):
     """The slot that a session has or had."""
 
@@ -86,7 +86,7 @@ class PlacePayload(base.Payload):
     host_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 

@@ -38,7 +38,8 @@ def empty() -> bytes:
 def _engine() -> sa.Engine:
     """Return an engine without what oslo.db does beside its work.
 
-    It is the product's own for files, on memory.
+    It is the product's own for files, on memory. Who writes begins the
+    transaction; without that each statement sees what is durable.
     """
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
 
@@ -46,14 +47,7 @@ def _engine() -> sa.Engine:
         dbapi_connection.isolation_level = None
         dbapi_connection.execute("PRAGMA foreign_keys = ON").close()
 
-    def begin(connection: sa.Connection) -> None:
-        raw = typing.cast(
-            sqlite3.Connection, connection.connection.dbapi_connection
-        )
-        raw.execute("BEGIN")
-
     sa.event.listen(engine, "connect", prepare)
-    sa.event.listen(engine, "begin", begin)
     exc_filters.register_engine(engine)
     return engine
 
@@ -73,11 +67,13 @@ class Server:
     def __init__(self, kernel: kernels.Kernel, content: bytes) -> None:
         self.kernel = kernel
         self.engine = _engine()
-        with self.engine.connect() as connection:
-            raw = typing.cast(
-                sqlite3.Connection, connection.connection.dbapi_connection
-            )
-            raw.deserialize(content)
+        # One for all: to take it from the pool and to give it back costs as
+        # much as a statement.
+        self.connection = self.engine.connect()
+        self._raw = typing.cast(
+            sqlite3.Connection, self.connection.connection.dbapi_connection
+        )
+        self._raw.deserialize(content)
         self.away = False
         self.clock_s = 0.0
         self.cut: set[int] = set()
@@ -86,18 +82,23 @@ class Server:
         #: Called when a transaction is durable, before its process knows.
         self.on_commit: Callable[[int], None] = lambda _epoch: None
 
-    def committed(self, connection: sa.Connection) -> None:
-        """A transaction is durable.
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Have a transaction, with what may go wrong before and after it.
 
-        :param connection: another one may begin by it.
+        :raises DBConnectionError: if it cannot begin, or it is not known
+            what has become of it.
         """
-        raw = typing.cast(
-            sqlite3.Connection, connection.connection.dbapi_connection
-        )
-        row = raw.execute("SELECT epoch FROM leader_lease").fetchone()
+        self._before()
+        with self.connection.begin():
+            # A listener, as the product has one, would do it with detours.
+            self._raw.execute("BEGIN")
+            yield self.connection
+        row = self._raw.execute("SELECT epoch FROM leader_lease").fetchone()
         self.on_commit(row[0] if row else 0)
+        self._after()
 
-    def before(self) -> None:
+    def _before(self) -> None:
         """A transaction is about to begin.
 
         :raises DBConnectionError: if it cannot.
@@ -113,7 +114,7 @@ class Server:
         if kernel.random.random() < self.fails_before:
             raise oslo_exception.DBConnectionError("lost before")
 
-    def after(self) -> None:
+    def _after(self) -> None:
         """A transaction has been committed.
 
         :raises DBConnectionError: if that is not known.
@@ -134,14 +135,8 @@ class _Engine:
         self._server = server
         self.dialect = server.engine.dialect
 
-    @contextlib.contextmanager
-    def begin(self) -> Iterator[sa.Connection]:
-        self._server.before()
-        with self._server.engine.connect() as connection:
-            with connection.begin():
-                yield connection
-            self._server.committed(connection)
-        self._server.after()
+    def begin(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        return self._server.transaction()
 
     def connect(self) -> typing.Any:
         return _Connection(self._server)
@@ -155,20 +150,11 @@ class _Connection:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._real: sa.Connection | None = None
+        self.execute = server.connection.execute
+        self.dialect = server.engine.dialect
 
-    @contextlib.contextmanager
-    def begin(self) -> Iterator[None]:
-        self._server.before()
-        with self._server.engine.connect() as connection:
-            self._real = connection
-            with connection.begin():
-                yield
-            self._server.committed(connection)
-        self._server.after()
-
-    def __getattr__(self, name: str) -> typing.Any:
-        return getattr(self._real, name)
+    def begin(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        return self._server.transaction()
 
     def invalidate(self) -> None:
         """Nothing: there is no connection between two transactions."""

@@ -136,9 +136,10 @@ class Watcher:
         if brain.state in self._stepped:
             self._stepped.clear()
             brain.state.check_invariants()
-        assigned = brain.state.assignments()
+        # What assignments() copies.
+        assigned = brain.state._slots.assignments
         holds = brain.holds
-        _check(set(assigned) <= set(holds), "slots of the core", assigned)
+        _check(assigned.keys() <= holds.keys(), "slots of the core", assigned)
         held: dict[int, int] = {}
         for hold in holds.values():
             if not hold.abandoned and hold.session.live:

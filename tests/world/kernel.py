@@ -131,12 +131,16 @@ class Task:
         self.local: dict[int, dict[str, object]] = {}
         self._glet: greenlet.greenlet | None = None
 
-    def resume(self, hub: greenlet.greenlet, woken: bool) -> None:
-        if self._glet is None:
-            self._glet = greenlet.greenlet(self.body, parent=hub)
-            self._glet.switch()
+    def resume(self, kernel: Kernel, woken: bool) -> None:
+        glet = self._glet
+        if glet is None:
+            glet = self._glet = kernel.greenlet()
+            glet.switch(self.body)
         else:
-            self._glet.switch(woken)
+            glet.switch(woken)
+        if self.ended:
+            kernel.free.append(glet)
+            self._glet = None
 
     def __repr__(self) -> str:
         return f"<{self.process.name}: {self.name}>"
@@ -153,6 +157,7 @@ class Kernel:
     def __init__(self, seed: object) -> None:
         self.seed = seed
         self.random = random.Random(f"{seed} kernel")
+        self._draw = self.random.random
         self.now_s = 0.0
         self.current: Task | None = None
         self.steps = 0
@@ -161,6 +166,8 @@ class Kernel:
         self._order = itertools.count()
         self._pids = itertools.count(100)
         self._hub = greenlet.getcurrent()
+        #: Greenlets whose tasks have ended: another task may have them.
+        self.free: list[greenlet.greenlet] = []
         # What a dead process was doing must never go on, not even its
         # finally clauses: as long as somebody has them, they do not.
         self._tasks: list[Task] = []
@@ -198,6 +205,20 @@ class Kernel:
         self.push(self._step_s(), task.wait, True)
         return task
 
+    def greenlet(self) -> greenlet.greenlet:
+        """Return one that waits for the body of a task."""
+        if self.free:
+            # To make one, and its stack, costs more than a short task.
+            glet = self.free.pop()
+            glet.gr_context = None
+            return glet
+        return greenlet.greenlet(self._serve, parent=self._hub)
+
+    def _serve(self, body: Callable[[], None]) -> None:
+        while True:
+            body()
+            body = self._hub.switch()
+
     def _end(self, task: Task) -> None:
         task.ended = True
         for waiter in task.waiters:
@@ -227,10 +248,10 @@ class Kernel:
         :param timeout_s: None for ever.
         :returns: False if the time is over instead.
         """
-        task = self.task()
+        task = self.current or self.task()
         wait = task.wait = _Wait(task)
         if timeout_s is not None:
-            self.push(max(timeout_s, 0.0), wait, False)
+            self.push(timeout_s if timeout_s > 0.0 else 0.0, wait, False)
         woken: bool = self._hub.switch()
         return woken
 
@@ -260,7 +281,7 @@ class Kernel:
                 process.fuse = None
                 process.kill()
                 self.park()
-        if self.random.random() < _YIELD_SHARE:
+        if self._draw() < _YIELD_SHARE:
             self.sleep(self._step_s())
 
     def at(self, delay_s: float, callback: Callable[[], None]) -> None:
@@ -268,7 +289,7 @@ class Kernel:
         self.push(delay_s, _Wait(None, callback), True)
 
     def _step_s(self) -> float:
-        draw = self.random.random()
+        draw = self._draw()
         if draw < _SLOW_STEP_SHARE:
             return SLOW_STEP_S * draw / _SLOW_STEP_SHARE
         return STEP_S * draw
@@ -279,7 +300,7 @@ class Kernel:
             self._heap,
             (
                 self.now_s + delay_s,
-                self.random.random(),
+                self._draw(),
                 next(self._order),
                 wait,
                 woken,
@@ -300,9 +321,9 @@ class Kernel:
         :returns: whether ``until`` was reached.
         """
         end_s = self.now_s + limit_s
-        heap, hub, pop = self._heap, self._hub, heapq.heappop
+        heap, pop, failures = self._heap, heapq.heappop, self.failures
         while not until():
-            if self.failures:
+            if failures:
                 return False
             if not heap:
                 raise Deadlock("nothing is left to happen")
@@ -330,7 +351,7 @@ class Kernel:
             self.steps += 1
             self.current = task
             try:
-                task.resume(hub, woken)
+                task.resume(self, woken)
             finally:
                 self.current = None
         return True

@@ -581,6 +581,10 @@ class Socket:
         self._take(_system.connect(address))
 
     def recv(self, size: int, flags: int = 0) -> bytes:
+        waiting_bytes = len(self._end().data)
+        if waiting_bytes and not flags:
+            # Callers have room for far more than what mostly comes.
+            size = min(size, waiting_bytes)
         buffer = memoryview(bytearray(size))
         return bytes(buffer[: self.recv_into(buffer, size, flags)])
 
@@ -747,6 +751,7 @@ class _Selector:
     def __init__(self) -> None:
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._numbers: dict[_File, int] = {}
+        self._files: dict[int, _File] = {}
         self._wanted: dict[_File, int] = {}
         #: Files that may be ready, in the order in which they became it.
         self._ready: dict[_File, None] = {}
@@ -767,7 +772,8 @@ class _Selector:
             raise ValueError("the file is closed")
         if number in self._keys:
             raise KeyError("registered already")
-        self._numbers[_system.file(number)] = number
+        file = self._files[number] = _system.file(number)
+        self._numbers[file] = number
         return self._set(selectors.SelectorKey(fileobj, number, events, data))
 
     def modify(
@@ -778,7 +784,7 @@ class _Selector:
 
     def _set(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
         self._keys[key.fd] = key
-        file = next(f for f, n in self._numbers.items() if n == key.fd)
+        file = self._files[key.fd]
         mask = _HANG_UP
         if key.events & selectors.EVENT_READ:
             mask |= _READ
@@ -791,16 +797,19 @@ class _Selector:
 
     def unregister(self, fileobj: typing.Any) -> selectors.SelectorKey:
         number = self._find(fileobj)
-        file = next(f for f, n in self._numbers.items() if n == number)
-        self._forget(file)
+        self._forget(self._files[number])
         return self._keys.pop(number)
 
     def _forget(self, file: _File) -> None:
-        del self._numbers[file], self._wanted[file]
+        del self._files[self._numbers.pop(file)], self._wanted[file]
         self._ready.pop(file, None)
         file.selectors.pop(self, None)
 
     def _find(self, fileobj: typing.Any) -> int:
+        number = _number(fileobj)
+        if number in self._keys:
+            return number
+        # It is closed.
         for number, key in self._keys.items():
             if key.fileobj is fileobj or key.fileobj == fileobj:
                 return number

@@ -52,6 +52,8 @@ class _Waiters:
 
     def wake(self, count: int | None = None) -> None:
         """Wake so many; None for all."""
+        if not self._tasks:
+            return
         left = len(self._tasks) if count is None else count
         while self._tasks and left > 0:
             task = self._tasks.popleft()
@@ -98,7 +100,10 @@ class Lock:
         return self._value <= 0
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        if self._value <= 0:
+            return self.acquire()
+        self._value -= 1
+        return True
 
     def __exit__(self, *_exc: object) -> None:
         self.release()
@@ -144,10 +149,10 @@ class Condition:
         self.release = self._lock.release
 
     def __enter__(self) -> bool:
-        return self._lock.__enter__()
+        return self.acquire()
 
-    def __exit__(self, *exc: object) -> None:
-        self._lock.__exit__(*exc)
+    def __exit__(self, *_exc: object) -> None:
+        self.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         self._lock.release()

@@ -46,7 +46,9 @@ def writable(text: str) -> str:
 
     :param text: may hold surrogates and the character 0.
     """
-    return text.encode(errors="replace").decode().replace("\0", "?")
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
+    return text.replace("\0", "?")
 
 
 def check(payload: base.Payload) -> None:
@@ -55,7 +57,9 @@ def check(payload: base.Payload) -> None:
     :raises ValueError: that names the payload and the member.
     """
     for name in base.members(payload):
-        _check(payload, name, getattr(payload, name))
+        value = getattr(payload, name)
+        if value is not None:
+            _check(payload, name, value)
 
 
 def _check(payload: base.Payload, name: str, value: Any) -> None:

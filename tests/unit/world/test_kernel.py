@@ -2,6 +2,9 @@
 
 """Tasks and processes on virtual time."""
 
+import contextvars
+
+import greenlet
 import pytest
 
 from tests.world import kernel as kernels
@@ -44,6 +47,25 @@ def test_a_wait_ends_when_its_time_is_over(kernel: kernels.Kernel) -> None:
     )
     kernel.run(lambda: bool(woken), 200.0)
     assert woken == [False]
+
+
+def test_a_greenlet_is_used_again_and_keeps_nothing(
+    kernel: kernels.Kernel,
+) -> None:
+    kept = contextvars.ContextVar("kept", default="nothing")
+    seen = []
+
+    def body() -> None:
+        seen.append((greenlet.getcurrent(), kept.get()))
+        kept.set("something")
+
+    process = kernel.process("p")
+    for at_s in (1.0, 2.0):
+        kernel.at(at_s, lambda: kernel.spawn(process, "t", body))
+    assert kernel.run(lambda: len(seen) == 2, 10.0)
+    (first, _), (second, context) = seen
+    assert second is first
+    assert context == "nothing"
 
 
 def test_a_frozen_process_goes_on_later(kernel: kernels.Kernel) -> None:
