@@ -194,6 +194,31 @@ class PoolState:
 
     # -- stepping --------------------------------------------------------
 
+    def apply(
+        self, batch: abc.Sequence[events.Event], now: float
+    ) -> list[instructions.Instruction]:
+        """Take in some events of an instant of which more are to come.
+
+        Waiting jobs get no slots before :meth:`step` is called.
+
+        :param now: the time in seconds; never below that of an earlier
+            step.
+        :returns: what follows from these events alone.
+        :raises ValueError: as :meth:`step`.
+        """
+        if not now >= self._last_s:
+            raise ValueError(f"time went back from {self._last_s} to {now}")
+        self._last_s = self._view.now = now
+        if self._view.accounts is not None:
+            self._view.accounts.now_s = now
+        self._output = []
+        self._reservations.withheld.clear()
+        if len(batch) > 1:
+            batch = sorted(batch, key=_BATCH_ORDER)
+        for event in batch:
+            self._HANDLERS[type(event)](self, event)
+        return self._output
+
     def step(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
@@ -208,18 +233,8 @@ class PoolState:
         :raises ValueError: if it is, or if an event contradicts what is
             known of the topology or of the assignments.
         """
-        if not now >= self._last_s:
-            raise ValueError(f"time went back from {self._last_s} to {now}")
-        self._last_s = self._view.now = now
-        if self._view.accounts is not None:
-            self._view.accounts.now_s = now
-        self._output = []
-        self._reservations.withheld.clear()
+        self.apply(batch, now)
         jobs = self._jobs
-        if len(batch) > 1:
-            batch = sorted(batch, key=_BATCH_ORDER)
-        for event in batch:
-            self._HANDLERS[type(event)](self, event)
         if self._drains:
             self._drain(now)
         if not self._reservations.is_settled:

@@ -908,7 +908,7 @@ class Engine:
                 "the instance was deleted",
                 now,
             )
-        self._step(now)
+        self._apply(now)
 
     def _delete_compute(self, host_uuid: str, now: float) -> None:
         """Nova has no such compute node any more.
@@ -1013,7 +1013,7 @@ class Engine:
             self._events.append(
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
-            self._step(now)
+            self._apply(now)
         # If it ended before, its slot may still be on the way to be free.
         session.withdrawn = True
         self._dirty.pop(session.row_id, None)
@@ -1065,7 +1065,7 @@ class Engine:
             return
         self._events.append(events.JobCancelled(session.job_id, item.reason))
         self._end(session, states.CANCELLED, item.reason, "", now)
-        self._step(now)
+        self._apply(now)
 
     def _reopen(self, item: inputs.Reopen, now: float) -> None:
         """Give a session whose slot is gone another one, if it can move.
@@ -1101,7 +1101,7 @@ class Engine:
             self._events.append(
                 events.JobCancelled(session.job_id, codes.MOVED)
             )
-            self._step(now)
+            self._apply(now)
         self._book.rename_job(session, self._next_job_id())
         self._resubmit(session, now)
 
@@ -1122,7 +1122,7 @@ class Engine:
             events.JobSubmitted(self._job(session), unsent_bytes)
         )
         self._touch(session)
-        self._step(now)
+        self._apply(now)
 
     def _find_for_cancel(self, item: inputs.Cancel) -> sessions.Session | None:
         if item.session_id:
@@ -1174,7 +1174,7 @@ class Engine:
                 events.SlotReady(hold.slot.id, hold.generation)
             )
             # Whatever else this batch says of the slot comes after.
-            self._step(now)
+            self._apply(now)
         else:
             self._touch(session)
 
@@ -1272,7 +1272,7 @@ class Engine:
         session.output_bytes = result.output_bytes
         session.started_at = _started_at(session, result, host, now)
         self._end(session, result.state, result.code, result.message, now)
-        self._step(now)
+        self._apply(now)
 
     def _host_up(
         self, host: registry.HostEntry, rows: list[db_api.Record]
@@ -1431,7 +1431,7 @@ class Engine:
             f" {_MAX_BITSTREAM_FAILURES} tries{why}",
             now,
         )
-        self._step(now)
+        self._apply(now)
 
     def _fail_preparation(
         self, hold: reconcile.Hold, reason: str, now: float
@@ -1443,7 +1443,7 @@ class Engine:
         self._events.append(
             events.PrepareFailed(hold.slot.id, hold.generation, reason)
         )
-        self._step(now)
+        self._apply(now)
 
     def _finished(
         self, hold: reconcile.Hold, report: objects.SlotReport, now: float
@@ -1464,6 +1464,7 @@ class Engine:
                 session.finish(result.state, result.code, result.message, now)
             self._touch(session)
         elif result.code == codes.YIELDED:
+            # Those who waited for the slot come before its old holder.
             self._step(now)
             session.claimed_bytes = self._new_claim_bytes(result)
             self._resubmit(session, now)
@@ -1510,7 +1511,7 @@ class Engine:
         profile = self.profiles.get(session.accelerator)
         has_begun = result.started_at is not None or result.input_bytes > 0
         if not has_begun or (profile is not None and profile.stateless):
-            self._step(now)
+            self._apply(now)
             self._resubmit(session, now)
             return
         self._end(
@@ -1675,7 +1676,7 @@ class Engine:
         self._lost_since[host.uuid] = now
         self._rows.append(registry.host_row(host))
         self._events.append(events.HostLost(host.id))
-        self._step(now)
+        self._apply(now)
         self._forget_if_left(host, now)
 
     def _check_hold(self, hold: reconcile.Hold, now: float) -> None:
@@ -1725,10 +1726,30 @@ class Engine:
 
     # -- the core ----------------------------------------------------------
 
-    def _step(self, now: float) -> None:
-        """Hand the core what has happened and do what it says."""
+    def _apply(self, now: float) -> None:
+        """Tell the core what has happened, so that it counts from now on.
+
+        Waiting sessions get slots when all of a batch has been looked at, see
+        :meth:`_step`.
+        """
         batch, self._events = self._events, []
-        for instruction in self.state.step(batch, now):
+        if batch:
+            self._carry_out(self.state.apply(batch, now), now)
+
+    def _step(self, now: float) -> None:
+        """Have the core decide, and do what it says."""
+        batch, self._events = self._events, []
+        self._carry_out(self.state.step(batch, now), now)
+        for job_id, skips in self.state.take_skips().items():
+            # Nobody is told, but the next leader is to know it.
+            session = self._book.by_job[job_id]
+            session.skips = skips
+            self._rows.append(session.record())
+
+    def _carry_out(
+        self, found: Sequence[instructions.Instruction], now: float
+    ) -> None:
+        for instruction in found:
             match instruction:
                 case instructions.Program():
                     self._program(instruction, now)
@@ -1748,11 +1769,6 @@ class Engine:
                     self._note_reserved(slot_id, instance_id)
                 case instructions.WakeAt(time_s):
                     self.wake_at = time_s
-        for job_id, skips in self.state.take_skips().items():
-            # Nobody is told, but the next leader is to know it.
-            session = self._book.by_job[job_id]
-            session.skips = skips
-            self._rows.append(session.record())
 
     def _program(self, order: instructions.Program, now: float) -> None:
         session = self._book.by_job[order.job_id]
@@ -1859,7 +1875,7 @@ class Engine:
             for device in devices:
                 self.probation.repair(device, now)
             self._note_health()
-        self._step(now)
+        self._apply(now)
         self._finish_drain(entry)
 
     def _test_now(self, item: inputs.TestNow, now: float) -> inputs.Query:
