@@ -95,6 +95,7 @@ class Watcher:
             (engine.Engine, "tick", self._engine),
             (engine.Engine, "start", self._engine),
             (engine.Engine, "_end", self._ended),
+            (core_state.PoolState, "apply", self._told_core),
             (core_state.PoolState, "step", self._core),
             (sharing.Accounts, "take_back", self._take_back),
             (registry.HostEntry, "note_report", self._report),
@@ -238,6 +239,16 @@ class Watcher:
         _now: float,
     ) -> None:
         if batch or wanted:
+            self._stepped.add(state)
+
+    def _told_core(
+        self,
+        _wanted: object,
+        state: core_state.PoolState,
+        batch: typing.Any,
+        _now: float,
+    ) -> None:
+        if batch:
             self._stepped.add(state)
         for event in batch:
             if isinstance(event, events.SlotReleased):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Callable
@@ -321,6 +322,12 @@ def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
 def _document(
     call: calls.Call, view: objects.SessionView, connectable: bool
 ) -> dict[str, Any]:
+    asked_leader = not call.origin.recorded
+    connection = _connection(call, view) if connectable else None
+    if asked_leader and call.origin.recorded:
+        # The leader did not tell the secret any more. What lacks it is older
+        # than what has it, so that the client asks again.
+        view = dataclasses.replace(view, revision=max(view.revision - 1, 0))
     return {
         "id": view.session_id,
         "host": view.host_uuid,
@@ -332,7 +339,7 @@ def _document(
             for code in view.pending_reasons
         ],
         "placement": _placement(view),
-        "connection": _connection(call, view) if connectable else None,
+        "connection": connection,
     }
 
 

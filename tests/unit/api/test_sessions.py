@@ -523,6 +523,31 @@ def test_a_ready_session_may_be_without_its_secret(make_world):
     assert connection["secret"] is None
 
 
+def test_a_client_asks_again_for_a_secret_that_the_leader_did_not_tell(
+    make_world, monkeypatch
+):
+    world = make_world(dataclasses.replace(fakes.view(), secret=""))
+
+    def silent(*_: object) -> str:
+        raise messaging.MessagingTimeout
+
+    monkeypatch.setattr(world.conductor, "session_secret", silent)
+    session = world.ask("GET", ONE).json["session"]
+    assert session["connection"] is None
+    known = session["revision"]
+    assert known < fakes.view().revision
+    # A leader has renewed its lease: it can be asked again.
+    world.database.lease = dataclasses.replace(
+        world.database.lease, renewals=3
+    )
+    monkeypatch.setattr(
+        world.conductor, "session_secret", lambda *_: fakes.SECRET
+    )
+    query = f"{ONE}?wait_s=60&revision={known}"
+    session = world.ask("GET", query).json["session"]
+    assert session["connection"]["secret"] == fakes.SECRET
+
+
 def test_every_refusal_of_a_request_has_a_status():
     told = vars(codes).items()
     wrong = {
