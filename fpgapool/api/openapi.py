@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import functools
 import re
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -33,18 +33,13 @@ what all operations have in common.
 """
 
 
-def _routes() -> Any:
-    # The table has a handler that returns this module's document.
-    from fpgapool.api import routes
+def document(routes: Iterable[Any]) -> dict[str, Any]:
+    """Return the API's description in OpenAPI 3.1.
 
-    return routes.ROUTES
-
-
-@functools.cache
-def document() -> dict[str, Any]:
-    """Return the API's description in OpenAPI 3.1."""
+    :param routes: the API, as :data:`fpgapool.api.routes.ROUTES`.
+    """
     paths: dict[str, dict[str, Any]] = {}
-    for route in _routes():
+    for route in routes:
         operations = paths.setdefault(route.path, {})
         operations[route.method.lower()] = _operation(route)
     return {
@@ -139,10 +134,13 @@ def _response(route: Any) -> dict[str, Any]:
 # For people.
 
 
-def reference() -> str:
-    """Return the API's reference as a page of reStructuredText."""
+def reference(routes: Iterable[Any]) -> str:
+    """Return the API's reference as a page of reStructuredText.
+
+    :param routes: the API, as :data:`fpgapool.api.routes.ROUTES`.
+    """
     parts = [_HEADING]
-    for route in _routes():
+    for route in routes:
         parts += _section(route)
     return "\n".join(parts).rstrip() + "\n"
 

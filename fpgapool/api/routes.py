@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
+from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api import microversion
+from fpgapool.api import openapi
 from fpgapool.api.handlers import accelerators
 from fpgapool.api.handlers import bitstreams
 from fpgapool.api.handlers import devices
@@ -101,6 +104,12 @@ class Route:
             raise ValueError(f"{self.since} is no microversion")
 
 
+@functools.cache
+def description() -> dict[str, Any]:
+    """Describe :data:`ROUTES` in OpenAPI 3.1."""
+    return openapi.document(ROUTES)
+
+
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
@@ -123,7 +132,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/v1/openapi.json",
-        handler=versions.document,
+        handler=versions.make_document(description),
         policy=version_policies.DOCUMENT,
         public=True,
         response=version_schemas.DOCUMENT,

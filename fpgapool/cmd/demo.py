@@ -93,21 +93,21 @@ def _parser() -> argparse.ArgumentParser:
         description=f"Start a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
         f" emulated boards with {pool.SLOTS} slots each. Act one encrypts"
         " files from all hosts at once. Act two runs the same mixed load"
-        " under fifo and under wra. Every output is checked, and who had"
-        " which slot when is drawn.",
+        " under fifo and under wra. The demo checks every output, and draws"
+        " the jobs of each slot over time.",
     )
     parser.add_argument(
         "--act",
         choices=ACTS,
         default=ACTS[-1],
-        help=f"what to show; default {ACTS[-1]}",
+        help=f"the act to perform; default {ACTS[-1]}",
     )
     parser.add_argument(
         "--out",
         type=pathlib.Path,
         default=pathlib.Path("demo-out"),
         metavar="DIR",
-        help="directory for the pictures; default demo-out",
+        help="write the pictures into this directory; default demo-out",
     )
     parser.add_argument(
         "--seed",
@@ -129,34 +129,35 @@ def _add_encryption_options(group: argparse._ArgumentGroup) -> None:
         type=pathlib.Path,
         default=[],
         metavar="F",
-        help="encrypt this file, too; it is only read; may be repeated",
+        help="encrypt this file, too, without changing it; may be repeated",
     )
     group.add_argument(
         "--jobs",
         type=_whole_number(1, MAX_JOBS),
         default=DEFAULT_JOBS,
         metavar="N",
-        help=f"how many files are generated; default {DEFAULT_JOBS}",
+        help=f"number of generated files; default {DEFAULT_JOBS}",
     )
     group.add_argument(
         "--total-mb",
         type=_whole_number(1, 10**6),
         default=DEFAULT_TOTAL_MB,
         metavar="MB",
-        help=f"what they have together; default {DEFAULT_TOTAL_MB}",
+        help="total size of the generated files in MB; default"
+        f" {DEFAULT_TOTAL_MB}",
     )
     group.add_argument(
         "--rate-scale",
         type=float,
         metavar="X",
-        help="factor of all modelled rates; default is one that lets the"
-        f" boards work for about {encryption.WORK_S:g} s",
+        help="multiply all modelled rates by X; by default the boards work for"
+        f" about {encryption.WORK_S:g} s",
     )
     group.add_argument(
         "--strategy",
         default="wra",
         metavar="NAME",
-        help="how the jobs are scheduled; default wra",
+        help="the scheduler's strategy; default wra",
     )
 
 
@@ -173,7 +174,7 @@ def _whole_number(lowest: int, highest: int) -> typing.Callable[[str], int]:
 
 
 def _require_matplotlib() -> None:
-    # Better before the work than after it.
+    # Fail before the work, not after it.
     if importlib.util.find_spec("matplotlib") is None:
         raise errors.DemoError(
             errors.MISSING_LIBRARY,

@@ -16,16 +16,16 @@ from fpgapool.sim import errors
 SUCCESS = 0
 FAILURE = 1
 USAGE = 2
-#: As shells say it of a process that SIGINT has ended.
+#: The exit code of shells for a process that SIGINT has ended.
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
-    :returns: the exit code: 0; 1 if the real system failed or what was to be
-        shown did not show; 2 for input that makes no sense; 130 after
-        Ctrl-C or SIGTERM.
+    :returns: the exit code: 0; 1 if the real system failed, or a comparison
+        missed its goal; 2 for input that makes no sense; 130 after Ctrl-C or
+        SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog="fpgapool-sim",

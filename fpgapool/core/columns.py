@@ -17,9 +17,7 @@ import numpy.typing as npt
 
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
-
-if typing.TYPE_CHECKING:
-    from fpgapool.core import waiting
+from fpgapool.core import queued
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
@@ -34,7 +32,7 @@ _FEWEST_SIZES = 20
 class Kind(typing.NamedTuple):
     """What jobs of one kind have in common."""
 
-    group: "waiting.JobGroup"
+    group: queued.JobGroup
     host_id: model.HostId | None
     accelerator: str
 
@@ -78,15 +76,13 @@ class Jobs:
 
     def __init__(self) -> None:
         self.count = 0
-        self.records: list[waiting.JobRecord] = []
+        self.records: list[queued.JobRecord] = []
         self.weights: _Floats = np.zeros(16)
         self.sizes: _Floats = np.zeros(16)
         self.arrivals_s: _Floats = np.zeros(16)
         self.kinds: _Numbers = np.zeros(16, dtype=np.int64)
 
-    def add(
-        self, record: "waiting.JobRecord", weight: float, kind: int
-    ) -> None:
+    def add(self, record: queued.JobRecord, weight: float, kind: int) -> None:
         """Append a job."""
         place = self.count
         if place == len(self.weights):
@@ -172,9 +168,7 @@ class Columns:
         for kind, number in self._numbers.items():
             self._describe(number, kind)
 
-    def add(
-        self, record: "waiting.JobRecord", group: "waiting.JobGroup"
-    ) -> None:
+    def add(self, record: queued.JobRecord, group: queued.JobGroup) -> None:
         """Note a job that begins to wait in a group."""
         job = record.job
         number = self._number(Kind(group, job.host_id, job.accelerator))
@@ -182,7 +176,7 @@ class Columns:
         self.jobs.add(record, self._weight(job), number)
         self.recent_sizes.add(job.claimed_bytes)
 
-    def remove(self, record: "waiting.JobRecord") -> None:
+    def remove(self, record: queued.JobRecord) -> None:
         """Note that a job waits no more."""
         number = self.jobs.remove(record.column)
         self.counts[number] -= 1
@@ -193,7 +187,7 @@ class Columns:
             self.kinds[number] = None
             self._unused.append(number)
 
-    def rehome(self, group: "waiting.JobGroup", host_id: model.HostId) -> None:
+    def rehome(self, group: queued.JobGroup, host_id: model.HostId) -> None:
         """Note that a host may have become a home, or none, of a group."""
         for kind, number in self._numbers.items():
             if kind.group is group and kind.host_id == host_id:

@@ -15,6 +15,7 @@ from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
 from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import view as pool_view
@@ -314,7 +315,7 @@ def _check_jobs(view: pool_view.PoolView) -> None:
         _equal("in one place", waits, not has_slot)
 
 
-def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
+def _check_group(view: pool_view.PoolView, group: queued.JobGroup) -> None:
     keys = list(group.jobs)
     _equal("count", group.count, len(keys))
     _equal("length", len(group.jobs), len(keys))
@@ -337,8 +338,8 @@ def _check_group(view: pool_view.PoolView, group: waiting.JobGroup) -> None:
 
 def _check_place(
     view: pool_view.PoolView,
-    group: waiting.JobGroup,
-    record: waiting.JobRecord,
+    group: queued.JobGroup,
+    record: queued.JobRecord,
 ) -> None:
     _equal("group", record.group, group)
     accelerator = view.accelerators[record.job.accelerator]
@@ -498,7 +499,7 @@ def _check_columns(
     counts = [0] * len(columns.kinds)
     for place, record in enumerate(jobs.records):
         job = record.job
-        group = typing.cast(waiting.JobGroup, record.group)
+        group = typing.cast(queued.JobGroup, record.group)
         _equal("column", record.column, place)
         _equal("size", jobs.sizes[place], job.claimed_bytes)
         _equal("arrival", jobs.arrivals_s[place], job.arrival_s)

@@ -14,11 +14,10 @@ from collections import abc
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core import queued
 from fpgapool.core import slots
-from fpgapool.core import strategy as strategy_api
-
-if typing.TYPE_CHECKING:
-    from fpgapool.core import view as pool_view
+from fpgapool.core import waiting
 
 #: Who a slot is reserved for from now on; None: nobody.
 Change = tuple[model.SlotId, str | None]
@@ -30,10 +29,36 @@ _PREPARING = model.Phase.PREPARING
 _AT_ONCE, _SOON, _SOMETIME = range(3)
 
 
+class Pool(typing.Protocol):
+    """What reservations ask of the pool; see the members of its view."""
+
+    accelerators: dict[str, model.Accelerator]
+    next_generation: int
+
+    def record(self, job_id: model.JobId) -> queued.JobRecord:
+        """Return a job that waits or has a slot."""
+
+    def is_stateless(self, name: str) -> bool:
+        """Return whether sessions of an accelerator can change slots."""
+
+    def is_held(self, project: str | None) -> bool:
+        """Return whether a project has as many slots as it may."""
+
+    def topology_changed(self, host_id: model.HostId) -> None:
+        """Bring the queues up to date with a host whose slots changed."""
+
+    def give(
+        self, record: queued.JobRecord, slot: slots.Slot, *, in_turn: bool
+    ) -> preferences.Choice:
+        """Give a job a slot."""
+
+
 class Reservations:
     """The reservations of all devices, and the slots that they have.
 
     :param view: the pool.
+    :param table: its slots.
+    :param jobs: its waiting jobs.
 
     :ivar wanted: how many slots which instances have reserved, by device.
     :ivar reservable: how many slots can be reserved at most, by device, where
@@ -46,9 +71,12 @@ class Reservations:
         reserved.
     """
 
-    def __init__(self, view: "pool_view.PoolView") -> None:
+    def __init__(
+        self, view: Pool, table: slots.SlotTable, jobs: waiting.WaitingJobs
+    ) -> None:
         self._view = view
-        self._table = view.slots
+        self._table = table
+        self._jobs = jobs
         self.wanted: dict[model.DeviceId, dict[str, int]] = {}
         self.reservable: dict[model.DeviceId, int] = {}
         self.bound: dict[model.DeviceId, dict[model.SlotId, str]] = {}
@@ -321,7 +349,7 @@ class Reservations:
 
     # -- who is served ---------------------------------------------------
 
-    def serve(self) -> abc.Iterator[strategy_api.Choice]:
+    def serve(self) -> abc.Iterator[preferences.Choice]:
         """Give idle reserved slots to waiting jobs of their instances."""
         stirred, self.stirred = self.stirred, set()
         for instance_id in sorted(stirred):
@@ -330,8 +358,8 @@ class Reservations:
                 yield choice
                 choice = self._serve_one(instance_id)
 
-    def _serve_one(self, instance_id: str) -> strategy_api.Choice | None:
-        queues = self._view.jobs.of_instances.get(instance_id, {})
+    def _serve_one(self, instance_id: str) -> preferences.Choice | None:
+        queues = self._jobs.of_instances.get(instance_id, {})
         idle = self._table.reserved_idle.get(instance_id, {})
         if not queues or not idle:
             return None
@@ -383,7 +411,7 @@ class Reservations:
 
     def is_wanted(self, slot: slots.Slot) -> bool:
         """Whether a waiting job could have a reserved slot."""
-        queues = self._view.jobs.of_instances.get(slot.reserved_for or "", {})
+        queues = self._jobs.of_instances.get(slot.reserved_for or "", {})
         return any(
             self._view.accelerators[name].fits(slot.spec.shape)
             for name in queues

@@ -14,7 +14,7 @@ from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import strategy as strategy_api
+from fpgapool.core import preferences
 
 #: Stands for "can hold any accelerator at once" where slots are kept apart
 #: by what is programmed; no accelerator has this name.
@@ -254,7 +254,7 @@ class SlotTable:
         has, by instance.
     """
 
-    def __init__(self, strategy: strategy_api.Strategy) -> None:
+    def __init__(self, strategy: preferences.Preferences) -> None:
         self._by_busy = strategy.idle_indexes.by_busy
         self._by_programmed = strategy.idle_indexes.by_programmed
         self._by_slot = strategy.idle_indexes.by_slot

@@ -15,10 +15,10 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import invariants
 from fpgapool.core import model
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting as queues
 from fpgapool.vocabulary import codes
 
 InvariantError = invariants.InvariantError
@@ -150,7 +150,7 @@ class PoolState:
         )
 
     def _reasons(
-        self, job_id: model.JobId, group: queues.JobGroup
+        self, job_id: model.JobId, group: queued.JobGroup
     ) -> tuple[str, ...]:
         job = self._jobs.records[job_id].job
         accelerator = self._view.accelerators[job.accelerator]
@@ -357,12 +357,12 @@ class PoolState:
         if self._enqueue(record):
             self._jobs.greet(record)
 
-    def _new_record(self, job: model.Job) -> queues.JobRecord:
-        record = queues.JobRecord(job, self._strategy.key(job))
+    def _new_record(self, job: model.Job) -> queued.JobRecord:
+        record = queued.JobRecord(job, self._strategy.key(job))
         self._jobs.records[job.id] = record
         return record
 
-    def _enqueue(self, record: queues.JobRecord) -> bool:
+    def _enqueue(self, record: queued.JobRecord) -> bool:
         """Let a job wait, or reject it if it never could be served."""
         job = record.job
         if job.accelerator in self._shunned:
@@ -404,7 +404,7 @@ class PoolState:
                 f"no slot within {record.job.wait_timeout_s} s",
             )
 
-    def _withdraw(self, record: queues.JobRecord) -> None:
+    def _withdraw(self, record: queued.JobRecord) -> None:
         """Take a waiting job out of the queue."""
         if record.group is not None:
             record.group.lane.arrived.pop(record.job.id, None)
@@ -654,7 +654,7 @@ class PoolState:
     def _change_avoided(
         self,
         accelerator: str,
-        records: abc.Iterable[queues.JobRecord],
+        records: abc.Iterable[queued.JobRecord],
         change: abc.Callable[
             [frozenset[model.SlotId]], frozenset[model.SlotId]
         ],
@@ -671,7 +671,7 @@ class PoolState:
                 self._avoid(record, changed[old])
 
     def _avoid(
-        self, record: queues.JobRecord, avoided: frozenset[model.SlotId]
+        self, record: queued.JobRecord, avoided: frozenset[model.SlotId]
     ) -> None:
         """Change what a job avoids, and with whom it waits."""
         waits = record.group is not None

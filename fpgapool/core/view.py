@@ -7,10 +7,11 @@ from collections import abc
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core import preferences
+from fpgapool.core import queued
 from fpgapool.core import reservations
 from fpgapool.core import sharing
 from fpgapool.core import slots
-from fpgapool.core import strategy as strategy_api
 from fpgapool.core import waiting
 
 _PREPARING = model.Phase.PREPARING
@@ -39,7 +40,7 @@ class PoolView:
     """
 
     def __init__(
-        self, strategy: strategy_api.Strategy, first_generation: int
+        self, strategy: preferences.Preferences, first_generation: int
     ) -> None:
         self.slots = slots.SlotTable(strategy)
         self.loads: pipe_loads.Loads | None = None
@@ -54,7 +55,9 @@ class PoolView:
             strategy, self.is_home, self.columns, self.accounts
         )
         self.accelerators: dict[str, model.Accelerator] = {}
-        self.reservations = reservations.Reservations(self)
+        self.reservations = reservations.Reservations(
+            self, self.slots, self.jobs
+        )
         # What slots jobs may have, while some may be kept from them.
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
@@ -70,17 +73,17 @@ class PoolView:
         return self.jobs.shown.count
 
     @property
-    def arrived(self) -> abc.Mapping[model.JobId, waiting.JobRecord]:
+    def arrived(self) -> abc.Mapping[model.JobId, queued.JobRecord]:
         """Those of them that were submitted at this event, by their ids."""
         return self.jobs.shown.arrived
 
-    def record(self, job_id: model.JobId) -> waiting.JobRecord:
+    def record(self, job_id: model.JobId) -> queued.JobRecord:
         """A job that waits or has a slot."""
         return self.jobs.records[job_id]
 
     def take(
         self, job_id: model.JobId, slot_id: model.SlotId
-    ) -> strategy_api.Choice:
+    ) -> preferences.Choice:
         """Give an idle slot to a waiting job, at once.
 
         :raises ValueError: if the slot is not idle or the job does not wait.
@@ -93,11 +96,11 @@ class PoolView:
 
     def give(
         self,
-        record: waiting.JobRecord,
+        record: queued.JobRecord,
         slot: slots.Slot,
         *,
         in_turn: bool = True,
-    ) -> strategy_api.Choice:
+    ) -> preferences.Choice:
         """Like :meth:`take`, for who knows that both are free.
 
         :param in_turn: False: whatever the projects' shares.
@@ -121,14 +124,14 @@ class PoolView:
         self.next_generation += 1
         if self.loads is not None:
             self.put_flow(job, slot)
-        return strategy_api.Choice(job.id, slot_id)
+        return preferences.Choice(job.id, slot_id)
 
     def skip(self, job_id: model.JobId) -> None:
         """Count that a slot of another host passed a homed job over."""
         self.jobs.skip(self.jobs.records[job_id])
 
     def fitting_idle(
-        self, group: waiting.JobGroup, host: slots.Host
+        self, group: queued.JobGroup, host: slots.Host
     ) -> list[slots.Slot]:
         """A host's idle slots that fit a group's jobs, lowest first."""
         shapes, avoiding = group.shapes, group.avoiding
@@ -138,7 +141,7 @@ class PoolView:
             if (not shapes or slot.shape in shapes) and slot.id not in avoiding
         ]
 
-    def has_idle(self, group: waiting.JobGroup) -> bool:
+    def has_idle(self, group: queued.JobGroup) -> bool:
         """Whether an idle slot fits a group's jobs."""
         count = self.slots.idle_count(group.shapes)
         if count and group.avoiding:
@@ -156,7 +159,7 @@ class PoolView:
     # -- for the pool ----------------------------------------------------
 
     def charge_claim(
-        self, record: waiting.JobRecord, hold: slots.Hold, in_round: bool
+        self, record: queued.JobRecord, hold: slots.Hold, in_round: bool
     ) -> None:
         """Note that a project has a slot more, and charge the job's claim."""
         if self.accounts is None:
@@ -166,7 +169,7 @@ class PoolView:
             claimed_bytes = hold.paid_bytes = job.claimed_bytes
         self.accounts.give(job.project, hold, claimed_bytes, in_round=in_round)
 
-    def take_back(self, record: waiting.JobRecord, hold: slots.Hold) -> None:
+    def take_back(self, record: queued.JobRecord, hold: slots.Hold) -> None:
         """Note that a project has a slot less."""
         if self.accounts is None:
             return
@@ -182,7 +185,7 @@ class PoolView:
         self.touched.update(self.slots.idle_hosts)
         self.reservations.stir_all()
 
-    def enqueue(self, record: waiting.JobRecord) -> bool:
+    def enqueue(self, record: queued.JobRecord) -> bool:
         """Let a job wait.
 
         :returns: False, and nothing changes, if its accelerator is unknown.
@@ -226,7 +229,7 @@ class PoolView:
         self._keeps, self._known_shapes = keeps, known
         return changed
 
-    def is_home(self, group: waiting.JobGroup, host_id: model.HostId) -> bool:
+    def is_home(self, group: queued.JobGroup, host_id: model.HostId) -> bool:
         """Whether a host has a usable slot for a group's jobs."""
         host = self.slots.hosts.get(host_id)
         if host is None:
@@ -269,7 +272,7 @@ class PoolView:
                 self._reconsider(group)
             self.jobs.rehome(group, host_id, self.now)
 
-    def _reconsider(self, group: waiting.JobGroup) -> None:
+    def _reconsider(self, group: queued.JobGroup) -> None:
         avoiding = self._avoiding(group)
         if avoiding == group.avoiding:
             return
@@ -278,7 +281,7 @@ class PoolView:
             self.touched.add(host_id)
             self.jobs.rehome(group, host_id, self.now)
 
-    def _avoiding(self, group: waiting.JobGroup) -> frozenset[model.SlotId]:
+    def _avoiding(self, group: queued.JobGroup) -> frozenset[model.SlotId]:
         """The slots to avoid, as long as another usable slot is left."""
         avoided_up = sum(
             slot.up and group.fits_shape(slot.shape)

@@ -9,14 +9,13 @@ from collections import abc
 from fpgapool.core import columns as job_columns
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core import queued
 from fpgapool.core import sharing
-from fpgapool.core import strategy as strategy_api
 
 # A timeout has fallen due a little before its time, so that a wake-up set
 # for exactly that time is never too early by a rounding error.
 _TIMEOUT_SLACK_S = 1e-12
-
-_NOTHING: frozenset[model.SlotId] = frozenset()
 
 
 def first_due_s(arrival_s: float, patience_s: float) -> float:
@@ -49,243 +48,6 @@ def first_due_s(arrival_s: float, patience_s: float) -> float:
     return late_s
 
 
-class JobRecord:
-    """A job that waits or has a slot.
-
-    :ivar key: its place in the queue.
-    :ivar skips: how often slots of other hosts passed it over.
-    :ivar avoided: the slots on which it failed to start.
-    :ivar group: the group that it waits in; None: it has a slot.
-    :ivar homed: whether it waits for its own host.
-    :ivar patience_s: when it will have waited for its own host for long
-        enough, if it does wait for it.
-    :ivar limit_s: when it will have waited for too long, if it waits and ever.
-    :ivar urgent: whether it has waited for so long that it goes first.
-    :ivar urgent_s: when it will have, if it waits and ever.
-    :ivar slot_id: the slot that it has.
-    :ivar paid_bytes: what is left of its claim after earlier slots; None: the
-        claim was not charged yet.
-    :ivar column: its place in the columns, while it waits and they are kept.
-    """
-
-    __slots__ = (
-        "avoided",
-        "column",
-        "group",
-        "homed",
-        "job",
-        "key",
-        "limit_s",
-        "paid_bytes",
-        "patience_s",
-        "skips",
-        "slot_id",
-        "urgent",
-        "urgent_s",
-    )
-
-    def __init__(self, job: model.Job, key: ordered.Key) -> None:
-        self.job = job
-        self.key = key
-        self.skips = job.skips
-        self.avoided = _NOTHING
-        self.group: JobGroup | None = None
-        self.homed = False
-        self.patience_s: float | None = None
-        self.limit_s: float | None = None
-        self.urgent = False
-        self.urgent_s: float | None = None
-        self.slot_id: model.SlotId | None = None
-        self.paid_bytes: float | None = None
-        self.column = 0
-
-
-class JobGroup:
-    """The waiting jobs of a lane that fit the same slots.
-
-    :ivar lane: the lane.
-    :ivar count: how many there are.
-    :ivar jobs: all of them.
-    :ivar homed_count: how many of them wait for their own host.
-    :ivar roaming: those that do not: they have waited for it for long
-        enough, it has no usable slot that fits them, or they have none.
-    :ivar by_host: the jobs of each host. This and the two above are empty,
-        if the strategy does not ask for hosts.
-    :ivar homes: those of these hosts that have a usable slot that fits.
-    :ivar avoided: the slots on which its jobs failed to start.
-    :ivar avoiding: ``avoided``, or nothing while no other slot is left.
-    """
-
-    __slots__ = (
-        "avoided",
-        "avoiding",
-        "by_host",
-        "count",
-        "homed_count",
-        "homes",
-        "jobs",
-        "lane",
-        "roaming",
-        "shapes",
-    )
-
-    def __init__(
-        self,
-        lane: "Lane",
-        shapes: model.Shapes,
-        avoided: frozenset[model.SlotId],
-    ) -> None:
-        self.lane = lane
-        self.shapes = shapes
-        self.avoided = avoided
-        self.avoiding = avoided
-        self.count = 0
-        self.jobs = ordered.KeyQueue()
-        self.homed_count = 0
-        self.roaming = ordered.KeyQueue()
-        self.by_host: dict[model.HostId, ordered.KeyQueue] = {}
-        self.homes: set[model.HostId] = set()
-
-    def fits_shape(self, shape: str) -> bool:
-        """Whether slots of this shape fit its jobs."""
-        return not self.shapes or shape in self.shapes
-
-    def fits(self, slot_id: model.SlotId, shape: str) -> bool:
-        """Whether its jobs may be given this slot."""
-        return self.fits_shape(shape) and slot_id not in self.avoiding
-
-    def first(self) -> ordered.Key | None:
-        """The first of its jobs."""
-        return self.jobs.first()
-
-    def first_for(
-        self, host_id: model.HostId, is_open: bool
-    ) -> ordered.Key | None:
-        """The first of its jobs that come from this host.
-
-        :param is_open: or that may go to any host.
-        """
-        jobs = self.by_host.get(host_id)
-        first = None if jobs is None else jobs.front[0]
-        if is_open:
-            roaming = self.roaming.front
-            if roaming and (first is None or roaming[0] < first):
-                return roaming[0]
-        return first
-
-
-class Shown:
-    """The waiting jobs that a strategy sees.
-
-    :ivar arrived: those that were submitted at this event, by their ids.
-    """
-
-    __slots__ = ("_by_shape", "_groups", "arrived")
-
-    def __init__(self, groups: abc.Collection[JobGroup]) -> None:
-        self._groups = groups
-        self._by_shape: dict[str, tuple[JobGroup, ...]] = {}
-        self.arrived: dict[model.JobId, JobRecord] = {}
-
-    @property
-    def count(self) -> int:
-        """How many jobs there are."""
-        return sum(group.count for group in self._groups)
-
-    def groups(self) -> abc.Collection[JobGroup]:
-        """All groups; some may have no jobs."""
-        return self._groups
-
-    def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
-        """The groups whose jobs slots of this shape fit."""
-        groups = self._by_shape.get(shape)
-        if groups is None:
-            groups = self._by_shape[shape] = tuple(
-                group for group in self._groups if group.fits_shape(shape)
-            )
-        return groups
-
-    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
-        """See which jobs were submitted at this event.
-
-        :param lanes: where there are any.
-        """
-
-
-class Lane(Shown):
-    """Jobs that are always shown or hidden together.
-
-    :ivar project: whose jobs they are; None: of all projects that have no
-        lane of their own.
-    :ivar urgent: whether they have waited for so long that they go first.
-    :ivar size: how many there are.
-    :ivar by_needs: their groups.
-    """
-
-    __slots__ = ("by_needs", "project", "size", "urgent")
-
-    def __init__(self, project: str | None, urgent: bool) -> None:
-        self.by_needs: dict[
-            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
-        ] = {}
-        super().__init__(self.by_needs.values())
-        self.project = project
-        self.urgent = urgent
-        self.size = 0
-
-    @property
-    def count(self) -> int:
-        """How many jobs there are."""
-        return self.size
-
-    def make_group(
-        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
-    ) -> JobGroup:
-        """Make the group of jobs with these needs."""
-        group = JobGroup(self, shapes, avoided)
-        self.by_needs[shapes, avoided] = group
-        self._by_shape.clear()
-        return group
-
-    def drop(self, group: JobGroup) -> None:
-        """Forget a group."""
-        del self.by_needs[group.shapes, group.avoided]
-        self._by_shape.clear()
-
-
-class Together(Shown):
-    """The jobs of several lanes, as long as these keep their groups."""
-
-    __slots__ = ("_lanes",)
-
-    def __init__(self, lanes: abc.Collection[Lane]) -> None:
-        super().__init__([group for lane in lanes for group in lane.groups()])
-        self._lanes = frozenset(lanes)
-
-    def greet(self, lanes: abc.Iterable[Lane]) -> None:
-        """See which jobs were submitted at this event."""
-        self.arrived = {
-            job_id: record
-            for lane in lanes
-            if lane in self._lanes
-            for job_id, record in lane.arrived.items()
-        }
-
-
-def together(lanes: abc.Sequence[Lane]) -> Shown:
-    """The jobs of one lane or more."""
-    return lanes[0] if len(lanes) == 1 else Together(lanes)
-
-
-def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
-    """The smallest key of those that there are."""
-    first: ordered.Key | None = None
-    for key in keys:
-        if key is not None and (first is None or key < first):
-            first = key
-    return first
-
-
 class WaitingJobs:
     """All jobs that wait.
 
@@ -315,8 +77,8 @@ class WaitingJobs:
 
     def __init__(
         self,
-        strategy: strategy_api.Strategy,
-        is_home: abc.Callable[[JobGroup, model.HostId], bool],
+        strategy: preferences.Preferences,
+        is_home: abc.Callable[[queued.JobGroup, model.HostId], bool],
         columns: job_columns.Columns | None = None,
         accounts: sharing.Accounts | None = None,
     ) -> None:
@@ -329,16 +91,16 @@ class WaitingJobs:
         self.skipped: set[model.JobId] | None = None
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
-        self._common = Lane(None, False)
-        self.lanes: dict[str | None, Lane] = {None: self._common}
-        self.urgent: dict[str | None, Lane] = {}
-        self.shown: Shown = self._common
+        self._common = queued.Lane(None, False)
+        self.lanes: dict[str | None, queued.Lane] = {None: self._common}
+        self.urgent: dict[str | None, queued.Lane] = {}
+        self.shown: queued.Shown = self._common
         # Where jobs arrived at this event.
-        self._greeted: list[Lane] = []
+        self._greeted: list[queued.Lane] = []
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
         self.changes = 0
-        self.records: dict[model.JobId, JobRecord] = {}
+        self.records: dict[model.JobId, queued.JobRecord] = {}
         self.of_instances: dict[str, dict[str, ordered.KeyQueue]] = {}
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
@@ -359,7 +121,7 @@ class WaitingJobs:
             if record.group is not None
         ]
 
-    def position(self, record: JobRecord) -> int:
+    def position(self, record: queued.JobRecord) -> int:
         """How many jobs come before this one."""
         return self._ranks.rank(record.key)
 
@@ -370,7 +132,7 @@ class WaitingJobs:
         """Whether all jobs are in one lane, which is shown."""
         return len(self.lanes) == 1 and not self.urgent
 
-    def show(self, shown: Shown) -> None:
+    def show(self, shown: queued.Shown) -> None:
         """Let the strategy see these jobs only."""
         shown.greet(self._greeted)
         self.shown = shown
@@ -379,27 +141,27 @@ class WaitingJobs:
         """Let it see the jobs that are in no lane of their own."""
         self.shown = self._common
 
-    def groups(self) -> abc.Collection[JobGroup]:
+    def groups(self) -> abc.Collection[queued.JobGroup]:
         """The groups that are shown; some may have no jobs."""
         return self.shown.groups()
 
-    def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
+    def groups_for(self, shape: str) -> tuple[queued.JobGroup, ...]:
         """Those of them whose jobs slots of this shape fit."""
         return self.shown.groups_for(shape)
 
-    def all_lanes(self) -> abc.Iterator[Lane]:
+    def all_lanes(self) -> abc.Iterator[queued.Lane]:
         """All lanes, shown or not."""
         yield from self.lanes.values()
         yield from self.urgent.values()
 
-    def all_groups(self) -> abc.Iterator[JobGroup]:
+    def all_groups(self) -> abc.Iterator[queued.JobGroup]:
         """All groups, shown or not."""
         for lane in self.all_lanes():
             yield from lane.groups()
 
     def group_for(
-        self, record: JobRecord, shapes: model.Shapes, now: float
-    ) -> tuple[JobGroup, bool]:
+        self, record: queued.JobRecord, shapes: model.Shapes, now: float
+    ) -> tuple[queued.JobGroup, bool]:
         """The group that a job is to wait in.
 
         :returns: the group, and whether it had to be made.
@@ -411,7 +173,7 @@ class WaitingJobs:
         self.changes += 1
         return lane.make_group(shapes, record.avoided), True
 
-    def _lane(self, record: JobRecord, now: float) -> Lane:
+    def _lane(self, record: queued.JobRecord, now: float) -> queued.Lane:
         if self._max_wait_s is not None and not record.urgent:
             self._see_urgency(record, now)
         project: str | None = None
@@ -420,25 +182,25 @@ class WaitingJobs:
         lanes = self.urgent if record.urgent else self.lanes
         lane = lanes.get(project)
         if lane is None:
-            lane = lanes[project] = Lane(project, record.urgent)
+            lane = lanes[project] = queued.Lane(project, record.urgent)
             if self._accounts and project is not None and not record.urgent:
                 self._accounts.join(project)
         return lane
 
-    def _see_urgency(self, record: JobRecord, now: float) -> None:
+    def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
         due_s = first_due_s(record.job.arrival_s, self._max_wait_s or 0.0)
         if due_s <= now:
             record.urgent = True
             # Before all others, whatever the strategy orders by.
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
-    def _drop_lane(self, lane: Lane) -> None:
+    def _drop_lane(self, lane: queued.Lane) -> None:
         project = lane.project
         del (self.urgent if lane.urgent else self.lanes)[project]
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
 
-    def greet(self, record: JobRecord) -> None:
+    def greet(self, record: queued.JobRecord) -> None:
         """Note that a job has arrived at this event."""
         group = record.group
         if group is not None:
@@ -455,7 +217,9 @@ class WaitingJobs:
 
     # -- coming and going ------------------------------------------------
 
-    def add(self, record: JobRecord, group: JobGroup, now: float) -> None:
+    def add(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
         """Put a job in its place in the queue."""
         job, key = record.job, record.key
         record.group = group
@@ -487,7 +251,7 @@ class WaitingJobs:
                 self._expect(self.ageing, due_s, job.id)
 
     def _add_of_host(
-        self, group: JobGroup, host_id: model.HostId, key: ordered.Key
+        self, group: queued.JobGroup, host_id: model.HostId, key: ordered.Key
     ) -> None:
         jobs = group.by_host.get(host_id)
         if jobs is None:
@@ -520,7 +284,7 @@ class WaitingJobs:
         if time_s < self.quiet_until_s:
             self.quiet_until_s = time_s
 
-    def remove(self, record: JobRecord) -> None:
+    def remove(self, record: queued.JobRecord) -> None:
         """Take a job out of the queue."""
         group, key = record.group, record.key
         if group is None:
@@ -562,7 +326,7 @@ class WaitingJobs:
             self._drop_lane(lane)
 
     def rehome(
-        self, group: JobGroup, host_id: model.HostId, now: float
+        self, group: queued.JobGroup, host_id: model.HostId, now: float
     ) -> None:
         """See again whether a host's jobs have a usable slot there."""
         jobs = group.by_host.get(host_id)
@@ -579,13 +343,15 @@ class WaitingJobs:
             self._displace(record, group)
             self._place(record, group, now)
 
-    def _note_home(self, group: JobGroup, host_id: model.HostId) -> None:
+    def _note_home(
+        self, group: queued.JobGroup, host_id: model.HostId
+    ) -> None:
         if self._is_home(group, host_id):
             group.homes.add(host_id)
         else:
             group.homes.discard(host_id)
 
-    def skip(self, record: JobRecord) -> None:
+    def skip(self, record: queued.JobRecord) -> None:
         """Count that a slot of another host passed a homed job over."""
         record.skips += 1
         if self.skipped is not None:
@@ -608,14 +374,14 @@ class WaitingJobs:
                 self._release(record)
         return bool(due)
 
-    def take_urgent(self, now: float) -> list[JobRecord]:
+    def take_urgent(self, now: float) -> list[queued.JobRecord]:
         """The jobs that have waited for so long that they go first now."""
         urgent = [self.records[i] for i in self.ageing.take_due(now)]
         for record in urgent:
             record.urgent_s = None
         return urgent
 
-    def take_overdue(self, now: float) -> list[JobRecord]:
+    def take_overdue(self, now: float) -> list[queued.JobRecord]:
         """The jobs that have waited for too long, by their limits."""
         overdue = [self.records[i] for i in self.limits.take_due(now)]
         for record in overdue:
@@ -633,7 +399,7 @@ class WaitingJobs:
         )
         return self.quiet_until_s if with_patience else limit_s
 
-    def _release(self, record: JobRecord) -> None:
+    def _release(self, record: queued.JobRecord) -> None:
         # If it was passed over, the end of its patience still comes: idle
         # slots are not offered again before something happens.
         group = _group_of(record)
@@ -641,11 +407,13 @@ class WaitingJobs:
         group.homed_count -= 1
         group.roaming.add(record.key)
 
-    def _has_skips_enough(self, record: JobRecord) -> bool:
+    def _has_skips_enough(self, record: queued.JobRecord) -> bool:
         limit = self._skip_limit
         return limit is not None and record.skips >= limit
 
-    def _place(self, record: JobRecord, group: JobGroup, now: float) -> None:
+    def _place(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
         """Let a job wait for its own host, or for any, as it should."""
         job = record.job
         if job.host_id not in group.homes:
@@ -664,7 +432,9 @@ class WaitingJobs:
         record.homed = True
         group.homed_count += 1
 
-    def _displace(self, record: JobRecord, group: JobGroup) -> None:
+    def _displace(
+        self, record: queued.JobRecord, group: queued.JobGroup
+    ) -> None:
         """Undo what :meth:`_place` did."""
         if record.patience_s is not None:
             self.patience.remove(record.patience_s, record.job.id)
@@ -676,5 +446,5 @@ class WaitingJobs:
             group.roaming.remove(record.key)
 
 
-def _group_of(record: JobRecord) -> JobGroup:
-    return typing.cast(JobGroup, record.group)
+def _group_of(record: queued.JobRecord) -> queued.JobGroup:
+    return typing.cast(queued.JobGroup, record.group)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows a pool at work: many files, few slots, every output checked."""
+"""Shows a pool at work with many files and few slots."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the user of the demo sees."""
+"""Output of the demo: bars, tables and lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fpgapool.sim import metrics
 
 
 class LiveDisplay:
-    """Bars on a terminal: one for all jobs and one for each that runs."""
+    """Bars on a terminal: one for all jobs, and one for each running job."""
 
     def __init__(
         self, console: rich.console.Console, jobs: Sequence[workload.Job]
@@ -100,11 +100,11 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """Lines about jobs that are done, for pipes and log files.
+    """Lines about finished jobs, for pipes and log files.
 
     :param console: where to write them.
-    :param jobs: all that there are.
-    :param each: after how many jobs there is a line.
+    :param jobs: all jobs.
+    :param each: number of jobs between two lines.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class PlainDisplay:
         """Show nothing."""
 
     def progress(self, job: workload.Job, done_bytes: int) -> None:
-        """Show nothing: a line for every chunk would be too much."""
+        """Show nothing; a line for every chunk would be too much."""
 
     def finished(self, job: workload.Job, report: client.RunReport) -> None:
         """Write a line, if it is time for one."""
@@ -154,7 +154,7 @@ def make_display(
 
     :param console: where to show it.
     :param jobs: the jobs.
-    :param each: after how many jobs a pipe or log file gets a line.
+    :param each: number of jobs between two lines in a pipe or log file.
     """
     if console.is_terminal:
         return LiveDisplay(console, jobs)
@@ -222,14 +222,14 @@ _METRICS = {
     "tct95_s": ("TCT(95)", "its 95th percentile", "{:.2f} s"),
     "sar": ("SAR", "share of that time with a slot", "{:.2f}"),
     "dlr": ("DLR", "share of bytes that stayed local", "{:.2f}"),
-    "makespan_s": ("makespan", "until all were done", "{:.2f} s"),
+    "makespan_s": ("makespan", "end of the last job", "{:.2f} s"),
 }
 
 
 def show_metrics(
     console: rich.console.Console, measured: metrics.Metrics
 ) -> None:
-    """Write what the schedule did on the whole.
+    """Write the metrics of the whole schedule.
 
     :param console: where to write.
     :param measured: its metrics.
@@ -248,18 +248,18 @@ def show_comparison(
     before: tuple[str, metrics.Metrics],
     after: tuple[str, metrics.Metrics],
 ) -> None:
-    """Write what two schedules of the same jobs did, side by side.
+    """Write the metrics of two schedules of the same jobs, side by side.
 
     :param console: where to write.
-    :param before: name and metrics of the one to be improved on.
-    :param after: of the one that may be better.
+    :param before: name and metrics of the reference.
+    :param after: name and metrics of the other schedule.
     """
     columns = (before, after)
     factors = metrics.improvement(before[1], after[1])
     table = rich.table.Table(
         title="Side by side",
         title_justify="left",
-        caption=f"Where it is above 1, {after[0]} is better.",
+        caption=f"An improvement above 1: {after[0]} is better.",
         caption_justify="left",
         box=None,
     )
@@ -283,12 +283,12 @@ def show_comparison(
 def counting(
     console: rich.console.Console, text: str, total: int
 ) -> typing.Iterator[typing.Callable[[], None]]:
-    """Show how many of something are done, on a terminal only.
+    """Show the progress of some work, on a terminal only.
 
     :param console: where to show it.
-    :param text: what is done.
-    :param total: how many there are.
-    :returns: to be called after each.
+    :param text: names the work.
+    :param total: number of things.
+    :returns: a function to call after each.
     """
     if not console.is_terminal:
         yield lambda: None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What goes wrong in the demo, in words for its user."""
+"""Errors of the demo, in words for its user."""
 
 from fpgapool.vocabulary import exceptions
 

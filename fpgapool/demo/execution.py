@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All jobs, each in its time and through the front door of its host."""
+"""Runs all jobs, each at its time, through the front door of its host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fpgapool.sim import metrics
 
 
 class Display(typing.Protocol):
-    """Who is told how the jobs get on; called in many threads."""
+    """Shows the progress of jobs; its methods are called in many threads."""
 
     def submitted(self, job: workload.Job) -> None:
         """A job has arrived."""
@@ -32,9 +32,9 @@ class Display(typing.Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A job that is done, its times counted from the start of all.
+    """A finished job; times count from the start of the run.
 
-    :ivar arrival_s: when it was asked for.
+    :ivar arrival_s: when the demo asked for it.
     """
 
     job: workload.Job
@@ -42,7 +42,7 @@ class Outcome:
     arrival_s: float
 
     def result(self) -> metrics.JobResult:
-        """Return what the metrics need."""
+        """Return the job for the metrics."""
         report = self.report
         start_s = self.arrival_s + report.waited_s
         return metrics.JobResult(
@@ -65,11 +65,11 @@ def run_jobs(
     front_doors: Mapping[str, str],
     display: Display,
 ) -> list[Outcome]:
-    """Run all jobs, each from its arrival on, and none on when one fails.
+    """Run all jobs, each from its arrival on; stop all when one fails.
 
     :param jobs: the jobs.
     :param front_doors: socket of each host's front door.
-    :param display: is told how they get on.
+    :param display: shows the progress.
     :returns: their outcomes, in the order of the jobs.
     :raises DemoError: if a job fails.
     """
@@ -96,13 +96,13 @@ def run_jobs(
 
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as executor:
         try:
-            # An interrupt while they are submitted cancels them, too.
+            # An interrupt during submission cancels the jobs, too.
             futures = [executor.submit(run, job) for job in jobs]
             concurrent.futures.wait(
                 futures, return_when=concurrent.futures.FIRST_EXCEPTION
             )
         finally:
-            # Nothing is left to cancel if all went well.
+            # If all went well, this changes nothing.
             cancel.cancel()
     _raise_failure(jobs, futures)
     return [future.result() for future in futures]
@@ -117,7 +117,7 @@ def _raise_failure(
         for job, future in zip(jobs, futures, strict=True)
         if (error := future.exception()) is not None
     ]
-    # What was only cancelled is not what went wrong.
+    # Cancelled jobs come last: another failure is the cause.
     failures.sort(key=lambda item: isinstance(item[1], client.Cancelled))
     for job, error in failures:
         raise errors.DemoError(

@@ -2,8 +2,8 @@
 
 """A mixed load: every host asks for every accelerator, at any time.
 
-It is drawn from a seed before anything runs, so that several strategies can
-be given the very same jobs.
+The load is drawn from a seed before anything runs, so that several strategies
+get the very same jobs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Params = dict[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What is asked of one accelerator.
+    """The requests for one accelerator.
 
     :ivar accelerator: its name.
-    :ivar make_params: draws what it is told.
+    :ivar make_params: draws its parameters.
     :ivar unit_bytes: the input is a multiple of this.
-    :ivar has_numbers: whether the input is numbers of single precision, or
-        else any bytes.
+    :ivar has_numbers: whether the input has numbers of single precision; if
+        not, it has any bytes.
     """
 
     accelerator: str
@@ -69,9 +69,9 @@ KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A job before there is a file for it.
+    """A job without its file.
 
-    :ivar arrival_s: counted from the start of all.
+    :ivar arrival_s: counts from the start of the run.
     """
 
     host: str
@@ -87,23 +87,23 @@ def draw_requests(
     duration_s: float,
     rng: np.random.Generator,
 ) -> list[Request]:
-    """Draw who asks for what, how much and when.
+    """Draw the requests of all tenants.
 
     Every tenant asks equally often for every accelerator, for small and for
     large jobs, so that no strategy is lucky. Arrivals are those of a Poisson
     process for each host, given how many there are.
 
-    :param tenants: name of the host of each of them.
-    :param count: how many jobs.
-    :param total_bytes: of all of them, but for rounding.
-    :param duration_s: when the last ones arrive.
-    :param rng: source of chance.
+    :param tenants: name of each tenant's host.
+    :param count: number of jobs.
+    :param total_bytes: of all jobs, except for rounding.
+    :param duration_s: all jobs arrive in this time.
+    :param rng: source of random numbers.
     :returns: the requests in the order of their arrivals.
     """
     sizes_bytes = sorted(workload.draw_sizes_bytes(count, total_bytes, rng))
     pairs = [(host, kind) for host in tenants for kind in KINDS]
     dealt: list[tuple[str, Kind]] = []
-    # Each pair once among neighbours in size, before any comes again.
+    # Among neighbours in size, each pair comes once before any comes again.
     while len(dealt) < count:
         dealt += [pairs[index] for index in rng.permutation(len(pairs))]
     requests = [
@@ -130,7 +130,7 @@ def make_jobs(
     """Write an input for each request.
 
     :param directory: where inputs and outputs go.
-    :param requests: what is asked for.
+    :param requests: the requests.
     :param rng: source of contents and keys.
     """
     jobs = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The jobs: files, of many sizes or the user's own, from every host."""
+"""The jobs: generated files and the user's own, from every host."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ AES = "aes"
 KEY_BYTES = 32
 IV_BYTES = 16
 
-#: Even the smallest job shall be seen in the picture.
+#: The picture must show even the smallest job.
 _SMALLEST_SHARE = 0.15
-#: And the largest must not go on long after all others.
+#: The largest job must not run long after all others.
 _LARGEST_SHARE = 4.0
 _WRITE_BYTES = 4 * 1024 * 1024
 #: Besides the files: database, logs and the picture.
@@ -35,10 +35,10 @@ class Job:
     :ivar number: counts from 1.
     :ivar host: name of the host that it comes from.
     :ivar accelerator: its name.
-    :ivar params: what it is told; may hold a key.
+    :ivar params: its parameters; may hold a key.
     :ivar source: the file.
     :ivar output: where the result goes.
-    :ivar arrival_s: when it is asked for, counted from the start of all.
+    :ivar arrival_s: when the demo asks for it, from the start of the run.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Job:
 
 
 def check_files(paths: Sequence[pathlib.Path]) -> int:
-    """Make sure that the user's files can be read.
+    """Check that the user's files can be read.
 
     :param paths: the files.
     :returns: their size in bytes.
@@ -69,14 +69,14 @@ def check_files(paths: Sequence[pathlib.Path]) -> int:
             ) from error
         if not (path.is_file() and size_bytes):
             raise errors.DemoError(
-                errors.INVALID_FILE, f"{path}: not a file with data in it"
+                errors.INVALID_FILE, f"{path}: is empty or not a regular file"
             )
         total_bytes += size_bytes
     return total_bytes
 
 
 def check_space(directory: pathlib.Path, files_bytes: int) -> None:
-    """Make sure that inputs and outputs fit.
+    """Check that inputs and outputs fit on the disk.
 
     :param directory: where they go.
     :param files_bytes: of all of them.
@@ -89,21 +89,21 @@ def check_space(directory: pathlib.Path, files_bytes: int) -> None:
             errors.NO_SPACE,
             f"{directory} has {free_bytes / 1e6:.0f} MB free,"
             f" {needed_bytes / 1e6:.0f} MB are needed; set TMPDIR to another"
-            " directory, or take less by --total-mb",
+            " directory, or reduce --total-mb",
         )
 
 
 def draw_sizes_bytes(
     count: int, total_bytes: int, rng: np.random.Generator
 ) -> list[int]:
-    """Choose sizes that differ as those of real jobs do, exponentially.
+    """Draw sizes that vary exponentially, as those of real jobs.
 
-    One is drawn from each of as many equally likely parts of the
-    distribution, so that a few jobs show its shape, whatever the seed.
+    Each size comes from another one of equally likely parts of the
+    distribution, so that a few jobs show its shape with any seed.
 
-    :param count: how many.
-    :param total_bytes: what they sum up to, but for rounding.
-    :param rng: source of chance.
+    :param count: number of sizes.
+    :param total_bytes: the sum of the sizes, except for rounding.
+    :param rng: source of random numbers.
     :returns: the sizes, in any order.
     """
     quantiles = (rng.permutation(count) + rng.random(count)) / count
@@ -114,7 +114,7 @@ def draw_sizes_bytes(
 
 
 def aes_params(rng: np.random.Generator) -> dict[str, object]:
-    """Return a key and a first counter block that nobody else has."""
+    """Return a new key and first counter block."""
     return {"key": rng.bytes(KEY_BYTES), "iv": rng.bytes(IV_BYTES)}
 
 
@@ -125,7 +125,7 @@ def make_jobs(
     user_files: Sequence[pathlib.Path],
     rng: np.random.Generator,
 ) -> list[Job]:
-    """Generate files and make a job of each, and of each of the user's.
+    """Generate files, and make a job of each and of each of the user's.
 
     :param directory: where inputs and outputs go.
     :param hosts: where the jobs come from, in turn.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who does the runs of a sweep: processes here, or a Dask cluster."""
+"""Does many runs, in processes of this machine or on a Dask cluster."""
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import importlib
 import multiprocessing
@@ -20,6 +21,26 @@ _Task = typing.TypeVar("_Task")
 _Result = typing.TypeVar("_Result")
 
 
+def add_processes(parser: argparse._ActionsContainer) -> None:
+    """Add the option for the number of processes."""
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="number of processes on this machine that simulate; default: one "
+        "for each processor",
+    )
+
+
+def check_processes(processes: int | None) -> None:
+    """Check the number of processes.
+
+    :raises errors.InputError: if it is below 1.
+    """
+    if processes is not None:
+        errors.check_at_least("--processes", processes)
+
+
 def work_here(
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
@@ -27,12 +48,14 @@ def work_here(
 ) -> Iterator[tuple[_Task, _Result]]:
     """Do tasks in processes of this machine.
 
-    :param function: can be imported there.
+    :param function: the processes import it.
     :param processes: how many; None: one for each processor.
-    :returns: tasks and results as they come.
-    :raises: what the function raises.
+    :returns: tasks with their results, in the order in which they end.
+    :raises: the function's errors.
     """
-    # Not forked: numba's and numpy's threads do not survive that.
+    if not tasks:
+        return
+    # The threads of numba and numpy do not survive a fork.
     with concurrent.futures.ProcessPoolExecutor(
         processes, multiprocessing.get_context("spawn")
     ) as executor:
@@ -49,18 +72,23 @@ def work_there(
     tasks: Sequence[_Task],
     address: str,
 ) -> Iterator[tuple[_Task, _Result]]:
-    """Do tasks on a Dask cluster whose workers have fpgapool, too.
+    """Do tasks on a Dask cluster whose workers have fpgapool.
 
     :param address: of its scheduler, as ``tcp://host:8786``.
-    :returns: tasks and results as they come.
+    :returns: tasks with their results, in the order in which they end.
     :raises errors.InputError: if there is no such cluster.
-    :raises: what the function raises.
+    :raises: the function's errors.
     """
+    if not tasks:
+        return
     try:
         distributed: typing.Any = importlib.import_module("distributed")
     except ImportError as error:
         raise errors.InputError(
-            "--scheduler", "", "needs Dask: pip install fpgapool[sim]"
+            "--scheduler",
+            "",
+            "Dask is not installed; install it with: "
+            "pip install 'fpgapool[sim]'",
         ) from error
     try:
         client = distributed.Client(address, timeout=_CONNECT_LIMIT_S)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wrong with what a simulation was given."""
+"""Errors in the input of a simulation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class InputError(exceptions.PicklableError):
     """Input that cannot be simulated.
 
     :param source: the file, or the option of the command line.
-    :param place: where in it, for example ``jobs[3].size_bytes``; empty: all
-        of it.
-    :param reason: what is wrong there.
+    :param place: a place in it, for example ``jobs[3].size_bytes``; empty:
+        the whole source.
+    :param reason: why it is wrong.
     """
 
     def __init__(self, source: str, place: str, reason: str) -> None:
@@ -24,5 +24,15 @@ class InputError(exceptions.PicklableError):
         self.reason = reason
 
 
+def check_at_least(option: str, value: int, least: int = 1) -> None:
+    """Check an option's number.
+
+    :param option: as the command line has it.
+    :raises InputError: if the number is too small.
+    """
+    if value < least:
+        raise InputError(option, "", f"must be at least {least}, not {value}")
+
+
 class SystemFailed(Exception):
-    """The real system did not do what it was asked for."""
+    """The real system failed."""

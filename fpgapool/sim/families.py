@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Distributions of sizes, as they are written on a command line."""
+"""Distributions of sizes on the command line."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fpgapool.sim import errors
 class Family(typing.NamedTuple):
     """Distributions that differ in their parameters only.
 
-    :ivar make: a distribution of parameters.
-    :ivar defaults: of all parameters.
+    :ivar make: makes a distribution from parameters.
+    :ivar defaults: values of all parameters.
     """
 
     make: Callable[..., distributions.SizeDistribution]
@@ -45,7 +45,7 @@ FAMILIES = {
 
 
 def describe(name: str) -> str:
-    """A family with its defaults, as it may be written."""
+    """Return a family with its defaults as text for :func:`parse`."""
     return f"{name}:" + ",".join(
         f"{parameter}={value:g}"
         for parameter, value in FAMILIES[name].defaults.items()
@@ -56,9 +56,9 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
     """Make a distribution.
 
     :param text: for example ``exponential:s0_bytes=20e6,mean_bytes=400e6``;
-        parameters that are left out have their defaults.
-    :param option: where it was written, for messages.
-    :raises errors.InputError: if there is none like it.
+        missing parameters have their defaults.
+    :param option: the option with this text, for messages.
+    :raises errors.InputError: if there is no such distribution.
     """
     name, _, rest = text.partition(":")
     family = FAMILIES.get(name)

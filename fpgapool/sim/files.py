@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that are there as a whole or not at all."""
+"""Reads and writes files; a file is written as a whole or not at all."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import pathlib
 import secrets
+from collections.abc import Iterator
 
 from fpgapool.sim import errors
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    """Write a file; who reads it sees the old content or all of the new.
+    """Write a file; readers see the old content or all of the new.
 
-    :param path: of the file; what it holds is replaced.
+    :param path: of the file; its content is replaced.
     :param content: of the file.
-    :raises errors.InputError: if it cannot be written; what was there stays.
+    :raises errors.InputError: if it cannot be written; the old content stays.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -53,10 +56,41 @@ def read_text(path: pathlib.Path) -> str:
         ) from error
 
 
-def check_writable(path: pathlib.Path) -> None:
-    """Find out before a long run whether a file could be written after it.
+def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a CSV file that are not empty, without white space.
 
-    :raises errors.InputError: if it could not.
+    :param text: its content.
+    :param source: its name, for messages.
+    :returns: numbers of lines, from 1, and their values.
+    :raises errors.InputError: if it is not CSV.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for values in reader:
+            stripped = [value.strip() for value in values]
+            if any(stripped):
+                yield reader.line_num, stripped
+    except csv.Error as error:
+        raise errors.InputError(
+            source, f"line {reader.line_num}", str(error)
+        ) from error
+
+
+def make_directory(path: pathlib.Path) -> None:
+    """Make a directory, and those above it, unless it exists.
+
+    :raises errors.InputError: if it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def check_writable(path: pathlib.Path) -> None:
+    """Check before a long run that a file can be written after it.
+
+    :raises errors.InputError: if it cannot.
     """
     if path.is_dir():
         raise errors.InputError(str(path), "", "is a directory")
@@ -71,5 +105,5 @@ def check_writable(path: pathlib.Path) -> None:
 
 
 def unusable(path: pathlib.Path, error: OSError) -> errors.InputError:
-    """What the system says of a file, as an error of the input."""
+    """Return the system's error about a file as an error of the input."""
     return errors.InputError(str(path), "", error.strerror or str(error))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How well a schedule did, measured on its jobs."""
+"""Metrics of a schedule, measured on its jobs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class JobResult:
     """One finished job; its times count from the start of the run.
 
     :ivar job_id: its name.
-    :ivar origin: name of the host that it came from, None without one.
-    :ivar size_bytes: input that it had processed.
+    :ivar origin: name of the host that it came from; None: it has none.
+    :ivar size_bytes: size of its input.
     :ivar arrival_s: when it was submitted.
     :ivar start_s: when its slot began to work for it.
-    :ivar finish_s: when it was done.
+    :ivar finish_s: when it ended.
     :ivar host: name of the slot's host.
     :ivar device: name of the slot's device.
     :ivar slot: number of the slot in its device.
-    :ivar local: whether its data stayed on the host that it came from.
-    :ivar kind: what it asked for, for example the accelerator's name; None
-        where there is only one.
+    :ivar local: whether its data stayed on its own host.
+    :ivar kind: its kind, for example the accelerator's name; None: all jobs
+        are of one kind.
     """
 
     job_id: str
@@ -69,29 +69,29 @@ class Columns(typing.NamedTuple):
     is_local: npt.NDArray[np.bool_]
 
     def of(self, jobs: npt.NDArray[typing.Any]) -> Columns:
-        """Some of the jobs.
+        """Return some of the jobs.
 
-        :param jobs: their places, or whether each is one of them.
+        :param jobs: their places, or a flag for each job.
         """
         return Columns(*(values[jobs] for values in self))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a schedule did on the whole.
+    """Metrics of a whole schedule.
 
     The completion time of a job is from its arrival to its finish.
 
-    :ivar jobs: how many there were.
+    :ivar jobs: number of jobs.
     :ivar act_s: average completion time.
     :ivar tct95_s: tail completion time, the 95th percentile.
     :ivar p50_s: median completion time.
     :ivar p99_s: 99th percentile of the completion time.
-    :ivar sar: slot access ratio, the mean share of its completion time that
-        a job has a slot.
+    :ivar sar: slot access ratio: a job's time with a slot as a share of its
+        completion time, as a mean.
     :ivar dlr: data locality ratio, the share of all bytes that stayed on
         their host.
-    :ivar makespan_s: when the last job was done.
+    :ivar makespan_s: when the last job ended.
     """
 
     jobs: int
@@ -107,7 +107,7 @@ class Metrics:
 def measure(results: Sequence[JobResult]) -> Metrics:
     """Measure a schedule.
 
-    :param results: every job of it.
+    :param results: all its jobs.
     :returns: the metrics.
     :raises ValueError: if there are no jobs.
     """
@@ -125,7 +125,7 @@ def measure(results: Sequence[JobResult]) -> Metrics:
 def measure_columns(jobs: Columns) -> Metrics:
     """Measure a schedule of many jobs.
 
-    :param jobs: every job of it.
+    :param jobs: all its jobs.
     :returns: the metrics.
     :raises ValueError: if there are no jobs.
     """
@@ -133,14 +133,14 @@ def measure_columns(jobs: Columns) -> Metrics:
         raise ValueError("there are no jobs to measure")
     completions_s = jobs.finishes_s - jobs.arrivals_s
     worked_s = jobs.finishes_s - jobs.starts_s
-    # A job may be too small for its times to differ as floats.
+    # The times of a tiny job may be equal as floats.
     shares = np.divide(
         worked_s,
         completions_s,
         out=np.ones_like(worked_s),
         where=completions_s > 0,
     )
-    # numpy interpolates percentiles linearly unless told otherwise.
+    # numpy interpolates percentiles linearly by default.
     p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
     local_bytes = jobs.sizes_bytes[jobs.is_local].sum()
     return Metrics(
@@ -159,13 +159,13 @@ def measure_columns(jobs: Columns) -> Metrics:
 class Improvement:
     """How many times better a schedule is than another one of the same jobs.
 
-    Each is above 1 where it is better: times are shorter, shares are larger.
+    A factor above 1 is better: the time is shorter, or the share is larger.
 
     :ivar act: of the average completion time.
     :ivar tct95: of the tail completion time.
     :ivar p99: of the 99th percentile of the completion time.
     :ivar sar: of the slot access ratio.
-    :ivar dlr: of the data locality ratio; infinite if the other one's is 0.
+    :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
     :ivar makespan: of the makespan.
     """
 
@@ -180,9 +180,9 @@ class Improvement:
 def improvement(before: Metrics, after: Metrics) -> Improvement:
     """Compare two schedules of the same jobs.
 
-    :param before: the one to be improved on.
-    :param after: the one that may be better.
-    :returns: how many times better it is.
+    :param before: the reference.
+    :param after: the other schedule.
+    :returns: how many times better the other schedule is.
     """
     return Improvement(
         act=_ratio(before.act_s, after.act_s),
@@ -201,5 +201,5 @@ def _ratio(value: float, other: float) -> float:
 
 
 def column(values: Iterable[float]) -> Floats:
-    """A vector of numbers, one per job."""
+    """Return a vector of numbers, one per job."""
     return np.fromiter(values, dtype=np.float64)

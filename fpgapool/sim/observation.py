@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What goes on during a run, added up into bins of time as it happens.
+"""The course of a run, added up in bins of time.
 
-Nothing is kept for each event: a run of any length leaves the same few
-hundred numbers.
+An observer keeps nothing for each event: a run of any length leaves the same
+few hundred numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Course:
     """Means over bins of time of the same length.
 
     :ivar bin_s: length of a bin.
-    :ivar busy_slots: how many slots jobs had.
-    :ivar local_bytes_per_s: input of jobs that are on their own host.
-    :ivar remote_bytes_per_s: input of the others.
+    :ivar busy_slots: number of slots with jobs.
+    :ivar local_bytes_per_s: input of jobs on their own host.
+    :ivar remote_bytes_per_s: input of the other jobs.
     """
 
     bin_s: float
@@ -39,10 +39,10 @@ class Course:
 class Observer:
     """Watches a run, see :class:`fpgapool.sim.simulation.Watcher`.
 
-    :param scenario: what is simulated.
-    :param rates_hold: whether rates stay as they are from one call to the
-        next, as with the fluid engine; if not, a job's mean rate is taken.
-    :param bins: into how many the run is divided at most, an even number.
+    :param scenario: the simulated scenario.
+    :param rates_hold: whether rates are constant from one call to the next,
+        as with the fluid engine; if not, each job counts with its mean rate.
+    :param bins: most bins, an even number.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Observer:
         jobs: list[scenarios.JobSpec | None],
         rates: list[float],
     ) -> None:
-        """Add what happened since the last time."""
+        """Add the time since the last call."""
         passed_s = now - self._now_s
         if passed_s > 0:
             self._carried += self._rates * passed_s
@@ -93,7 +93,7 @@ class Observer:
         before = self._jobs[slot]
         if before is not None:
             self._busy -= 1
-            # All of it, if rates do not hold.
+            # The whole job, if rates do not hold.
             missed = before.size_bytes - float(self._carried[slot])
             took_s = now - self._since_s[slot]
             if took_s > 0 and abs(missed) > 1e-9 * before.size_bytes:
@@ -112,10 +112,10 @@ class Observer:
     def _add(
         self, from_s: float, to_s: float, values: tuple[float, ...]
     ) -> None:
-        """Add values that held for some time."""
+        """Add values over a time."""
         bins = self._sums.shape[1]
         while to_s > self._bin_s * bins:
-            # Two bins become one; the second half is new.
+            # Merge pairs of bins, and append new ones.
             merged = self._sums[:, 0::2] + self._sums[:, 1::2]
             self._sums = np.hstack((merged, np.zeros_like(merged)))
             self._bin_s *= 2
@@ -132,7 +132,7 @@ class Observer:
         )
 
     def course(self) -> Course:
-        """What was seen, up to the end of the last job."""
+        """Return the course up to the end of the last job."""
         used = max(1, int(np.ceil(self._now_s / self._bin_s)))
         lengths_s = np.full(used, self._bin_s)
         if self._now_s > 0:

@@ -19,27 +19,27 @@ from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
 
-# Beyond one of these a bar per job, coloured by host, cannot be read.
+# With more than these, a reader cannot make out a bar for each job.
 _MOST_SLOTS = 32
 _MOST_JOBS = 300
 _MOST_ORIGINS = 9
 
 
-def prepare(directory: pathlib.Path) -> None:
-    """Make sure before a run that pictures can be drawn after it.
+def prepare(directory: pathlib.Path, source: str) -> None:
+    """Check before a run that pictures can be drawn after it.
 
+    :param directory: for the pictures; is made if needed.
+    :param source: the option or command that draws them, for messages.
     :raises errors.InputError: if they cannot.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise errors.InputError(
-            "--plot",
+            source,
             "",
-            "matplotlib is not installed; pip install 'fpgapool[plot]'",
+            "matplotlib is not installed; install it with: "
+            "pip install 'fpgapool[plot]'",
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.unusable(directory, error) from error
+    files.make_directory(directory)
 
 
 def draw(
@@ -48,12 +48,12 @@ def draw(
     courses: Mapping[str, observation.Course],
     directory: pathlib.Path,
 ) -> list[pathlib.Path]:
-    """Draw what policies did.
+    """Draw schedules.
 
-    :param found: by policy.
-    :param courses: by policy.
-    :returns: the files: the slots of each policy, completion times and
-        utilisation of all.
+    :param found: by strategy.
+    :param courses: by strategy.
+    :returns: the files: one with the slots of each strategy, one with the
+        completion times and one with the utilisation of all.
     :raises errors.InputError: if one cannot be written.
     """
     slots = base.slots_of(scenario.cluster)
@@ -86,11 +86,11 @@ def draw(
 
 
 def _file_names(
-    directory: pathlib.Path, policies: Mapping[str, object]
+    directory: pathlib.Path, strategies: Mapping[str, object]
 ) -> dict[str, pathlib.Path]:
-    """A file for each policy, whose name may be any text."""
+    """Return a file for each strategy, whose name may be any text."""
     paths: dict[str, pathlib.Path] = {}
-    for name in policies:
+    for name in strategies:
         stem = f"timeline-{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:100]}"
         path = directory / f"{stem}.png"
         number = 2
@@ -113,12 +113,12 @@ def _draw_slots(
     slots: Sequence[base.Slot],
     found: results.Result,
     path: pathlib.Path,
-    policy: str,
+    strategy: str,
     subtitle: str,
 ) -> None:
     jobs = _job_results(scenario, found)
     names = [_slot_name(slot.host, slot.place) for slot in slots]
-    title = f"Slots over time: {policy}"
+    title = f"Slots over time: {strategy}"
     few = (
         len(slots) <= _MOST_SLOTS
         and len(jobs) <= _MOST_JOBS
@@ -135,7 +135,7 @@ def _slot_name(host: int, place: int) -> plots.SlotName:
 def _job_results(
     scenario: scenarios.Scenario, found: results.Result
 ) -> list[metrics.JobResult]:
-    """The jobs as pictures take them, without those of no length."""
+    """Return the jobs for the pictures, without those of no length."""
     return [
         metrics.JobResult(
             job_id=str(job.id),

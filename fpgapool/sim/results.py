@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``fpgapool-sim run`` finds out, and the file that it writes.
+"""The results of ``fpgapool-sim run``, and the file that it writes.
 
 All sizes are in bytes, times in seconds, energies in J.
 """
@@ -20,28 +20,15 @@ from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import usage
 
-#: Those of :class:`fpgapool.sim.metrics.Metrics` that ``expected`` has.
+#: The metrics that ``expected`` of a scenario has.
 METRICS = ("act_s", "tct95_s", "sar", "dlr", "makespan_s")
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Metrics of some of the jobs."""
-
-    jobs: int
-    act_s: float
-    tct95_s: float
-    p50_s: float
-    p99_s: float
-    sar: float
-    dlr: float
-    makespan_s: float
-
-
 class Utilisation(msgspec.Struct, frozen=True):
-    """Shares of what there was from time 0 to the makespan.
+    """How much was used, from time 0 to the makespan, as shares.
 
-    :ivar slots: of the time of all slots; None: there are none.
-    :ivar dma: of the bytes that DMA pipes can carry; None: there are none.
+    :ivar slots: of the time of all slots; None: there are no slots.
+    :ivar dma: of the bytes that DMA pipes can carry; None: there are no pipes.
     :ivar nic_egress: of the bytes that NICs can send.
     :ivar nic_ingress: of the bytes that NICs can receive.
     """
@@ -63,23 +50,24 @@ class Energy(msgspec.Struct, frozen=True):
 class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """One host.
 
-    :ivar submitted: of the jobs that came from it; None: none did.
+    :ivar submitted: metrics of its own jobs; None: no job came from it.
     """
 
     host: int
     utilisation: Utilisation
-    submitted: Group | None = None
+    submitted: metrics.Metrics | None = None
     energy: Energy | None = None
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What there is to know beyond the metrics of the scenario format.
+    """Results beyond the metrics of the scenario format.
 
     :ivar p50_s: median completion time.
     :ivar p99_s: 99th percentile of the completion time.
-    :ivar tenants: by name, if any job has one; "" has none.
-    :ivar outside: of the jobs that came from no host of the cluster.
-    :ivar energy: None: the scenario says nothing about power.
+    :ivar tenants: metrics by name, if any job has a tenant; "" stands for
+        the jobs without one.
+    :ivar outside: metrics of the jobs from outside of the cluster.
+    :ivar energy: None: the scenario has no powers.
     """
 
     p50_s: float
@@ -87,12 +75,12 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     utilisation: Utilisation
     hosts: list[HostDetails]
     energy: Energy | None = None
-    tenants: dict[str, Group] = {}
-    outside: Group | None = None
+    tenants: dict[str, metrics.Metrics] = {}
+    outside: metrics.Metrics | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a policy did with a scenario.
+    """The results of a scenario under one strategy.
 
     :ivar outcome: as the scenario format writes it.
     :ivar measured: all metrics of all jobs.
@@ -106,7 +94,7 @@ class Result(msgspec.Struct, frozen=True):
 def columns(
     scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
 ) -> metrics.Columns:
-    """The jobs of a schedule as vectors.
+    """Return the jobs of a schedule as vectors.
 
     :param outcomes: of the scenario's jobs, in its order.
     """
@@ -122,7 +110,7 @@ def columns(
 def evaluate(
     scenario: scenarios.Scenario, outcomes: list[scenarios.JobOutcome]
 ) -> Result:
-    """Measure what a policy did.
+    """Measure a schedule.
 
     :param outcomes: of the scenario's jobs, in its order.
     """
@@ -138,9 +126,9 @@ def evaluate(
 
 
 def write(found: Mapping[str, Result], path: pathlib.Path) -> None:
-    """Write what policies did, as a whole or not at all.
+    """Write the results, as a whole or not at all.
 
-    :param found: by policy.
+    :param found: by strategy.
     :raises fpgapool.sim.errors.InputError: if it cannot be written.
     """
     document = {
@@ -183,29 +171,23 @@ _Name = typing.TypeVar("_Name", bound=int | str | None)
 
 def _groups(
     jobs: metrics.Columns, names: Sequence[_Name]
-) -> dict[_Name, Group]:
+) -> dict[_Name, metrics.Metrics]:
     places: dict[_Name, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name, []).append(place)
     return {
-        name: _group(jobs.of(np.array(some))) for name, some in places.items()
+        name: metrics.measure_columns(jobs.of(np.array(some)))
+        for name, some in places.items()
     }
-
-
-def _group(jobs: metrics.Columns) -> Group:
-    measured = metrics.measure_columns(jobs)
-    return Group(
-        **{name: getattr(measured, name) for name in Group.__struct_fields__}
-    )
 
 
 def _hosts(
     scenario: scenarios.Scenario,
     outcomes: Sequence[scenarios.JobOutcome],
     makespan_s: float,
-    by_host: Mapping[int | None, Group],
+    by_host: Mapping[int | None, metrics.Metrics],
 ) -> tuple[list[HostDetails], Utilisation, Energy | None]:
-    """Each host, and all of them together."""
+    """Return the figures of each host, and of all of them together."""
     cluster = scenario.cluster
     hosts = range(cluster.hosts)
     used = usage.measure(scenario, outcomes)
@@ -243,5 +225,5 @@ def _hosts(
 
 
 def _share(part: metrics.Floats, whole: metrics.Floats) -> float | None:
-    all_of_it = float(whole.sum())
-    return float(part.sum()) / all_of_it if all_of_it else None
+    total = float(whole.sum())
+    return float(part.sum()) / total if total else None

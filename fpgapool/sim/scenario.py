@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scenario files, ``fpgapool-scenario/1``: a cluster, policies and jobs.
+"""Scenario files, ``fpgapool-scenario/1``: a cluster, strategies and jobs.
 
 All sizes are in bytes, times in seconds, rates in bytes/s.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -14,6 +15,7 @@ import typing
 
 import msgspec
 
+from fpgapool.core import thresholds
 from fpgapool.sim import errors
 from fpgapool.sim import files
 
@@ -33,9 +35,9 @@ class _Record(
 
 
 class AcceleratorProfile(_Record, frozen=True):
-    """What the jobs of an accelerator do to slots and links.
+    """Loads of an accelerator's jobs on slots and links.
 
-    :ivar peak_bytes_per_s: input of one slot at most.
+    :ivar peak_bytes_per_s: highest input rate of a slot.
     :ivar return_ratio: bytes sent back per byte of input.
     """
 
@@ -44,7 +46,7 @@ class AcceleratorProfile(_Record, frozen=True):
 
 
 class HostOverride(_Record, frozen=True):
-    """What is different in one host; None: as everywhere."""
+    """Values of one host; None: the same as everywhere."""
 
     slots_per_device: _Count | None = None
     dma_bytes_per_s: _Positive | None = None
@@ -54,10 +56,10 @@ class HostOverride(_Record, frozen=True):
 class Power(_Record, frozen=True):
     """Electrical power.
 
-    :ivar device_idle_w: of a device none of whose slots is taken.
-    :ivar device_active_w: of a device with all slots taken; in proportion
-        with some.
-    :ivar host_w: of a host, whether it has a device or not.
+    :ivar device_idle_w: of a device while its slots are idle.
+    :ivar device_active_w: of a device while all slots have jobs; in proportion
+        while some have.
+    :ivar host_w: of a host, with or without a device.
     """
 
     device_idle_w: _NotNegative = 0.0
@@ -68,13 +70,13 @@ class Power(_Record, frozen=True):
 class Cluster(_Record, frozen=True):
     """Hosts 0 … hosts − 1, some of which have a device.
 
-    :ivar fpga_hosts: those with a device.
+    :ivar fpga_hosts: hosts with a device.
     :ivar slots_per_device: slots of each device.
     :ivar dma_bytes_per_s: rate that all slots of a device share.
     :ivar nic_bytes_per_s: rate of each host in each direction.
-    :ivar reconfiguration_s: programming another accelerator takes so long.
-    :ivar host_overrides: by host, what is different there.
-    :ivar power: None: no energy is computed.
+    :ivar reconfiguration_s: time to program another accelerator.
+    :ivar host_overrides: by host, values that differ there.
+    :ivar power: None: results have no energy.
     """
 
     hosts: _Count
@@ -88,15 +90,15 @@ class Cluster(_Record, frozen=True):
     power: Power | None = None
 
     def slot_count(self, host: int) -> int:
-        """How many slots a host with a device has."""
+        """Return the number of slots of a host with a device."""
         return self._of(host).slots_per_device or self.slots_per_device
 
     def dma_of(self, host: int) -> float:
-        """DMA rate of a host's device in bytes/s."""
+        """Return the DMA rate of a host's device in bytes/s."""
         return self._of(host).dma_bytes_per_s or self.dma_bytes_per_s
 
     def nic_of(self, host: int) -> float:
-        """NIC rate of a host, each direction, in bytes/s."""
+        """Return the NIC rate of a host, each direction, in bytes/s."""
         return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
 
     def _of(self, host: int) -> HostOverride:
@@ -106,10 +108,11 @@ class Cluster(_Record, frozen=True):
 _AS_EVERYWHERE = HostOverride()
 
 
-class Policy(_Record, frozen=True):
-    """Options of a strategy; what is None has the strategy's default.
+class StrategyOptions(_Record, frozen=True):
+    """A strategy with options; an option that is None has its default.
 
-    :ivar strategy: its name; None: the policy's own name.
+    :ivar strategy: name of the installed strategy; None: the name that the
+        scenario gives it.
     :ivar seed: of random choices; None: the run's.
     :ivar own: options that only this strategy has, by name.
     """
@@ -131,7 +134,7 @@ class Policy(_Record, frozen=True):
     own: dict[_Name, bool | int | float | str] = {}
 
     def options(self) -> dict[str, object]:
-        """The options by name, as strategies take them."""
+        """Return the options by name, for the strategy's factory."""
         shared = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
@@ -140,10 +143,31 @@ class Policy(_Record, frozen=True):
         return {**shared, **self.own}
 
 
+@dataclasses.dataclass(frozen=True)
+class Queues:
+    """Parameters of queues, see :mod:`fpgapool.core.thresholds`."""
+
+    E_bytes: float = 20e6
+    q: float = 1.41
+    k1: int = 5
+    k2: int = 16
+    queues: int = 20
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        """Return the upper bounds of all queues but the last."""
+        return thresholds.hybrid_thresholds(*dataclasses.astuple(self))
+
+
+#: For sizes that vary about exponentially, and for heavy tails.
+SHORT_TAIL = Queues()
+LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
+
+
 class JobSpec(_Record, frozen=True):
     """One request for an accelerator.
 
-    :ivar host: where its data is; None: outside the cluster's hosts.
+    :ivar host: the host of its data; None: a machine outside of the cluster.
     """
 
     id: int
@@ -155,11 +179,11 @@ class JobSpec(_Record, frozen=True):
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What became of a job.
+    """The result of a job.
 
-    :ivar host: where its slot was.
-    :ivar slot: number of the slot on that host.
-    :ivar local: whether that was the job's own host.
+    :ivar host: the host of its slot.
+    :ivar slot: number of the slot on this host.
+    :ivar local: whether it is the job's own host.
     """
 
     id: int
@@ -171,7 +195,7 @@ class JobOutcome(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of all jobs under a policy.
+    """The results of all jobs under a strategy.
 
     :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
         ``makespan_s``.
@@ -184,15 +208,15 @@ class Outcome(msgspec.Struct, frozen=True):
 class Scenario(_Record, frozen=True):
     """A whole file.
 
-    :ivar policies: options by policy.
-    :ivar wakeups: whether a job that has waited for its own host for long
-        enough causes a scheduling pass by itself.
-    :ivar expected: worked results, by policy.
+    :ivar strategies: by name. Files may call them ``policies``.
+    :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
+        it has waited for its own host for long enough.
+    :ivar expected: worked results, by strategy.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
     cluster: Cluster
-    policies: dict[_Name, Policy]
+    strategies: dict[_Name, StrategyOptions]
     jobs: list[JobSpec]
     name: str = ""
     note: str = ""
@@ -203,8 +227,7 @@ class Scenario(_Record, frozen=True):
 def read(path: pathlib.Path) -> Scenario:
     """Read a scenario file.
 
-    :raises errors.InputError: if it cannot be read or says something that
-        cannot be.
+    :raises errors.InputError: if it cannot be read, or cannot be simulated.
     """
     source = str(path)
     text = files.read_text(path)
@@ -224,12 +247,21 @@ def read(path: pathlib.Path) -> Scenario:
 def _decode(text: str) -> Scenario:
     try:
         return msgspec.json.decode(text, type=Scenario)
-    except msgspec.ValidationError:
-        raise
     except msgspec.DecodeError:
-        # Slower, but says where the text ends to be JSON, and understands
-        # NaN, which is then refused at the place where it is.
-        return msgspec.convert(json.loads(text), Scenario)
+        # Slower, but this says where the text stops being JSON, and accepts
+        # NaN, so that the check of its member refuses it.
+        document = accept_old_name(json.loads(text))
+        return msgspec.convert(document, Scenario, str_keys=True)
+
+
+def accept_old_name(document: typing.Any) -> typing.Any:
+    """Rename ``policies``, as older files call the strategies.
+
+    :param document: a file's content; is changed.
+    """
+    if isinstance(document, dict) and "policies" in document:
+        document.setdefault("strategies", document.pop("policies"))
+    return document
 
 
 def write(scenario: Scenario, path: pathlib.Path) -> None:
@@ -248,20 +280,22 @@ def place_and_reason(message: str) -> tuple[str, str]:
     return place, reason[:1].lower() + reason[1:]
 
 
-# -- what types alone cannot say -------------------------------------------
+# -- checks beyond types ---------------------------------------------------
 
 
 def check(scenario: Scenario, source: str) -> None:
-    """Make sure that a scenario can be simulated.
+    """Check that a scenario can be simulated.
 
     :param source: its file, for the message.
     :raises errors.InputError: if it cannot.
     """
     _check_cluster(scenario.cluster, source)
-    if not scenario.policies:
-        raise errors.InputError(source, "policies", "there are none")
-    for name, policy in scenario.policies.items():
-        _check_thresholds(policy, f"policies.{name}", source)
+    if not scenario.strategies:
+        raise errors.InputError(
+            source, "strategies", "there are none; add at least one"
+        )
+    for name, strategy in scenario.strategies.items():
+        _check_thresholds(strategy, f"strategies.{name}", source)
     _check_jobs(scenario, source)
 
 
@@ -279,7 +313,7 @@ def _check_cluster(cluster: Cluster, source: str) -> None:
         where = f"cluster.fpga_hosts[{at}]"
         _check_host(host, cluster, where, source)
         if host in seen:
-            raise errors.InputError(source, where, f"host {host} twice")
+            raise errors.InputError(source, where, f"has host {host} twice")
         seen.add(host)
     for host in cluster.host_overrides:
         where = f"cluster.host_overrides.{host}"
@@ -300,30 +334,38 @@ def _check_finite(value: float, place: str, source: str) -> None:
         raise errors.InputError(source, place, f"{value} is not finite")
 
 
-def _check_thresholds(policy: Policy, place: str, source: str) -> None:
-    thresholds = policy.thresholds_bytes or ()
-    for at in range(1, len(thresholds)):
-        if not thresholds[at - 1] < thresholds[at]:
+def _check_thresholds(
+    strategy: StrategyOptions, place: str, source: str
+) -> None:
+    bounds = strategy.thresholds_bytes or ()
+    for at in range(1, len(bounds)):
+        if not bounds[at - 1] < bounds[at]:
             raise errors.InputError(
                 source,
                 f"{place}.thresholds_bytes[{at}]",
-                f"{thresholds[at]:g} is not above {thresholds[at - 1]:g}",
+                f"{bounds[at]:g} is not above {bounds[at - 1]:g}",
             )
 
 
 def _check_jobs(scenario: Scenario, source: str) -> None:
     cluster = scenario.cluster
     if not scenario.jobs:
-        raise errors.InputError(source, "jobs", "there are none")
+        raise errors.InputError(
+            source, "jobs", "there are none; add at least one"
+        )
     if not cluster.fpga_hosts:
         raise errors.InputError(
-            source, "cluster.fpga_hosts", "nobody can serve the jobs"
+            source,
+            "cluster.fpga_hosts",
+            "is empty; jobs need a host with a board",
         )
     seen: set[int] = set()
     for at, job in enumerate(scenario.jobs):
         place = f"jobs[{at}]"
         if job.id in seen:
-            raise errors.InputError(source, f"{place}.id", f"{job.id} twice")
+            raise errors.InputError(
+                source, f"{place}.id", f"{job.id} is used twice"
+            )
         seen.add(job.id)
         if job.host is not None:
             _check_host(job.host, cluster, f"{place}.host", source)

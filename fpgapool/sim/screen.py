@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What commands have in common: the console and kinds of arguments."""
+"""The console, its tables and bars, and arguments that commands share."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import typing
+from collections.abc import Iterable
 
 import rich.console
 import rich.markup
+import rich.progress
+import rich.table
 
-#: Tables and pipes: no terminal says how wide it is.
+#: Files and pipes have no width; tables need one.
 _PLAIN_WIDTH = 120
 
 
@@ -27,14 +30,14 @@ def say(console: rich.console.Console, text: str) -> None:
     """Write a line of text, as it is.
 
     :param console: where to write.
-    :param text: may hold what rich would take for markup.
+    :param text: may hold markup of rich, which is not interpreted.
     """
     console.print(rich.markup.escape(text), soft_wrap=True)
 
 
 @contextlib.contextmanager
 def busy(console: rich.console.Console, text: str) -> typing.Iterator[None]:
-    """Say what is being done, on a terminal only."""
+    """Show a text while the command works, on a terminal only."""
     if console.is_terminal:
         with console.status(rich.markup.escape(text)):
             yield
@@ -42,8 +45,51 @@ def busy(console: rich.console.Console, text: str) -> typing.Iterator[None]:
         yield
 
 
+def make_progress(console: rich.console.Console) -> rich.progress.Progress:
+    """Return a bar that counts runs, on a terminal only."""
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.TextColumn("{task.completed} of {task.total} runs"),
+        rich.progress.BarColumn(),
+        rich.progress.TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+
+
+def make_table(
+    left: Iterable[str],
+    right: Iterable[str],
+    title: str | None = None,
+    *,
+    caption: str | None = None,
+) -> rich.table.Table:
+    """Return a table without lines.
+
+    :param left: names of the columns of texts, which come first.
+    :param right: names of the columns of numbers.
+    :param title: a line above the table.
+    :param caption: a line below it.
+    """
+    table = rich.table.Table(
+        title=title and rich.markup.escape(title),
+        title_justify="left",
+        caption=caption and rich.markup.escape(caption),
+        caption_justify="left",
+        box=None,
+    )
+    for name in left:
+        table.add_column(rich.markup.escape(name), no_wrap=True)
+    for name in right:
+        table.add_column(
+            rich.markup.escape(name), justify="right", no_wrap=True
+        )
+    return table
+
+
 def seed(text: str) -> int:
-    """A seed from the command line."""
+    """Convert a seed from the command line."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a whole number of at least 0"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs a scenario: the pool's own scheduling core, and a model of the rest."""
+"""Runs a scenario with the pool's own scheduling core and a model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import math
 import typing
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
 from fpgapool.strategies import shared
 
-#: Any shape will do: simulated bitstreams fit everywhere.
+#: Simulated bitstreams fit all slots.
 _SHAPE = "any"
 
 ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
@@ -37,7 +38,7 @@ ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
 
 
 class Watcher(typing.Protocol):
-    """Somebody who wants to see how a run goes on."""
+    """Observes a run."""
 
     def __call__(
         self,
@@ -45,11 +46,11 @@ class Watcher(typing.Protocol):
         jobs: list[scenarios.JobSpec | None],
         rates: list[float],
     ) -> None:
-        """At a time, each slot's job, None: idle, and its bytes/s."""
+        """Get the time, each slot's job (None: idle), and its bytes/s."""
 
 
 def strategy_names() -> list[str]:
-    """The strategies that are installed."""
+    """Return the names of the installed strategies."""
     return sorted(_strategies())
 
 
@@ -59,38 +60,42 @@ def _strategies() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def make_strategy(
-    name: str, policy: scenarios.Policy, seed: int, source: str
+    known: Mapping[str, scenarios.StrategyOptions],
+    name: str,
+    seed: int,
+    source: str,
 ) -> strategy_api.Strategy:
-    """The strategy of a policy.
+    """Make a strategy.
 
-    :param name: of the policy.
-    :param seed: of random choices, unless the policy has its own.
-    :param source: where the policy is from, for messages.
-    :raises errors.InputError: if there is no such strategy, or if it does
-        not take these options.
+    :param known: a scenario's strategies.
+    :param name: of one of these, or of an installed strategy, which then
+        has its default options.
+    :param seed: of random choices, unless the options have one.
+    :param source: the scenario's file, for messages.
+    :raises errors.InputError: if there is no such strategy, or if it
+        refuses its options.
     """
-    wanted = policy.strategy or name
+    options = known.get(name, scenarios.StrategyOptions())
+    wanted = options.strategy or name
     entry = _strategies().get(wanted)
+    place = f"strategies.{name}"
     if entry is None:
-        raise errors.InputError(
-            source,
-            f"policies.{name}",
-            f"there is no strategy {wanted!r}; "
-            f"known: {', '.join(strategy_names())}",
-        )
-    own_seed = seed if policy.seed is None else policy.seed
+        reason = f"there is no strategy {wanted!r}; known: "
+        reason += ", ".join(strategy_names())
+        if name not in known:
+            reason += f"; in the scenario: {', '.join(known)}"
+        raise errors.InputError(source, place, reason)
+    own_seed = seed if options.seed is None else options.seed
     try:
-        made: strategy_api.Strategy = entry.load()(policy.options(), own_seed)
+        made: strategy_api.Strategy = entry.load()(options.options(), own_seed)
     except ValueError as error:
-        raise errors.InputError(
-            source, f"policies.{name}", str(error)
-        ) from error
+        raise errors.InputError(source, place, str(error)) from error
     return made
 
 
 def run(
     scenario: scenarios.Scenario,
-    policy: str,
+    name: str,
     *,
     engine: str = "fluid",
     seed: int = 0,
@@ -98,21 +103,20 @@ def run(
     watcher: Watcher | None = None,
     fair_share: bool = False,
 ) -> list[scenarios.JobOutcome]:
-    """Simulate one policy.
+    """Simulate one strategy.
 
-    :param policy: name of one of the scenario's policies, or of a strategy,
+    :param name: of one of the scenario's strategies, or of an installed one,
         which then has its default options.
     :param engine: one of :data:`ENGINES`.
     :param seed: of the strategy's random choices.
     :param source: the scenario's file, for messages.
-    :param watcher: is called whenever rates may have changed.
+    :param watcher: the run calls it whenever rates may have changed.
     :param fair_share: whether the jobs' tenants share the slots evenly.
-    :returns: what became of each job, in the order of the scenario.
-    :raises errors.InputError: if the strategy is not known or refuses its
+    :returns: the result of each job, in the order of the scenario.
+    :raises errors.InputError: if the strategy is unknown or refuses its
         options, or if jobs would wait for ever.
     """
-    options = scenario.policies.get(policy, scenarios.Policy())
-    strategy = make_strategy(policy, options, seed, source)
+    strategy = make_strategy(scenario.strategies, name, seed, source)
     if fair_share:
         strategy = shared.SharedStrategy(strategy, sharing.Options())
     simulation = _Simulation(scenario, strategy, ENGINES[engine], watcher)
@@ -120,9 +124,10 @@ def run(
     if simulation.waiting:
         raise errors.InputError(
             source,
-            f"policies.{policy}",
+            f"strategies.{name}",
             f"{len(simulation.waiting)} jobs would wait for ever, the first "
-            f"is {min(simulation.waiting)}",
+            f"has the id {min(simulation.waiting)}; change the strategy's "
+            "options, so that jobs may leave their hosts",
         )
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
@@ -159,15 +164,15 @@ class _Simulation:
         self._slots = base.slots_of(scenario.cluster)
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
         self._wants_rates = strategy.wants_rates
-        # What the strategy was told last.
+        # The rates that the strategy got last.
         self._rates = np.zeros(len(self._slots))
         self._holdings: list[_Holding | None] = [None] * len(self._slots)
         self._working = 0
         self._programmed: list[str | None] = [None] * len(self._slots)
-        # (when it is programmed, slot)
+        # (end of programming, slot)
         self._programming: list[tuple[float, int]] = []
         self._wake_s = math.inf
-        # Latest first, so that the next one is at the end.
+        # Latest first: the next job is at the end.
         self._to_come = sorted(
             scenario.jobs,
             key=lambda job: (job.arrival_s, job.id),
@@ -177,7 +182,7 @@ class _Simulation:
     def run(self) -> None:
         """Run to the end of the last job that can end."""
         self._pool.step(_topology(self._cluster, self._slots), 0.0)
-        while self._to_come or self._working or self._is_anything_to_come():
+        while self._to_come or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
             batch: list[events.Event] = [
                 self._complete(slot, now) for slot in done
@@ -190,7 +195,7 @@ class _Simulation:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
             for order in self._pool.step(batch, now):
-                self._follow(order, now)
+                self._execute(order, now)
             self._engine.settle(now)
             if self._watcher is not None:
                 self._watcher(
@@ -202,13 +207,13 @@ class _Simulation:
                     self._engine.rates(),
                 )
 
-    def _is_anything_to_come(self) -> bool:
+    def _goes_on(self) -> bool:
         return bool(self._programming) or (
             bool(self.waiting) and self._wake_s < math.inf
         )
 
     def _next_s(self) -> float:
-        """When something comes that the engine does not know of."""
+        """Return the time of the next event outside of the engine."""
         next_s = self._wake_s
         if self._to_come:
             next_s = min(next_s, self._to_come[-1].arrival_s)
@@ -232,7 +237,7 @@ class _Simulation:
         return events.SlotReleased(number, held.generation)
 
     def _progress(self) -> Iterator[events.Event]:
-        """The rates that changed when they were shared the last time."""
+        """Yield the rates that changed at the last sharing."""
         rates = np.array(self._engine.rates())
         changed = np.flatnonzero(rates != self._rates)
         for number in changed.tolist():
@@ -241,7 +246,7 @@ class _Simulation:
                 yield events.Progress(
                     number,
                     held.generation,
-                    # Nobody asks how far it is.
+                    # No strategy asks how many bytes are done.
                     0,
                     float(rates[number]),
                 )
@@ -270,13 +275,13 @@ class _Simulation:
                 )
             )
 
-    def _follow(self, order: instructions.Instruction, now: float) -> None:
+    def _execute(self, order: instructions.Instruction, now: float) -> None:
         if isinstance(order, instructions.Program):
-            self._give(order, now)
+            self._assign(order, now)
         elif isinstance(order, instructions.WakeAt):
             self._wake_s = order.time_s
 
-    def _give(self, order: instructions.Program, now: float) -> None:
+    def _assign(self, order: instructions.Program, now: float) -> None:
         number = order.slot_id
         held = _Holding(self.waiting.pop(order.job_id), order.generation, now)
         self._holdings[number] = held
@@ -307,7 +312,7 @@ class _Simulation:
 def _topology(
     cluster: scenarios.Cluster, slots: list[base.Slot]
 ) -> list[events.Event]:
-    """The cluster as the core is told of it."""
+    """Return the events that describe the cluster to the core."""
     by_host: dict[int, list[base.Slot]] = {}
     for slot in slots:
         by_host.setdefault(slot.host, []).append(slot)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of job sizes: one in bytes per line, or a CSV column of them."""
+"""Files of job sizes: a size in bytes per line, or a CSV column."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import pathlib
 from collections.abc import Iterator
@@ -23,9 +21,9 @@ def read(path: pathlib.Path) -> list[float]:
     begins a comment there.
 
     :param path: of the file.
-    :returns: in bytes, in the order of the file, at least one.
-    :raises errors.InputError: if it cannot be read or says something that
-        is no size; names file and line.
+    :returns: at least one size in bytes, in the order of the file.
+    :raises errors.InputError: if it cannot be read, or has a text that is
+        not a size; the error names file and line.
     """
     source = str(path)
     text = files.read_text(path)
@@ -46,17 +44,11 @@ def _of_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _of_table(text: str, source: str) -> Iterator[tuple[int, str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        place = [name.strip() for name in next(reader)].index(_COLUMN)
-        for values in reader:
-            if any(map(str.strip, values)):
-                value = values[place] if place < len(values) else ""
-                yield reader.line_num, value.strip()
-    except csv.Error as error:
-        raise errors.InputError(
-            source, f"line {reader.line_num}", str(error)
-        ) from error
+    rows = files.read_table(text, source)
+    _, names = next(rows)
+    place = names.index(_COLUMN)
+    for line, values in rows:
+        yield line, values[place] if place < len(values) else ""
 
 
 def _size(text: str, place: str, source: str) -> float:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs from a CSV file, as they were recorded somewhere.
+"""Recorded jobs in a CSV file.
 
 The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
 ``accelerator`` and, if wanted, ``id`` and ``tenant``, in any order.
@@ -8,13 +8,10 @@ The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import pathlib
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
@@ -30,16 +27,16 @@ def read(
     """Read a trace.
 
     :param path: of the file.
-    :param hosts: how many the cluster has.
-    :param accelerators: those of the cluster.
-    :returns: the jobs, in the order of the file; where it has no ids, they
-        count from 0.
-    :raises errors.InputError: if it cannot be read, or says something that
-        cannot be; names file, line and column.
+    :param hosts: number of the cluster's hosts.
+    :param accelerators: of the cluster.
+    :returns: the jobs, in the order of the file; without a column of ids, the
+        ids count from 0.
+    :raises errors.InputError: if it cannot be read, or has an invalid value;
+        the error names file, line and column.
     """
     source = str(path)
     text = files.read_text(path)
-    rows = _rows(text, source)
+    rows = files.read_table(text, source)
     _, names = next(rows, (1, []))
     if not names:
         raise errors.InputError(source, "", "is empty")
@@ -51,7 +48,7 @@ def read(
         job = _job(row, len(jobs), hosts, accelerators)
         if job.id in seen:
             raise row.error(
-                "id", f"{job.id} twice, the first is in line {seen[job.id]}"
+                "id", f"{job.id} is used twice, first in line {seen[job.id]}"
             )
         seen[job.id] = line
         if jobs and job.arrival_s < jobs[-1].arrival_s:
@@ -66,20 +63,6 @@ def read(
     return jobs
 
 
-def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Lines that hold something, with their numbers from 1."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for values in reader:
-            stripped = [value.strip() for value in values]
-            if any(stripped):
-                yield reader.line_num, stripped
-    except csv.Error as error:
-        raise errors.InputError(
-            source, f"line {reader.line_num}", str(error)
-        ) from error
-
-
 def _check_columns(names: list[str], source: str) -> None:
     for at, name in enumerate(names):
         if name not in _KNOWN:
@@ -89,7 +72,9 @@ def _check_columns(names: list[str], source: str) -> None:
                 f"unknown column {name!r}; known: {', '.join(_KNOWN)}",
             )
         if name in names[:at]:
-            raise errors.InputError(source, "line 1", f"column {name!r} twice")
+            raise errors.InputError(
+                source, "line 1", f"has the column {name!r} twice"
+            )
     missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise errors.InputError(
@@ -114,34 +99,34 @@ class _Row:
         self._values = dict(zip(names, values, strict=True))
 
     def error(self, column: str, reason: str) -> errors.InputError:
-        """Something is wrong in a column."""
+        """Make an error about a column."""
         return errors.InputError(
             self._source, f"line {self._line}, column {column}", reason
         )
 
     def text(self, column: str, default: str = "") -> str:
-        """What a column says."""
+        """Return the text of a column."""
         return self._values.get(column, default)
 
     def whole(self, column: str) -> int:
-        """A whole number of at least 0."""
+        """Convert a column to a whole number of at least 0."""
         text = self.text(column)
         if not (text.isascii() and text.isdecimal()):
             raise self.error(
                 column, f"{text!r} is not a whole number of at least 0"
             )
-        # Longer ones are no numbers that anybody counts with.
+        # Longer numbers do not fit into 64 bits.
         if len(text) > 18:
             raise self.error(column, f"{text[:18]}… is too large")
         return int(text)
 
     def number(
-        self, column: str, is_right: Callable[[float], bool], what: str
+        self, column: str, is_right: Callable[[float], bool], range_text: str
     ) -> float:
-        """A finite number.
+        """Convert a column to a finite number.
 
-        :param is_right: whether it is in its range.
-        :param what: the range.
+        :param is_right: returns whether the number is in its range.
+        :param range_text: the range, for the message.
         """
         text = self.text(column)
         try:
@@ -149,7 +134,9 @@ class _Row:
         except ValueError:
             raise self.error(column, f"{text!r} is not a number") from None
         if not (math.isfinite(value) and is_right(value)):
-            raise self.error(column, f"{text} is not a finite number {what}")
+            raise self.error(
+                column, f"{text} is not a finite number {range_text}"
+            )
         return value
 
 

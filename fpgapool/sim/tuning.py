@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether thresholds that a model prefers are better in simulations, too."""
+"""Simulations that confirm, or do not, the thresholds of a model."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 
-import numpy as np
-
-from fpgapool.core import distributions
+from fpgapool.sim import gains
 from fpgapool.sim import metrics
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
@@ -21,28 +19,6 @@ from fpgapool.sim import workloads
 #: Strategies that have thresholds.
 STRATEGIES = ("wa", "wra")
 _PRODUCTION = "least_busy"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """What is simulated.
-
-    :ivar sizes: of the jobs.
-    :ivar load: see :class:`.workloads.Workload`.
-    :ivar hosts: of the cluster.
-    :ivar boards: spread evenly over the hosts.
-    :ivar slots: of each board.
-    :ivar jobs_per_host: from each host.
-    :ivar return_ratio: of all accelerators.
-    """
-
-    sizes: distributions.SizeDistribution
-    load: float
-    hosts: int
-    boards: int
-    slots: int
-    jobs_per_host: int
-    return_ratio: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,33 +37,26 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """All seeds of a strategy, means over them.
+    """All seeds of a strategy.
 
-    :ivar act: how many times shorter the mean completion time is with the
-        tuned thresholds: geometric mean over the seeds.
-    :ivar act_range: smallest and largest of any seed.
-    :ivar tct95: the same of the tail.
-    :ivar tct95_range: the same of the tail.
+    :ivar default: means of metrics with the default thresholds, by name.
+    :ivar gain: of the tuned thresholds over the default ones.
     """
 
     strategy: str
-    default_act_s: float
-    tuned_act_s: float
-    default_tct95_s: float
-    tuned_tct95_s: float
-    act: float
-    act_range: tuple[float, float]
-    tct95: float
-    tct95_range: tuple[float, float]
+    default: Mapping[str, float]
+    gain: gains.Gain
 
     @property
     def is_better(self) -> bool:
         """Whether the mean got shorter, and the tail did not grow by more."""
-        return self.act > 1 and self.act * self.tct95 >= 1
+        act, tct95 = self.gain.act.mean, self.gain.tct95.mean
+        return act > 1 and act * tct95 >= 1
 
 
 def compare(
-    trial: Trial,
+    cluster: scenarios.Cluster,
+    workload: workloads.Workload,
     thresholds_bytes: Sequence[float],
     seeds: Sequence[int],
 ) -> Iterator[Comparison]:
@@ -96,28 +65,13 @@ def compare(
     :param thresholds_bytes: the tuned ones.
     :param seeds: of the jobs, and of random choices.
     :returns: a comparison of each strategy for each seed.
-    :raises ValueError: if there cannot be such a cluster or workload.
+    :raises ValueError: if the workload does not fit the cluster.
     """
-    cluster = scenarios.Cluster(
-        hosts=trial.hosts,
-        fpga_hosts=workloads.spread_boards(trial.hosts, trial.boards),
-        slots_per_device=trial.slots,
-        accelerators={
-            name: scenarios.AcceleratorProfile(peak, trial.return_ratio)
-            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
-        },
-    )
-    workload = workloads.Workload(
-        sizes=trial.sizes,
-        load=trial.load,
-        accelerators=dict.fromkeys(workloads.PEAKS_BYTES_PER_S, 1.0),
-        jobs_per_host=trial.jobs_per_host,
-    )
     for seed in seeds:
         scenario = scenarios.Scenario(
-            format="fpgapool-scenario/1",
+            format=scenarios.FORMAT,
             cluster=cluster,
-            policies=_policies(thresholds_bytes),
+            strategies=_strategies(thresholds_bytes),
             jobs=workloads.make_jobs(workload, cluster, seed),
         )
         for strategy in STRATEGIES:
@@ -131,11 +85,11 @@ def compare(
             )
 
 
-def _policies(
+def _strategies(
     thresholds_bytes: Sequence[float],
-) -> dict[str, scenarios.Policy]:
+) -> dict[str, scenarios.StrategyOptions]:
     return {
-        f"{strategy}-{which}": scenarios.Policy(
+        f"{strategy}-{which}": scenarios.StrategyOptions(
             strategy=strategy,
             thresholds_bytes=thresholds,
             slot_choice=_PRODUCTION,
@@ -150,45 +104,18 @@ def _policies(
 
 
 def _measure(
-    scenario: scenarios.Scenario, policy: str, seed: int
+    scenario: scenarios.Scenario, strategy: str, seed: int
 ) -> metrics.Metrics:
-    outcomes = simulation.run(scenario, policy, seed=seed)
+    outcomes = simulation.run(scenario, strategy, seed=seed)
     return metrics.measure_columns(results.columns(scenario, outcomes))
 
 
 def summarise(comparisons: Sequence[Comparison]) -> list[Summary]:
     """Put the seeds of each strategy together."""
-    return [
-        _summary(
-            strategy,
-            [each for each in comparisons if each.strategy == strategy],
-        )
-        for strategy in STRATEGIES
-    ]
-
-
-def _summary(strategy: str, comparisons: Sequence[Comparison]) -> Summary:
-    gains = [
-        metrics.improvement(each.default, each.tuned) for each in comparisons
-    ]
-    acts = [gain.act for gain in gains]
-    tails = [gain.tct95 for gain in gains]
-    return Summary(
-        strategy=strategy,
-        default_act_s=_mean([each.default.act_s for each in comparisons]),
-        tuned_act_s=_mean([each.tuned.act_s for each in comparisons]),
-        default_tct95_s=_mean([each.default.tct95_s for each in comparisons]),
-        tuned_tct95_s=_mean([each.tuned.tct95_s for each in comparisons]),
-        act=_geometric_mean(acts),
-        act_range=(min(acts), max(acts)),
-        tct95=_geometric_mean(tails),
-        tct95_range=(min(tails), max(tails)),
-    )
-
-
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values))
-
-
-def _geometric_mean(values: list[float]) -> float:
-    return math.exp(_mean([math.log(value) for value in values]))
+    summaries = []
+    for strategy in STRATEGIES:
+        some = [each for each in comparisons if each.strategy == strategy]
+        default = [each.default for each in some]
+        gain = gains.compare(default, [each.tuned for each in some])
+        summaries.append(Summary(strategy, gains.means(default), gain))
+    return summaries

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a schedule did with slots, DMA pipes, NICs and energy.
+"""Use of slots, DMA pipes, NICs and energy by a schedule.
 
-Everything follows from what became of the jobs, so that nothing has to be
-watched during a run. Shares and energy are of the time from 0 to the
-makespan.
+The results of the jobs are enough to compute it; a run need not be observed.
+Shares and energy are those from time 0 to the makespan.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from fpgapool.sim import scenario as scenarios
 
 
 class Usage(typing.NamedTuple):
-    """What each host's parts were used for; a vector over the hosts each.
+    """Use of each host; each member is a vector over the hosts.
 
-    :ivar slots: how many it has.
-    :ivar taken_s: slot-seconds that a job had a slot, programming included.
-    :ivar dma_bytes: that went to its device.
-    :ivar egress_bytes: that its NIC sent.
-    :ivar ingress_bytes: that its NIC received.
+    :ivar slots: number of its slots.
+    :ivar taken_s: slot-seconds with jobs, programming included.
+    :ivar dma_bytes: bytes that went to its device.
+    :ivar egress_bytes: bytes that its NIC sent.
+    :ivar ingress_bytes: bytes that its NIC received.
     """
 
     slots: metrics.Floats
@@ -36,7 +35,7 @@ class Usage(typing.NamedTuple):
 
 
 class Energy(typing.NamedTuple):
-    """Energy in J of each host; a vector over the hosts each."""
+    """Energy in J of each host; each member is a vector over the hosts."""
 
     devices_j: metrics.Floats
     hosts_j: metrics.Floats
@@ -45,7 +44,7 @@ class Energy(typing.NamedTuple):
 def measure(
     scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
 ) -> Usage:
-    """Add up what the jobs of a schedule used.
+    """Add up the use by all jobs of a schedule.
 
     :param outcomes: of the scenario's jobs, in its order.
     """
@@ -62,7 +61,7 @@ def measure(
         ratios[job.accelerator] for job in scenario.jobs
     )
     at = np.array([outcome.host for outcome in outcomes])
-    # Outside of the cluster there is no NIC; −1 becomes an extra host.
+    # Machines outside of the cluster count as the extra host −1.
     origin = np.array(
         [-1 if job.host is None else job.host for job in scenario.jobs]
     )
@@ -86,7 +85,7 @@ def measure(
 def _taken_s(
     scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
 ) -> metrics.Floats:
-    """How long each job had its slot, programming included."""
+    """Return how long each job had its slot, programming included."""
     taken_s = metrics.column(job.finish_s - job.start_s for job in outcomes)
     programming_s = scenario.cluster.reconfiguration_s
     if programming_s:
@@ -105,12 +104,12 @@ def _taken_s(
 def energy(
     cluster: scenarios.Cluster, used: Usage, makespan_s: float
 ) -> Energy | None:
-    """Compute the energy that a schedule took.
+    """Compute the energy of a schedule.
 
-    A device takes its idle power all the time and, for each of its slots
-    that is taken, its share of what active power is above that.
+    A device takes its idle power all the time. For each slot with a job it
+    takes the slot's share of the difference between active and idle power.
 
-    :returns: None: the scenario says nothing about power.
+    :returns: None: the scenario has no powers.
     """
     power = cluster.power
     if power is None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every slot at work with each accelerator once, before times are measured.
+"""Uses each accelerator once in every slot, before times are measured.
 
-Workers load the software that stands for an accelerator when it is first
-asked for, for seconds where many do it at once. A board has no such thing:
-there, only programming takes time.
+Workers load the software of an emulated accelerator at its first use, which
+takes seconds if many workers do so at once. With real boards, only programming
+takes time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Sequence
 
 from fpgapool import client
 
-#: No job asks for it: slots that have it are programmed for whatever comes.
+#: No job asks for it, so that each first job has its slot programmed.
 _NEUTRAL = "copy"
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a slot does.
+    """The work of a slot.
 
-    :ivar params: what the accelerator is told.
+    :ivar params: parameters of the accelerator.
     :ivar size_bytes: of its input.
     """
 
@@ -37,12 +37,12 @@ class Work:
 def warm_up(
     works: Sequence[Work], slots: int, front_door: str, timeout_s: float
 ) -> None:
-    """Have slots do each work once.
+    """Let slots do each work once.
 
-    In the end they are programmed with what no job asks for.
+    At the end they have an accelerator that no job asks for.
 
     :param works: one of each accelerator.
-    :param slots: how many; all that there are, or some if there is no work.
+    :param slots: number of all slots, or of some if there is no work.
     :param front_door: socket of the front door of any host.
     :param timeout_s: for each session.
     :raises fpgapool.client.FpgapoolError: if one fails.
@@ -65,22 +65,22 @@ def _use_slots(
             front_door=front_door,
             timeout_s=timeout_s,
             cancel=cancel,
-            # The worker looks at the parameters in any case.
+            # The worker checks the parameters in any case.
             verify=False,
         ) as session:
-            # Each has a slot of its own before the first one gives it back.
+            # All sessions have slots before the first one gives its slot back.
             all_open.wait()
             session.run(work.size_bytes, timeout_s=timeout_s)
 
     with concurrent.futures.ThreadPoolExecutor(slots) as executor:
         try:
-            # An interrupt while they are submitted ends them, too.
+            # An interrupt during submission ends the sessions, too.
             futures = [executor.submit(use) for _ in range(slots)]
             done, _ = concurrent.futures.wait(
                 futures, return_when=concurrent.futures.FIRST_EXCEPTION
             )
         finally:
-            # Nobody is left to be cancelled if all went well.
+            # If all went well, this changes nothing.
             cancel.cancel()
             all_open.abort()
     for future in done:

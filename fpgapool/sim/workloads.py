@@ -2,15 +2,17 @@
 
 """Synthetic workloads: jobs that arrive at random on a cluster.
 
-Everything follows from a seed, and each property of the jobs (when, where,
-how large, what, whose) from numbers of its own: a change of one leaves the
-others as they are, so that clusters can be compared on the same jobs.
+Everything follows from a seed. Each property of the jobs (arrival, host, size,
+accelerator, tenant) has its own random numbers: a change of one property
+leaves the others as they are, so that clusters can be compared on the same
+jobs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -26,7 +28,8 @@ _Places = npt.NDArray[np.int64]
 
 #: More would not fit into memory.
 _MOST_JOBS = 20_000_000
-#: Peak rates in bytes/s that are assumed of the pool's own accelerators.
+_QUANTILES = 1000
+#: Assumed peak rates of the pool's own accelerators in bytes/s.
 PEAKS_BYTES_PER_S = {
     "aes": 1.2e9,
     "ec": 0.8e9,
@@ -40,9 +43,9 @@ PEAKS_BYTES_PER_S = {
 class Tenant:
     """A customer.
 
-    :ivar share: of the jobs, in proportion to the others'.
-    :ivar board_share: how many of its jobs come from hosts with a board,
-        from 0 to 1; None: as the hosts' weights say.
+    :ivar share: of the jobs, in proportion to the other tenants' shares.
+    :ivar board_share: the part of its jobs that comes from hosts with a board,
+        from 0 to 1; None: the hosts' weights decide.
     """
 
     name: str
@@ -52,25 +55,26 @@ class Tenant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs that are to arrive. One of the last three says how many.
+    """A description of jobs. One of the last three members is needed.
 
-    :ivar sizes: how large they are; whole bytes are made of it.
-    :ivar load: bytes that arrive per second, in units of what the DMA pipes
-        of all boards carry (the U of the default, times the boards). Around
-        and above 1 a queue builds up.
+    :ivar sizes: their distribution; sizes are rounded to whole bytes.
+    :ivar load: arriving bytes per second, divided by the rate of all boards'
+        DMA pipes. Around and above 1 a queue builds up.
     :ivar accelerators: weight of each.
-    :ivar bias: weight of a host with a board, where another one has 1.
-    :ivar host_weights: by host, a factor of its weight, where it is not 1.
-    :ivar tenants: none: no job has one.
-    :ivar jobs_per_host: so many from each host, each host at its own times;
-        on average, where hosts differ.
-    :ivar jobs: so many in all.
-    :ivar duration_s: as many as arrive in this time.
+    :ivar bias: weight of a host with a board; other hosts have 1.
+    :ivar host_weights: by host, a factor of its weight, if it is not 1.
+    :ivar tenants: if empty, jobs have no tenant.
+    :ivar jobs_per_host: number of jobs from each host, each host at its own
+        times; a mean, if hosts differ.
+    :ivar jobs: number of jobs in all.
+    :ivar duration_s: time in which jobs arrive.
     """
 
     sizes: distributions.SizeDistribution
     load: float
-    accelerators: Mapping[str, float]
+    accelerators: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(PEAKS_BYTES_PER_S, 1.0)
+    )
     bias: float = 1.0
     host_weights: Mapping[int, float] = dataclasses.field(default_factory=dict)
     tenants: Sequence[Tenant] = ()
@@ -102,19 +106,63 @@ class Workload:
                 )
 
     def rate_per_s(self, cluster: scenarios.Cluster) -> float:
-        """How many jobs arrive per second, on average."""
+        """Return the mean number of jobs that arrive per second."""
         return (
             self.load * capacity_bytes_per_s(cluster) / self.sizes.mean_bytes
         )
 
 
+def make_cluster(
+    hosts: int,
+    boards: int,
+    return_ratio: float,
+    *,
+    slots: int = 4,
+    peak_factor: float = 1.0,
+) -> scenarios.Cluster:
+    """Make a cluster with the pool's accelerators and evenly spread boards.
+
+    :param return_ratio: of all accelerators.
+    :param slots: of each board.
+    :param peak_factor: multiplies the accelerators' peak rates.
+    :raises ValueError: unless there are from 1 to as many boards as hosts.
+    """
+    return scenarios.Cluster(
+        hosts=hosts,
+        fpga_hosts=spread_boards(hosts, boards),
+        slots_per_device=slots,
+        accelerators={
+            name: scenarios.AcceleratorProfile(
+                peak * peak_factor, return_ratio
+            )
+            for name, peak in PEAKS_BYTES_PER_S.items()
+        },
+    )
+
+
+def gaussian(
+    mean_bytes: float, deviation_bytes: float, least_bytes: float = -math.inf
+) -> distributions.SizeDistribution:
+    """Return Gaussian sizes as a thousand quantiles.
+
+    :param least_bytes: replaces quantiles that are smaller.
+    """
+    normal = statistics.NormalDist(mean_bytes, deviation_bytes)
+    return distributions.Empirical(
+        [
+            max(least_bytes, normal.inv_cdf((at + 0.5) / _QUANTILES))
+            for at in range(_QUANTILES)
+        ]
+    )
+
+
 def capacity_bytes_per_s(cluster: scenarios.Cluster) -> float:
-    """What the DMA pipes of all boards carry together."""
+    """Return the rate of all boards' DMA pipes together."""
     return sum(cluster.dma_of(host) for host in cluster.fpga_hosts)
 
 
 def spread_boards(hosts: int, boards: int) -> tuple[int, ...]:
-    """Which hosts have a board, if they are spread evenly.
+    """Return the hosts with a board, if boards are spread evenly.
 
     :raises ValueError: unless there are from 1 to as many as hosts.
     """
@@ -131,10 +179,10 @@ def make_jobs(
 ) -> list[scenarios.JobSpec]:
     """Draw the jobs of a workload.
 
-    :param cluster: where they come from.
-    :param seed: the same one gives the same jobs.
-    :returns: by arrival; ids count from 0.
-    :raises ValueError: if the workload cannot be on this cluster, or no job
+    :param cluster: the jobs come from its hosts.
+    :param seed: the same seed gives the same jobs.
+    :returns: the jobs by arrival; ids count from 0.
+    :raises ValueError: if the workload does not fit the cluster, or no job
         arrives in its time.
     """
     _check_count(workload, cluster)
@@ -190,9 +238,9 @@ def _check_count(workload: Workload, cluster: scenarios.Cluster) -> None:
 
 
 class _Streams:
-    """Numbers at random for each property of the jobs.
+    """Uniform random numbers for each property of the jobs.
 
-    Only uniform ones are drawn: how others are made of them is ours.
+    This module converts them itself: libraries may change their ways.
     """
 
     def __init__(self, seed: int) -> None:
@@ -230,7 +278,7 @@ def _host_weights(
 
 
 def _is_even(workload: Workload, weights: metrics.Floats) -> bool:
-    """Whether all hosts are alike."""
+    """Return whether all hosts are alike."""
     return bool(np.all(weights == weights[0])) and all(
         tenant.board_share is None for tenant in workload.tenants
     )
@@ -239,7 +287,7 @@ def _is_even(workload: Workload, weights: metrics.Floats) -> bool:
 def _arrivals_per_host(
     per_host: int, rate_per_s: float, hosts: int, stream: np.random.Generator
 ) -> tuple[metrics.Floats, _Places]:
-    """Arrivals of a Poisson process per host, together in their order."""
+    """Draw arrivals of a Poisson process per host, and sort them."""
     gaps_s = _exponential(stream.random((hosts, per_host)), rate_per_s)
     arrivals_s = np.cumsum(gaps_s, axis=1).ravel()
     origins = np.repeat(np.arange(hosts), per_host)
@@ -252,7 +300,7 @@ def _arrivals(
     cluster: scenarios.Cluster,
     stream: np.random.Generator,
 ) -> metrics.Floats:
-    """Arrivals of all hosts: their processes together are one, too."""
+    """Draw arrivals of all hosts, which are a Poisson process, too."""
     rate_per_s = workload.rate_per_s(cluster)
     if workload.duration_s is None:
         count = workload.jobs or (workload.jobs_per_host or 0) * cluster.hosts
@@ -260,7 +308,7 @@ def _arrivals(
     found: list[metrics.Floats] = []
     end_s = 0.0
     while end_s <= workload.duration_s:
-        # One at a time in the seed's order, whatever the duration is.
+        # The seed gives the same arrivals for each duration.
         block = end_s + np.cumsum(
             _exponential(stream.random(1000), rate_per_s)
         )
@@ -292,7 +340,7 @@ def _draw_hosts(
     tenants: _Places,
     streams: _Streams,
 ) -> _Places:
-    """Where jobs come from: by weight, or as their tenant has it."""
+    """Draw the jobs' hosts, by weight or by the tenants' shares."""
     uniform = streams.hosts.random(tenants.size)
     hosts = _draw(weights, uniform)
     for place, tenant in enumerate(workload.tenants):
@@ -307,12 +355,12 @@ def _draw_hosts(
 def _tenant_weights(
     tenant: Tenant, cluster: scenarios.Cluster, weights: metrics.Floats
 ) -> metrics.Floats:
-    """Weights of hosts of which those with a board have the tenant's share."""
+    """Return weights that give hosts with a board the tenant's share."""
     has_board = np.zeros(cluster.hosts, dtype=np.bool_)
     has_board[list(cluster.fpga_hosts)] = True
     share = tenant.board_share or 0.0
     own = np.zeros(cluster.hosts)
-    for some, part, what in (
+    for some, part, place in (
         (has_board, share, "with a board"),
         (~has_board, 1.0 - share, "without a board"),
     ):
@@ -321,7 +369,7 @@ def _tenant_weights(
             if not total > 0:
                 raise ValueError(
                     f"jobs of tenant {tenant.name!r} cannot come from hosts "
-                    f"{what}: there are none"
+                    f"{place}: there are none"
                 )
             own[some] = weights[some] * part / total
     return own
@@ -330,8 +378,8 @@ def _tenant_weights(
 def _draw(weights: npt.ArrayLike, uniform: npt.NDArray[np.float64]) -> _Places:
     """Choose places in proportion to their weights."""
     edges = np.cumsum(np.asarray(weights, dtype=np.float64))
-    # The last edge is left out, so that no rounding leads beyond the end;
-    # those of no weight at the end are never chosen.
+    # Without the last edge, rounding cannot lead beyond the end, and places
+    # without weight at the end are never chosen.
     last = int(np.flatnonzero(np.diff(edges, prepend=0.0) > 0)[-1])
     places = np.searchsorted(edges[:last], uniform * edges[-1], side="right")
     return np.asarray(places, dtype=np.int64)
@@ -356,10 +404,10 @@ def _check_weights(weights: Mapping[str, float], name: str) -> None:
 def summary(
     cluster: scenarios.Cluster, jobs: Sequence[scenarios.JobSpec]
 ) -> dict[str, typing.Any]:
-    """Figures of jobs as they were drawn, or as a trace has them.
+    """Return figures of a scenario's jobs.
 
     :returns: ``jobs``, ``mean_bytes``, ``total_bytes``, ``last_arrival_s``,
-        and ``load`` up to then, None if all arrive at once.
+        and ``load`` up to then; it is None if all jobs arrive at once.
     """
     total_bytes = math.fsum(job.size_bytes for job in jobs)
     last_s = max(job.arrival_s for job in jobs)

@@ -3,8 +3,8 @@
 """Scheduling strategies by name, for the ``fpgapool.strategies`` namespace.
 
 Each factory takes options by name (:mod:`fpgapool.strategies.options`) and a
-seed for the random choices that the options may ask for, and raises
-ValueError for options that it does not have or that are out of their range.
+seed for random choices. It raises ValueError for unknown options and for
+values out of their range.
 """
 
 from collections import abc
@@ -101,8 +101,8 @@ def _wa(options: Options) -> base.Ordering:
         thresholds = _hybrid_thresholds(options)
     elif hybrid:
         raise ValueError(
-            "thresholds_bytes are given already: "
-            f"{', '.join(hybrid)} cannot be used with them"
+            f"{', '.join(hybrid)} cannot be used with thresholds_bytes; "
+            "remove one of them"
         )
     elif isinstance(given, abc.Iterable) and not isinstance(given, str):
         thresholds = tuple(

@@ -2,8 +2,8 @@
 
 """Strategies made of an ordering and a placement.
 
-The ordering says which job comes first, the placement which slot it gets.
-A strategy that looks at pairs of jobs and slots implements
+The ordering chooses the next job, the placement its slot. A strategy that
+looks at pairs of jobs and slots implements
 :class:`~fpgapool.core.strategy.Strategy` itself.
 """
 
@@ -20,7 +20,7 @@ Choice = strategy.Choice
 
 
 class Ordering(abc.ABC):
-    """In which order jobs wait."""
+    """The order in which jobs wait."""
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:
@@ -28,7 +28,7 @@ class Ordering(abc.ABC):
 
 
 class Placement(abc.ABC):
-    """Which job gets which slot; see the methods of the same names of
+    """The choice of slots; see the methods of the same names of
     :class:`fpgapool.core.strategy.Strategy`.
     """
 
@@ -37,11 +37,11 @@ class Placement(abc.ABC):
     skip_limit: int | None = None
 
     def patience_s(self, job: model.Job) -> float | None:
-        """How long a job waits for its own host; None: for ever."""
+        """Return how long a job waits for its own host; None: for ever."""
         return None
 
     def remote_limit(self, slot_count: int) -> int | None:
-        """How many remote jobs a host may have; None: any number."""
+        """Return how many remote jobs a host may have; None: any number."""
         return None
 
     @abc.abstractmethod
@@ -54,7 +54,7 @@ class Placement(abc.ABC):
     def reasons(
         self, view: pool_view.PoolView, job_id: model.JobId
     ) -> tuple[str, ...]:
-        """Why a job still waits although an idle slot fits it."""
+        """Return why a job still waits although an idle slot fits it."""
 
 
 class ComposedStrategy(strategy.Strategy):

@@ -2,9 +2,9 @@
 
 """Options of strategies, by name.
 
-One set of options serves all strategies: one that a strategy has no use for
-is accepted. Beside these a strategy may have options of its own, which are
-the fields of a dataclass. An option that is None has its default.
+All strategies accept the same set of shared options, and ignore those that
+they do not use. A strategy may also have options of its own, which are the
+fields of a dataclass. An option that is None has its default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fpgapool.strategies.placements import ra as ra_placement
 
 Options: typing.TypeAlias = abc.Mapping[str, object]
 
-#: What :func:`fpgapool.core.thresholds.hybrid_thresholds` takes.
+#: The parameters of :func:`fpgapool.core.thresholds.hybrid_thresholds`.
 HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
 SHARED = frozenset(
     (
@@ -35,9 +35,9 @@ _Own = typing.TypeVar("_Own")
 def check_names(options: Options, own: abc.Iterable[str] = ()) -> None:
     """Refuse options that a strategy does not have.
 
-    :param options: what was given.
+    :param options: the given options.
     :param own: names of the strategy's own options.
-    :raises ValueError: for a name that is neither theirs nor shared.
+    :raises ValueError: for a name that is neither among them nor shared.
     """
     known = SHARED.union(own)
     unknown = sorted(set(options) - known)
@@ -49,9 +49,9 @@ def check_names(options: Options, own: abc.Iterable[str] = ()) -> None:
 
 
 def own(options: Options, kind: type[_Own]) -> _Own:
-    """Make a strategy's own options from what was given.
+    """Make a strategy's own options from the given ones.
 
-    :param options: what was given, shared options too.
+    :param options: the given options, shared options too.
     :param kind: a dataclass, whose fields all have defaults; a field whose
         default is a number, a truth value or text takes only such a value.
     :raises ValueError: for an unknown name or a value of the wrong type, and
@@ -83,7 +83,7 @@ def _like(default: object, name: str, value: object) -> object:
 def as_flag(name: str, value: object) -> bool:
     """Return a truth value.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: for a value of another type.
     """
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
@@ -93,7 +93,7 @@ def as_flag(name: str, value: object) -> bool:
 def as_whole(name: str, value: object) -> int:
     """Return a whole number.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: for a value of another type.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
@@ -103,7 +103,7 @@ def as_whole(name: str, value: object) -> int:
 def as_number(name: str, value: object) -> float:
     """Return a number.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: for a value of another type.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number, not {value!r}")

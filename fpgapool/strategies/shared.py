@@ -2,8 +2,8 @@
 
 """Fair shares, limits and urgency, over any other strategy.
 
-The other strategy does not know of them: it is shown those jobs only that may
-have the next slot, and asked for one choice after the other.
+The other strategy does not know of them. It sees only the jobs that may have
+the next slot, and makes one choice after the other.
 """
 
 import dataclasses
@@ -12,27 +12,27 @@ from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
 from fpgapool.core import sharing
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
 
 
 class SharedStrategy(strategy.Strategy):
-    """Projects share what another strategy gives out.
+    """Shares slots between projects, over another strategy.
 
-    The jobs that have waited for ``max_wait_s`` are shown first, of all
-    projects together. Then those of the projects of the first round are shown
-    together, each until its bytes for the round are used up or the other
-    strategy finds nothing more. Jobs of a project that has as many slots as it
-    may are never shown.
+    The other strategy first sees the jobs of all projects that have waited for
+    ``max_wait_s``. Then it sees the jobs of the projects of the first round,
+    until a project has used up its bytes for the round or the strategy finds
+    no more slots. It never sees jobs of a project at its limit.
 
-    :cvar breadth: so many projects of a round compete at a time: enough that
-        most slots find a job of their own host, few enough to look at.
+    :cvar breadth: number of projects of a round that compete at a time. With
+        this many, most slots find a job of their own host, and the search
+        stays short.
 
     :param inner: the other strategy.
-    :param options: how they share.
-    :param max_wait_s: None: no job goes first for having waited.
+    :param options: weights, quantum and limits.
+    :param max_wait_s: None: no job goes first because it has waited.
     :raises ValueError: if ``max_wait_s`` is not positive.
     """
 
@@ -87,7 +87,7 @@ class SharedStrategy(strategy.Strategy):
         try:
             yield from self._serve_together(view, now, view.jobs.urgent)
             if self._fair:
-                yield from self._rounds_of(view).take(now)
+                yield from self._rounds_of(view).serve_all(now)
             else:
                 yield from self._serve_together(view, now, view.jobs.lanes)
         finally:
@@ -102,9 +102,9 @@ class SharedStrategy(strategy.Strategy):
         self,
         view: pool_view.PoolView,
         now: float,
-        lanes: abc.Mapping[str | None, waiting.Lane],
+        lanes: abc.Mapping[str | None, queued.Lane],
     ) -> abc.Iterator[strategy.Choice]:
-        """Let the jobs of all projects that may have more slots compete."""
+        """Let jobs of all projects below their limits compete."""
         while view.slots.idle_total:
             allowed = [
                 lane
@@ -113,7 +113,7 @@ class SharedStrategy(strategy.Strategy):
             ]
             if not allowed:
                 return
-            view.jobs.show(waiting.together(allowed))
+            view.jobs.show(queued.together(allowed))
             for choice in self.inner.assign(view, now):
                 yield choice
                 if view.is_held(view.record(choice.job_id).job.project):
@@ -128,19 +128,19 @@ class _Rivals:
 
     :ivar projects: their names.
     :ivar shown: their jobs.
-    :ivar end: just beyond the place of the last one.
+    :ivar end: just beyond the place of the last project.
     """
 
     projects: tuple[str, ...]
-    shown: waiting.Shown
+    shown: queued.Shown
     end: ordered.Key
 
 
 class _Rounds:
     """The rounds of all passes over one pool.
 
-    Projects for which the other strategy finds nothing more are done for the
-    pass: during one, slots are only taken.
+    A project for which the other strategy finds no slot is done for the pass,
+    because slots do not become idle during a pass.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class _Rounds:
         self._breadth = breadth
         self._accounts = typing.cast(sharing.Accounts, view.accounts)
         self._done: set[str] = set()
-        # Who is first in a pass seldom changes between two of them.
+        # The first rivals seldom change between two passes.
         self._first: _Rivals | None = None
         self._first_for: tuple[object, ...] | None = None
 
-    def take(self, now: float) -> abc.Iterator[strategy.Choice]:
+    def serve_all(self, now: float) -> abc.Iterator[strategy.Choice]:
         """Give slots to the projects of one round after the other."""
         self._done.clear()
         self._accounts.charge_waiting()
@@ -175,7 +175,7 @@ class _Rounds:
     def _serve(
         self, rivals: _Rivals, now: float
     ) -> abc.Iterator[strategy.Choice]:
-        """Let them compete until one may not go on, or all are done."""
+        """Let rivals compete until one has to wait, or all are done."""
         view, accounts = self.view, self._accounts
         view.jobs.show(rivals.shown)
         for choice in self._inner.assign(view, now):
@@ -186,7 +186,7 @@ class _Rounds:
         self._done.update(rivals.projects)
 
     def _find_first(self) -> _Rivals | None:
-        """The first rivals of a pass."""
+        """Return the first rivals of a pass."""
         view = self.view
         if not view.slots.idle_total:
             return None
@@ -198,10 +198,10 @@ class _Rounds:
         return self._first
 
     def _find(self, cursor: ordered.Key) -> tuple[_Rivals | None, bool]:
-        """The first projects at this place or after it that may gain.
+        """Find the first projects, from a place on, that may get a slot.
 
-        :returns: them, and whether it makes a difference which slots of a
-            shape are idle.
+        :returns: the projects, and whether the result depends on which slots
+            of a shape are idle.
         """
         accounts, lanes = self._accounts, self.view.jobs.lanes
         found: list[sharing.Account] = []
@@ -213,7 +213,7 @@ class _Rounds:
                 and accounts.round_of(account) != accounts.round_of(found[0])
             ):
                 break
-            # Just beyond its place.
+            # Go on just beyond its place.
             cursor = (*account.key, 0)
             lane = lanes[account.project]
             depends_on_slots |= any(group.avoided for group in lane.groups())
@@ -222,10 +222,10 @@ class _Rounds:
         if not found:
             return None, depends_on_slots
         projects = tuple(account.project for account in found)
-        shown = waiting.together([lanes[project] for project in projects])
+        shown = queued.together([lanes[project] for project in projects])
         return _Rivals(projects, shown, cursor), depends_on_slots
 
-    def _may_gain(self, lane: waiting.Lane) -> bool:
+    def _may_gain(self, lane: queued.Lane) -> bool:
         view, project = self.view, lane.project
         return (
             project not in self._done

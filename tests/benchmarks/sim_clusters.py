@@ -53,21 +53,18 @@ def make(
     return_ratio: float = _RETURN_RATIO,
     seed: int = 1,
 ) -> scenarios.Scenario:
-    """Make a scenario whose only policy is a strategy."""
-    cluster = experiments.make_cluster(
-        size.hosts, size.hosts // 2, return_ratio
-    )
+    """Make a scenario of one strategy."""
+    cluster = workloads.make_cluster(size.hosts, size.hosts // 2, return_ratio)
     workload = workloads.Workload(
         sizes=families.parse(experiments.EXPONENTIAL, "sizes"),
         load=_LOAD,
-        accelerators=dict.fromkeys(workloads.PEAKS_BYTES_PER_S, 1.0),
         jobs_per_host=size.jobs_per_host,
     )
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         cluster=cluster,
-        policies={
-            strategy: experiments.make_policy(strategy, experiments.SHORT_TAIL)
+        strategies={
+            strategy: experiments.make_options(strategy, scenarios.SHORT_TAIL)
         },
         jobs=workloads.make_jobs(workload, cluster, seed),
     )
@@ -76,9 +73,9 @@ def make(
 def run(
     scenario: scenarios.Scenario, *, engine: str = "fluid", seed: int = 1
 ) -> list[scenarios.JobOutcome]:
-    """Simulate a scenario's only policy."""
-    [policy] = scenario.policies
-    return simulation.run(scenario, policy, engine=engine, seed=seed)
+    """Simulate a scenario's only strategy."""
+    [strategy] = scenario.strategies
+    return simulation.run(scenario, strategy, engine=engine, seed=seed)
 
 
 def warm_up(engine: str = "fluid") -> None:

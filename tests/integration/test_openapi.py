@@ -20,7 +20,6 @@ import hypothesis
 import pytest
 import schemathesis
 
-from fpgapool.api import openapi
 from fpgapool.api import routes
 from fpgapool.vocabulary import codes
 from tests.functional.api import harness
@@ -158,7 +157,7 @@ def test_what_the_description_allows_and_what_not(
     route: routes.Route,
     mode: schemathesis.GenerationMode,
 ) -> None:
-    schema = schemathesis.openapi.from_dict(openapi.document())
+    schema = schemathesis.openapi.from_dict(routes.description())
     operation = schema[route.path][route.method]
     if mode.is_negative and not (route.body or operation.query):
         # Nothing in it can be wrong but the path.

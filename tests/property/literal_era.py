@@ -10,9 +10,9 @@ import math
 import typing
 
 from fpgapool.core import model
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
 from fpgapool.strategies.joint import era
 
 
@@ -60,7 +60,7 @@ class Pass:
     # -- the rule --------------------------------------------------------
 
     def rank(
-        self, record: waiting.JobRecord, slot: slots.Slot
+        self, record: queued.JobRecord, slot: slots.Slot
     ) -> tuple[typing.Any, ...]:
         options = self.options
         busy = self.count[self.pipes.dma(slot.spec.device_id)]
@@ -84,7 +84,7 @@ class Pass:
             slot.position,
         )
 
-    def is_allowed(self, record: waiting.JobRecord, slot: slots.Slot) -> bool:
+    def is_allowed(self, record: queued.JobRecord, slot: slots.Slot) -> bool:
         options = self.options
         if self.is_local(record, slot):
             return True
@@ -110,7 +110,7 @@ class Pass:
             for pipe, _ in self.uses(record, slot)
         )
 
-    def may_leave(self, record: waiting.JobRecord) -> bool:
+    def may_leave(self, record: queued.JobRecord) -> bool:
         return (
             not self.has_home(record)
             or self.is_idle()
@@ -118,7 +118,7 @@ class Pass:
             < self.options.leave_s_per_byte * record.job.claimed_bytes - 1e-12
         )
 
-    def first_of_kind(self, record: waiting.JobRecord) -> waiting.JobRecord:
+    def first_of_kind(self, record: queued.JobRecord) -> queued.JobRecord:
         return min(
             (
                 other
@@ -135,7 +135,7 @@ class Pass:
             ),
         )
 
-    def work(self, record: waiting.JobRecord) -> float:
+    def work(self, record: queued.JobRecord) -> float:
         job, options = record.job, self.options
         factor = 1.0
         if job.claimed_bytes > self.long_bytes:
@@ -146,17 +146,17 @@ class Pass:
             / (1.0 + options.aging_per_s * self.wait_s(record))
         )
 
-    def wait_s(self, record: waiting.JobRecord) -> float:
+    def wait_s(self, record: queued.JobRecord) -> float:
         return max(self.now - record.job.arrival_s, 0.0)
 
-    def gain(self, record: waiting.JobRecord, slot: slots.Slot) -> float:
+    def gain(self, record: queued.JobRecord, slot: slots.Slot) -> float:
         rate = self.rate(record, slot)
         lost = 0.0
         for pipe, cost in self.in_order(record, slot):
             lost += max(rate * cost - self.left(pipe), 0.0)
         return max(rate - self.options.loss_weight * lost, 0.02 * rate)
 
-    def rate(self, record: waiting.JobRecord, slot: slots.Slot) -> float:
+    def rate(self, record: queued.JobRecord, slot: slots.Slot) -> float:
         return min(
             self.accelerator(record).peak_bytes_per_s,
             *(
@@ -165,7 +165,7 @@ class Pass:
             ),
         )
 
-    def peak(self, record: waiting.JobRecord, slot: slots.Slot) -> float:
+    def peak(self, record: queued.JobRecord, slot: slots.Slot) -> float:
         return min(
             self.accelerator(record).peak_bytes_per_s,
             self.share(self.pipes.dma(slot.spec.device_id)),
@@ -174,7 +174,7 @@ class Pass:
     # -- pipes -----------------------------------------------------------
 
     def uses(
-        self, record: waiting.JobRecord, slot: slots.Slot
+        self, record: queued.JobRecord, slot: slots.Slot
     ) -> list[tuple[int, float]]:
         pipes, job, here = self.pipes, record.job, slot.host.id
         ratio = self.accelerator(record).return_ratio
@@ -206,20 +206,20 @@ class Pass:
 
     # -- jobs and slots --------------------------------------------------
 
-    def accelerator(self, record: waiting.JobRecord) -> model.Accelerator:
+    def accelerator(self, record: queued.JobRecord) -> model.Accelerator:
         return self.view.accelerators[record.job.accelerator]
 
     def is_idle(self) -> bool:
         busy = len(self.all_up) - len(self.idle)
         return 1.0 - busy / len(self.all_up) >= self.options.idle_share
 
-    def is_local(self, record: waiting.JobRecord, slot: slots.Slot) -> bool:
+    def is_local(self, record: queued.JobRecord, slot: slots.Slot) -> bool:
         return record.job.host_id == slot.host.id
 
-    def can_hold(self, record: waiting.JobRecord, slot: slots.Slot) -> bool:
+    def can_hold(self, record: queued.JobRecord, slot: slots.Slot) -> bool:
         return self.accelerator(record).fits(slot.shape)
 
-    def fits(self, record: waiting.JobRecord, slot: slots.Slot) -> bool:
+    def fits(self, record: queued.JobRecord, slot: slots.Slot) -> bool:
         """A job avoids a slot that failed it while there is another."""
         if not self.can_hold(record, slot):
             return False
@@ -228,13 +228,13 @@ class Pass:
             for other in self.all_up
         )
 
-    def has_home(self, record: waiting.JobRecord) -> bool:
+    def has_home(self, record: queued.JobRecord) -> bool:
         return any(
             slot.host.id == record.job.host_id and self.fits(record, slot)
             for slot in self.all_up
         )
 
-    def take(self, record: waiting.JobRecord, slot: slots.Slot) -> None:
+    def take(self, record: queued.JobRecord, slot: slots.Slot) -> None:
         rate = self.rate(record, slot)
         for pipe, cost in self.uses(record, slot):
             self.load[pipe] += cost * rate

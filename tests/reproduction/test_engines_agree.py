@@ -26,7 +26,7 @@ TOLERANCES = {"exp": 0.05, "pow": 0.17}
 
 def mean_completion_s(
     setting: era.Setting,
-    policy: str,
+    strategy: str,
     monkeypatch: pytest.MonkeyPatch,
     window: int | None,
 ) -> float:
@@ -37,23 +37,23 @@ def mean_completion_s(
         engine = functools.partial(chunk.ChunkEngine, window=window)
         monkeypatch.setitem(simulation.ENGINES, name, engine)
     scenario = era.make_scenario(setting, SEED)
-    outcomes = simulation.run(scenario, policy, engine=name, seed=SEED)
+    outcomes = simulation.run(scenario, strategy, engine=name, seed=SEED)
     return results.evaluate(scenario, outcomes).measured.act_s
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("policy", ["ra", "wra"])
+@pytest.mark.parametrize("strategy", ["ra", "wra"])
 @pytest.mark.parametrize("return_ratio", [0.0, 1.0])
 @pytest.mark.parametrize("sizes", list(TOLERANCES))
 def test_engines_agree(
     sizes: str,
     return_ratio: float,
-    policy: str,
+    strategy: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setting = era.Setting(sizes, return_ratio, LOAD)
-    fluid_s = mean_completion_s(setting, policy, monkeypatch, None)
-    chunk_s = mean_completion_s(setting, policy, monkeypatch, chunk.WINDOW)
+    fluid_s = mean_completion_s(setting, strategy, monkeypatch, None)
+    chunk_s = mean_completion_s(setting, strategy, monkeypatch, chunk.WINDOW)
     assert chunk_s == pytest.approx(fluid_s, rel=TOLERANCES[sizes])
-    slow_s = mean_completion_s(setting, policy, monkeypatch, 1)
+    slow_s = mean_completion_s(setting, strategy, monkeypatch, 1)
     assert slow_s > 1.4 * fluid_s

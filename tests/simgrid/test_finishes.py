@@ -52,7 +52,7 @@ def _make(
                 for name, peak in _PEAKS.items()
             },
         ),
-        policies={"fifo": scenarios.Policy()},
+        strategies={"fifo": scenarios.StrategyOptions()},
         jobs=[
             scenarios.JobSpec(number, *job) for number, job in enumerate(jobs)
         ],
@@ -156,10 +156,10 @@ def test_jobs_end_at_the_same_time(name: str) -> None:
     _compare(scenario, outcomes)
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "wa", "ra", "wra"])
-def test_the_case(policy: str) -> None:
+@pytest.mark.parametrize("strategy", ["fifo", "sjf", "wa", "ra", "wra"])
+def test_the_case(strategy: str) -> None:
     scenario = scenarios.read(_CASE)
-    _compare(scenario, simulation.run(scenario, policy))
+    _compare(scenario, simulation.run(scenario, strategy))
 
 
 def _compare(

@@ -326,3 +326,20 @@ def test_every_page_has_its_licence() -> None:
     licence = (SOURCE / "index.rst").read_text().partition("===")[0]
     for path in SOURCE.glob("*.rst"):
         assert path.read_text().startswith(licence), path.name
+
+
+def test_included_files_lose_only_their_licence() -> None:
+    """``:lines: N-`` leaves out comments and blank lines, but no code."""
+    included = re.compile(
+        r"literalinclude:: (\S+)\n(?:   :[^\n]*\n)*?   :lines: (\d+)-$",
+        re.MULTILINE,
+    )
+    found = 0
+    for page in sorted(SOURCE.glob("*.rst")):
+        for path, first in included.findall(page.read_text()):
+            lines = (page.parent / path).read_text().splitlines()
+            cut = lines[: int(first) - 1]
+            assert all(not each or each.startswith("#") for each in cut), page
+            assert lines[int(first) - 1], page
+            found += 1
+    assert found

@@ -310,8 +310,61 @@ def violations(root: pathlib.Path) -> list[str]:
     return sorted(set(found))
 
 
+def circles(root: pathlib.Path) -> list[list[str]]:
+    """Return the groups of modules that import each other in a circle.
+
+    Imports inside functions count: they hide a circle, and do not mend it.
+    Those for types only count as well: to understand one module of the
+    circle a reader needs them all.
+
+    :param root: holds the packages.
+    """
+    imports = {
+        module: {item.target for item in items} - {module}
+        for module, items in Tree(root).imports.items()
+    }
+    reached: dict[str, set[str]] = {}
+    for module in imports:
+        reached[module] = set()
+        pending = [module]
+        while pending:
+            new = imports.get(pending.pop(), set()) - reached[module]
+            reached[module] |= new
+            pending.extend(new)
+    found = {
+        frozenset(one for one in others if module in reached.get(one, ()))
+        for module, others in reached.items()
+        if module in others
+    }
+    return sorted(map(sorted, found))
+
+
 def test_imports_follow_the_layers() -> None:
     assert violations(ROOT) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "way_back",
+    [
+        "from fpgapool.core import a",
+        "def f():\n    from fpgapool.core import a",
+        "import typing\nif typing.TYPE_CHECKING:\n    import fpgapool.core.a",
+    ],
+    ids=["at import", "inside a function", "for types only"],
+)
+def test_planted_circle_is_found(
+    innocent_tree: pathlib.Path, way_back: str
+) -> None:
+    _plant(innocent_tree, "core/a.py", "from fpgapool.core import c")
+    _plant(innocent_tree, "core/c.py", "from fpgapool.core import d")
+    _plant(innocent_tree, "core/d.py", way_back)
+    assert circles(innocent_tree) == [
+        ["fpgapool.core.a", "fpgapool.core.c", "fpgapool.core.d"]
+    ]
 
 
 def test_every_module_is_looked_at() -> None:

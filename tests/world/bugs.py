@@ -48,7 +48,7 @@ def _bug(seed: int) -> Callable[[_Plant], _Plant]:
     return note
 
 
-@_bug(seed=46)
+@_bug(seed=45)
 def drain_forgets_ready_sessions() -> None:
     taken = engine.Engine._taken
 

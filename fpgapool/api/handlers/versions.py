@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api import microversion
-from fpgapool.api import openapi
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -21,9 +21,19 @@ def show(call: calls.Call) -> calls.Answer:
     return calls.Answer(document={"version": _version(call)})
 
 
-def document(call: calls.Call) -> calls.Answer:
-    """Return the description of the whole API."""
-    return calls.Answer(document=openapi.document())
+def make_document(
+    describe: Callable[[], dict[str, Any]],
+) -> Callable[[calls.Call], calls.Answer]:
+    """Make the handler that returns the description of the whole API.
+
+    :param describe: returns the description.
+    """
+
+    def document(call: calls.Call) -> calls.Answer:
+        """Return the description of the whole API."""
+        return calls.Answer(document=describe())
+
+    return document
 
 
 def _version(call: calls.Call) -> dict[str, Any]:

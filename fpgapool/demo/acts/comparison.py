@@ -29,32 +29,32 @@ from fpgapool.sim import warming
 PICTURE_NAME = "fifo-wra.png"
 STRATEGIES = ("fifo", "wra")
 
-#: Enough small and large ones of every host and accelerator.
+#: Enough for small and large jobs of every host and accelerator.
 JOBS = 120
-#: So slow that two processor cores are not what jobs wait for. All boards
+#: So slow that jobs do not wait for the two processor cores. All boards
 #: together then process 32 MB/s. The software cores take 0.1 (AES) to 6 ns
-#: (DTW) for a byte, so a twentieth of a processor core; opening the sessions
-#: and keeping to the modelled rates takes nearly a whole one.
+#: (DTW) for a byte, so they use a twentieth of a processor core. Opening the
+#: sessions and keeping to the modelled rates takes nearly a whole core.
 RATE_SCALE = 0.005
-#: How long the boards would work if nothing but their DMA pipes held them up.
+#: How long the boards would work if only their DMA pipes limited them.
 WORK_S = 5.5
-#: Bytes that arrive in a second, of those that the DMA pipes could carry. A
-#: queue builds up above 1.
+#: Bytes that arrive per second, divided by the rate of the DMA pipes. Above 1
+#: a queue builds up.
 LOAD = 1.5
-#: A host with a board has that many times the tenants of one without: who
-#: wants accelerators is put near them where there is room.
+#: A host with a board has this many times the tenants of a host without one: a
+#: cloud places tenants that want accelerators near them.
 BOARD_HOST_WEIGHT = 2
-#: wra's DLR is to be that many times fifo's, as in the paper.
+#: The factor by which wra's DLR should exceed fifo's, as in the paper.
 DLR_FACTOR = 2.0
 
 _LINE_AFTER_JOBS = 10
-#: For each session before jobs run; only reached where something is wrong.
+#: For each session before jobs run; a working pool takes less.
 _WARM_UP_TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user wants.
+    """The user's choices.
 
     :ivar out: directory for the picture; it exists.
     :ivar seed: of the whole load.
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """What came out under a strategy."""
+    """The results under a strategy."""
 
     strategy: str
     results: list[metrics.JobResult]
@@ -79,8 +79,8 @@ class _Run:
 def perform(settings: Settings, console: rich.console.Console) -> None:
     """Run the load under both strategies, check and compare.
 
-    :param settings: what the user wants.
-    :param console: for all that is said.
+    :param settings: the user's choices.
+    :param console: for all output.
     :raises DemoError: if something goes wrong.
     :raises OSError: if a file cannot be read or written.
     """
@@ -88,10 +88,10 @@ def perform(settings: Settings, console: rich.console.Console) -> None:
 
 
 def verdict(before: metrics.Metrics, after: metrics.Metrics) -> str:
-    """Say whether the paper's direction shows.
+    """Say whether the jobs show what the paper claims.
 
-    :param before: what fifo did.
-    :param after: what wra did with the same jobs.
+    :param before: metrics of fifo.
+    :param after: metrics of wra on the same jobs.
     """
     found = metrics.improvement(before, after)
     shows = found.act > 1 and found.tct95 > 1 and found.dlr >= DLR_FACTOR
@@ -122,7 +122,7 @@ class _Comparison:
     def run(self) -> None:
         with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
             directory = pathlib.Path(name)
-            # Erasure coding returns more than it gets, the others do not.
+            # Of all accelerators, erasure coding returns more than it gets.
             workload.check_space(directory, 4 * self._total_bytes)
             before, after = (
                 self._run(directory, strategy) for strategy in STRATEGIES
@@ -190,7 +190,8 @@ class _Comparison:
             )
         except client.FpgapoolError as error:
             raise errors.DemoError(
-                errors.POOL_FAILED, f"not every slot works: {error}"
+                errors.POOL_FAILED,
+                f"a slot failed its first job: {error}",
             ) from error
 
     def _verify(self, strategy: str, jobs: Sequence[workload.Job]) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Act one: files from every host are encrypted, also the user's own."""
+"""Act one: encrypt files from every host, and the user's own files."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from fpgapool.sim import screen
 
 PICTURE_NAME = "timeline.png"
 
-#: How long the boards shall have to work, so that there is something to see.
+#: How long the boards should work, so that users can watch them.
 WORK_S = 4.0
-#: More than this is more than two processor cores can compute.
+#: Two processor cores cannot compute more.
 _HIGHEST_SCALE = 0.03
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user wants.
+    """The user's choices.
 
-    :ivar files: the user's own, encrypted too.
+    :ivar files: the user's own files, which the act encrypts, too.
     :ivar out: directory for the picture; it exists.
-    :ivar jobs: how many files are generated.
-    :ivar total_bytes: of these.
+    :ivar jobs: number of generated files.
+    :ivar total_bytes: of the generated files.
     :ivar seed: of sizes, contents and keys.
-    :ivar rate_scale: factor of all modelled rates, None for one that suits
-        the files.
-    :ivar strategy: how the jobs are scheduled.
+    :ivar rate_scale: factor of all modelled rates; None: the act chooses one
+        by the size of the files.
+    :ivar strategy: name of the scheduler's strategy.
     """
 
     files: Sequence[pathlib.Path]
@@ -57,8 +57,8 @@ class Settings:
 def perform(settings: Settings, console: rich.console.Console) -> None:
     """Encrypt and check all files, show the jobs and draw the picture.
 
-    :param settings: what the user wants.
-    :param console: for all that is said.
+    :param settings: the user's choices.
+    :param console: for all output.
     :raises DemoError: if something goes wrong.
     :raises OSError: if a file cannot be read or written.
     """
@@ -146,7 +146,7 @@ class _Encryption:
         self._console.print()
         path = self._settings.out / PICTURE_NAME
         self._draw(path, results, testbed)
-        self._say(f"who had which slot when: {path.resolve()}")
+        self._say(f"picture of the slots: {path.resolve()}")
         self._say(
             f"all modelled rates were scaled by {self._scale:g}: times and"
             " MB/s are those of boards that much slower; the scheduler's size"
@@ -180,7 +180,7 @@ class _Encryption:
 
 
 def _scale(total_bytes: int) -> float:
-    """Return a factor of two digits for so much work."""
+    """Return the scale of rates for this much work, with two digits."""
     scale = total_bytes / pool.BYTES_PER_S / WORK_S
     digits = 1 - math.floor(math.log10(scale))
     return min(_HIGHEST_SCALE, round(scale, digits))

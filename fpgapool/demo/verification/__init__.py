@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checking outputs by computations that fpgapool has no part in."""
+"""Checks of outputs by computations without fpgapool."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from fpgapool.demo.verification import sums
 
 Check = Callable[[workload.Job], bool]
 
-#: Accelerator -> tells whether a job's output is right, and who says so.
+#: By accelerator, a check of a job's output, and its description.
 CHECKS: dict[str, tuple[Check, str]] = {
     "aes": (decryption.is_right, f"{decryption.TOOL} decrypts it"),
     "dtw": (distances.is_right, "numpy fills the matrices"),
-    "ec": (erasures.is_right, "its data is solved for from what is left"),
+    "ec": (
+        erasures.is_right,
+        "dropped fragments can be restored",
+    ),
     "fft": (spectra.is_right, "numpy transforms its frames"),
     "sha": (sums.is_right, "hashlib has the same digest"),
 }
@@ -53,7 +56,7 @@ def check_outputs(
 
 
 def _check(job: workload.Job) -> None:
-    is_right, _who = CHECKS[job.accelerator]
+    is_right, _ = CHECKS[job.accelerator]
     if not job.output.exists() or not is_right(job):
         raise errors.DemoError(
             errors.WRONG_OUTPUT,

@@ -15,7 +15,7 @@ from fpgapool.demo import workload
 
 OPENSSL = "openssl"
 CRYPTOGRAPHY = "cryptography"
-#: What decrypts on this machine.
+#: The tool that decrypts on this machine.
 TOOL = OPENSSL if shutil.which(OPENSSL) else CRYPTOGRAPHY
 
 _READ_BYTES = 1024 * 1024
@@ -26,14 +26,14 @@ _Decrypted = Callable[
 
 
 class _Failed(Exception):
-    """The tool could not decrypt it."""
+    """The tool could not decrypt the output."""
 
 
 def is_right(job: workload.Job, tool: str = TOOL) -> bool:
     """Decrypt a job's output and compare it with its input.
 
     :param job: the job, done.
-    :param tool: what decrypts.
+    :param tool: decrypts.
     :returns: whether they are equal.
     """
     decrypted = _by_openssl if tool == OPENSSL else _by_cryptography
@@ -62,8 +62,7 @@ def _key_and_iv(job: workload.Job) -> tuple[bytes, bytes]:
 
 @contextlib.contextmanager
 def _by_openssl(job: workload.Job) -> Iterator[typing.BinaryIO]:
-    # The key is in the list of processes for a moment; it was made for this
-    # one file.
+    # The list of processes shows the key for a moment; no other file uses it.
     key, iv = _key_and_iv(job)
     command = [OPENSSL, "enc", "-d", "-aes-256-ctr"]
     command += ["-K", key.hex(), "-iv", iv.hex(), "-in", str(job.output)]

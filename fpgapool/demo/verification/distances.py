@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Dynamic time warping: the matrices of all pairs are filled by numpy."""
+"""Dynamic time warping: numpy fills the matrices of all pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_right(job: workload.Job) -> bool:
     """Compute a job's distances and compare them with its output.
 
     :param job: the job, done.
-    :returns: whether they are equal, but for rounding.
+    :returns: whether they are equal, except for rounding.
     """
     length = typing.cast(int, job.params["length_samples"])
     window = typing.cast(int, job.params["window_samples"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Erasure coding: fragments are thrown away and solved for from the rest.
+"""Erasure coding: restore dropped fragments from the others.
 
 No library takes part: the numbers are those of GF(2**8), added by exclusive
 or and multiplied by a table.
@@ -26,10 +26,10 @@ _POLYNOMIAL = 0x11D
 
 
 def is_right(job: workload.Job) -> bool:
-    """Compare a job's fragments with its input, and what they make up.
+    """Compare a job's fragments, and data restored from some, with its input.
 
-    As many data fragments as there is parity for are thrown away, so that
-    all that is left is needed.
+    The check drops as many data fragments as there are parity fragments, so
+    that it needs all others.
 
     :param job: the job, done.
     :returns: whether the data is the same with and without them.

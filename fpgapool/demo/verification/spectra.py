@@ -18,7 +18,7 @@ def is_right(job: workload.Job) -> bool:
     """Transform a job's frames and compare them with its output.
 
     :param job: the job, done.
-    :returns: whether they are equal, but for rounding.
+    :returns: whether they are equal, except for rounding.
     """
     if job.output.stat().st_size != job.size_bytes:
         return False
@@ -29,6 +29,6 @@ def is_right(job: workload.Job) -> bool:
     )
     expected = np.fft.fft(frames.astype(np.complex128))
     limits = _TOLERANCE * np.abs(expected).max(axis=1, keepdims=True)
-    # A wrong output may hold anything; what is no number is within no limit.
+    # A wrong output may hold anything; NaN is within no limit.
     with np.errstate(all="ignore"):
         return bool((np.abs(found - expected) <= limits).all())

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 import rich.console
-import rich.progress
 
 from fpgapool.sim import crews
 from fpgapool.sim import errors
 from fpgapool.sim import figures
 from fpgapool.sim import files
 from fpgapool.sim import metrics
+from fpgapool.sim import pictures
 from fpgapool.sim import screen
 from fpgapool.sim.figures import experiments
 
@@ -44,36 +44,24 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help="where the files go; is made if it is not there",
+        help="write the files into this directory; it is made if needed",
     )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="that simulate; default: one for each processor",
-    )
+    crews.add_processes(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Make the figures and say what they show."""
+    """Make the figures, and say which claims hold."""
     chosen = _chosen(arguments.figures)
-    if arguments.processes is not None and arguments.processes < 1:
-        raise errors.InputError(
-            "--processes", "", f"must be at least 1, not {arguments.processes}"
-        )
-    _check_matplotlib()
+    crews.check_processes(arguments.processes)
     out_dir: pathlib.Path = arguments.out
-    try:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.unusable(out_dir, error) from error
+    pictures.prepare(out_dir, "figures")
     console = screen.make_console()
     laboratory = _Laboratory(console, arguments.processes)
     for name in chosen:
         laboratory.purpose = name
         try:
-            sentence = figures.FIGURES[name].make(out_dir, laboratory)
+            sentence = figures.FIGURES[name](out_dir, laboratory)
         except OSError as error:
             raise files.unusable(out_dir, error) from error
         screen.say(console, sentence)
@@ -81,9 +69,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class _Laboratory:
-    """Has simulations done, each once: figures share some of them.
+    """Does each simulation once; some figures share simulations.
 
-    :ivar purpose: the figure that they are for.
+    :ivar purpose: the figure that needs them.
     """
 
     def __init__(
@@ -97,17 +85,9 @@ class _Laboratory:
     def __call__(
         self, runs: Sequence[experiments.RunT], /
     ) -> dict[experiments.RunT, metrics.Metrics]:
-        """Simulate what is not known yet, and show how far it is."""
+        """Do the simulations that are new, and show the progress."""
         new = [run for run in dict.fromkeys(runs) if run not in self._known]
-        with rich.progress.Progress(
-            rich.progress.TextColumn("{task.description}"),
-            rich.progress.TextColumn("{task.completed} of {task.total} runs"),
-            rich.progress.BarColumn(),
-            rich.progress.TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            transient=True,
-        ) as progress:
+        with screen.make_progress(self._console) as progress:
             bar = progress.add_task(_title(self.purpose), total=len(new))
             for run, measured in self._work(new):
                 self._known[run] = measured
@@ -117,8 +97,6 @@ class _Laboratory:
     def _work(
         self, runs: Sequence[experiments.RunT]
     ) -> Iterator[tuple[experiments.RunT, metrics.Metrics]]:
-        if not runs:
-            return iter(())
         if self._processes == 1:
             return ((run, run.measure()) for run in runs)
         return crews.work_here(experiments.measure_one, runs, self._processes)
@@ -140,15 +118,3 @@ def _chosen(names: list[str]) -> list[str]:
     if _ALL in names:
         return list(figures.FIGURES)
     return [name for name in figures.FIGURES if name in names]
-
-
-def _check_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise errors.InputError(
-            "figures",
-            "",
-            "matplotlib is not installed; it comes with the extra "
-            "'sim': pip install fpgapool[sim]",
-        ) from error

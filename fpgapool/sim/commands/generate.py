@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim generate``: make a scenario of a workload or a trace."""
+"""``fpgapool-sim generate``: make a scenario from a workload or a trace."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import pathlib
 import typing
@@ -22,12 +23,12 @@ from fpgapool.sim import sizes
 from fpgapool.sim import traces
 from fpgapool.sim import workloads
 
-POLICIES = ("fifo", "sjf", "wa", "ra", "wra")
+STRATEGIES = ("fifo", "sjf", "wa", "ra", "wra")
 _BY_SIZE = ("wa", "wra")
 _BY_PLACE = ("ra", "wra")
 
-#: Options of a workload, which a trace leaves no room for; None of them is
-#: a default of argparse, so that it is known which were given.
+#: Defaults of the options of a workload. argparse has None instead, so that
+#: options that the user gave can be refused beside a trace.
 _DEFAULTS: dict[str, typing.Any] = {
     "sizes": "exponential",
     "min_size_bytes": 20e6,
@@ -47,21 +48,28 @@ _DEFAULTS: dict[str, typing.Any] = {
     "tenant": (),
 }
 _JOBS_PER_HOST = 50
-#: Which options say something about which sizes.
-_SIZE_OPTIONS = {
-    "exponential": ("min_size_bytes", "mean_size_bytes"),
-    "power-law": ("min_size_bytes", "max_size_bytes", "alpha"),
-    "lognormal": (
-        "median_size_bytes",
-        "sigma",
-        "min_size_bytes",
-        "max_size_bytes",
+_COUNTS = ("jobs_per_host", "jobs", "duration_s")
+#: Each kind of sizes with its distribution, and the options that it takes.
+_SIZES: dict[
+    str, tuple[Callable[..., distributions.SizeDistribution], tuple[str, ...]]
+] = {
+    "exponential": (
+        distributions.Exponential,
+        ("min_size_bytes", "mean_size_bytes"),
     ),
-    "empirical": ("sizes_file",),
+    "power-law": (
+        distributions.BoundedPowerLaw,
+        ("min_size_bytes", "max_size_bytes", "alpha"),
+    ),
+    "lognormal": (
+        distributions.Lognormal,
+        ("median_size_bytes", "sigma", "min_size_bytes", "max_size_bytes"),
+    ),
+    "empirical": (
+        lambda path: distributions.Empirical(sizes.read(path)),
+        ("sizes_file",),
+    ),
 }
-#: Thresholds of wa and wra for heavy tails; the strategies' own are for
-#: sizes that vary exponentially.
-_HEAVY_TAIL = {"E_bytes": 26e6, "q": 1.8, "k1": 10, "k2": 11, "queues": 20}
 
 
 def add_parser(subparsers: typing.Any) -> None:
@@ -69,7 +77,7 @@ def add_parser(subparsers: typing.Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "generate",
         help="make a scenario file",
-        description="Make a scenario file of a synthetic workload, or of a "
+        description="Make a scenario file from a synthetic workload or from a "
         "trace. The same options and seed give the same file.",
     )
     parser.add_argument(
@@ -77,90 +85,112 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="SCENARIO",
-        help="the scenario file to write",
+        help="write this scenario file",
     )
     _add_content(parser)
     parser.set_defaults(run=run)
 
 
 def _add_content(parser: argparse.ArgumentParser) -> None:
-    """Add all that says what will be in the scenario."""
+    """Add the options that describe the scenario."""
     parser.add_argument(
         "--seed",
         type=screen.seed,
         default=0,
         metavar="N",
-        help="of all that is random; default: 0",
+        help="seed of all random numbers; default: 0",
     )
     parser.add_argument(
-        "--name", default="", help="of the scenario; default: none"
+        "--name", default="", help="name of the scenario; default: none"
     )
     _add_cluster(parser.add_argument_group("cluster"))
     _add_workload(parser.add_argument_group("workload"))
-    _add_policies(parser.add_argument_group("policies"))
+    _add_strategies(parser.add_argument_group("strategies"))
 
 
 def _add_number(
-    group: argparse._ArgumentGroup,
+    group: argparse._ActionsContainer,
     option: str,
     default: object,
     text: str,
     kind: Callable[[str], object] = float,
 ) -> None:
-    """Add an option whose value is a number; its default is shown."""
-    shown = f"{default:g}" if isinstance(default, float | int) else default
+    """Add an option whose value is a number; its help shows the default."""
     name = option.removeprefix("--").replace("-", "_")
+    if name in _DEFAULTS:
+        shown, default = _DEFAULTS[name], None
+    else:
+        shown = default
+    if shown is not None:
+        text += f"; default: {shown:g}"
     group.add_argument(
         option,
         type=kind,
         metavar="N" if kind is int else "X",
-        default=None if name in _DEFAULTS else default,
-        help=text + (f"; default: {shown}" if default is not None else ""),
+        default=default,
+        help=text,
     )
 
 
 def _add_cluster(group: argparse._ArgumentGroup) -> None:
-    _add_number(group, "--hosts", 100, "how many hosts", int)
-    _add_number(
-        group, "--boards", 50, "spread evenly, at most one a host", int
-    )
-    _add_number(group, "--slots-per-device", 4, "of each board", int)
-    _add_number(
-        group, "--dma-bytes-per-s", 2.1e9, "that a board's slots share"
-    )
-    _add_number(
-        group, "--nic-bytes-per-s", 1.25e9, "of a host, each direction"
-    )
-    _add_number(
-        group,
-        "--return-ratio",
-        1.0,
-        "bytes that come back per byte of input, of all accelerators",
-    )
+    for option, whole, text in (
+        ("--hosts", 100, "number of hosts"),
+        (
+            "--boards",
+            50,
+            "number of boards, spread evenly over the hosts; a host has one "
+            "at most",
+        ),
+        ("--slots-per-device", 4, "number of slots of each board"),
+    ):
+        _add_number(group, option, whole, text, int)
+    for option, number, text in (
+        (
+            "--dma-bytes-per-s",
+            2.1e9,
+            "rate of a board's DMA pipe, which its slots share",
+        ),
+        (
+            "--nic-bytes-per-s",
+            1.25e9,
+            "rate of a host's network card in each direction",
+        ),
+        (
+            "--return-ratio",
+            1.0,
+            "bytes that each accelerator sends back per byte of input",
+        ),
+        (
+            "--reconfiguration-s",
+            0.0,
+            "time to program another accelerator into a slot",
+        ),
+    ):
+        _add_number(group, option, number, text)
+    for option, text in (
+        ("--device-idle-w", "power of a board while its slots are idle"),
+        ("--device-active-w", "power of a board while all slots have jobs"),
+        ("--host-w", "power of a host"),
+    ):
+        _add_number(
+            group,
+            option,
+            None,
+            f"{text}, in W; results have energies if any power is given; "
+            "default: 0",
+        )
     group.add_argument(
         "--peak-bytes-per-s",
         action="append",
         default=[],
         metavar="NAME=X",
-        help="an accelerator and the input that a slot of it takes at most; "
+        help="add an accelerator, and limit the input rate of a slot with it; "
         "may be repeated; default: "
         + ", ".join(
             f"{name}={peak:g}"
             for name, peak in workloads.PEAKS_BYTES_PER_S.items()
         ),
     )
-    _add_number(
-        group,
-        "--reconfiguration-s",
-        0.0,
-        "time to program another accelerator into a slot",
-    )
-    for option, text in (
-        ("--device-idle-w", "power of a board without jobs"),
-        ("--device-active-w", "power of a board with jobs in all slots"),
-        ("--host-w", "power of a host"),
-    ):
-        _add_number(group, option, None, f"{text}; any of them: energy")
 
 
 def _add_workload(group: argparse._ArgumentGroup) -> None:
@@ -168,100 +198,107 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         "--trace",
         type=pathlib.Path,
         metavar="FILE.csv",
-        help="take the jobs from here: columns arrival_s, host, size_bytes, "
-        "accelerator and, if wanted, id and tenant",
+        help="read the jobs from this file, with columns arrival_s, host, "
+        "size_bytes, accelerator and, if wanted, id and tenant",
     )
     group.add_argument(
         "--sizes",
-        choices=sorted(_SIZE_OPTIONS),
-        help="how sizes vary; default: exponential",
+        choices=sorted(_SIZES),
+        help="distribution of the sizes; default: exponential",
     )
     for option, text in (
-        ("--min-size-bytes", "no job is smaller"),
-        ("--mean-size-bytes", "exponential: the mean"),
-        ("--max-size-bytes", "power-law, lognormal: no job is larger"),
-        ("--alpha", "power-law: exponent"),
+        ("--min-size-bytes", "smallest size, except for empirical sizes"),
+        ("--mean-size-bytes", "exponential: the mean size"),
+        ("--max-size-bytes", "power-law, lognormal: the largest size"),
+        ("--alpha", "power-law: the exponent"),
         ("--median-size-bytes", "lognormal: the median before the limits"),
         ("--sigma", "lognormal: deviation of the natural logarithm"),
     ):
-        name = option.removeprefix("--").replace("-", "_")
-        _add_number(group, option, _DEFAULTS[name], text)
+        _add_number(group, option, None, text)
     group.add_argument(
         "--sizes-file",
         type=pathlib.Path,
         metavar="FILE",
-        help="empirical: a size in bytes per line",
+        help="empirical: a file with a size in bytes per line, or a CSV file "
+        "with a column size_bytes",
     )
     rate = group.add_mutually_exclusive_group()
     _add_number(
         rate,
         "--load",
-        _DEFAULTS["load"],
-        "bytes that arrive per second, of what the DMA pipes of all boards "
-        "carry",
+        None,
+        "bytes that arrive per second, divided by the rate of all boards' DMA "
+        "pipes",
     )
     _add_number(
         rate,
         "--arrivals-per-s",
         None,
-        "jobs that arrive per second from all hosts, whatever the boards are",
+        "number of jobs that arrive per second from all hosts; it does not "
+        "depend on the boards",
     )
     count = group.add_mutually_exclusive_group()
     count.add_argument(
         "--jobs-per-host",
         type=int,
         metavar="N",
-        help=f"so many from each host; default: {_JOBS_PER_HOST}",
+        help=f"number of jobs from each host; default: {_JOBS_PER_HOST}",
     )
-    count.add_argument("--jobs", type=int, metavar="N", help="so many in all")
+    count.add_argument(
+        "--jobs", type=int, metavar="N", help="number of jobs in all"
+    )
     count.add_argument(
         "--duration-s",
         type=float,
         metavar="X",
-        help="as many as arrive in this time",
+        help="length of the time in which jobs arrive",
     )
     group.add_argument(
         "--accelerator",
         action="append",
         default=[],
         metavar="NAME[=WEIGHT]",
-        help="that jobs ask for; may be repeated; default: all, evenly",
+        help="let jobs ask for this accelerator, in proportion to its weight; "
+        "may be repeated; default: all accelerators alike",
     )
     _add_number(
         group,
         "--bias",
-        _DEFAULTS["bias"],
-        "weight of hosts with a board, others have 1",
+        None,
+        "weight of a host with a board as a source of jobs; another host has "
+        "the weight 1",
     )
     group.add_argument(
         "--host-weight",
         action="append",
         metavar="HOST=X",
-        help="factor of one host's weight; may be repeated",
+        help="multiply the weight of this host by X; may be repeated",
     )
     group.add_argument(
         "--tenant",
         action="append",
         metavar="NAME=SHARE[:BOARDS]",
-        help="a tenant's share of the jobs and, if wanted, which part of its "
-        "jobs comes from hosts with a board, from 0 to 1; may be repeated",
+        help="add a tenant with this share of the jobs; BOARDS, from 0 to 1, "
+        "is the part of its jobs that comes from hosts with a board; may be "
+        "repeated",
     )
 
 
-def _add_policies(group: argparse._ArgumentGroup) -> None:
+def _add_strategies(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--policy",
+        "--strategy",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"strategies; default: {' '.join(POLICIES)}",
+        help="strategies of the scenario; default: " + " ".join(STRATEGIES),
     )
     _add_number(
         group,
         "--remote-limit",
         None,
-        "ra, wra: jobs of elsewhere on a host (C); default: half its slots",
+        "ra, wra: number of slots of a host that jobs of other hosts may hold "
+        "(C); default: half its slots",
         int,
     )
     group.add_argument(
@@ -269,24 +306,26 @@ def _add_policies(group: argparse._ArgumentGroup) -> None:
         type=_limit,
         default=5,
         metavar="N",
-        help="ra, wra: a job that was skipped so often may leave its host "
-        "(D), or 'none'; default: 5",
+        help="ra, wra: a job may leave its host after slots of other hosts "
+        "passed it over this often (D), or 'none'; default: 5",
     )
     _add_number(
         group,
         "--wait-s-per-byte",
         1e-8,
-        "ra, wra: a job that has waited so long may leave its host (W)",
+        "ra, wra: a job may leave its host after it has waited this long per "
+        "byte (W)",
     )
     group.add_argument(
         "--wakeups",
         action="store_true",
-        help="a job that has waited so long is looked at at once, as in the "
-        "conductor, not in the next pass",
+        help="start a scheduling pass as soon as a job may leave its host, as "
+        "the conductor does; without this option, the job waits for the next "
+        "pass",
     )
     for option, text in (
-        ("--slot-choice", "which idle slot a job takes"),
-        ("--offer-order", "ra, wra: in which order slots are offered"),
+        ("--slot-choice", "order in which a job prefers idle slots"),
+        ("--offer-order", "ra, wra: order in which slots are offered to jobs"),
     ):
         group.add_argument(
             option,
@@ -301,7 +340,7 @@ def _limit(text: str) -> int | None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the scenario and say what is in it.
+    """Write the scenario, and describe it.
 
     :raises errors.InputError: for input that makes no sense.
     """
@@ -314,11 +353,11 @@ def run(arguments: argparse.Namespace) -> None:
 def make_scenario(
     options: Iterable[str], seed: int, source: str
 ) -> scenarios.Scenario:
-    """What this command would write.
+    """Make a scenario as this command would write it.
 
     :param options: of its command line, without seed and output.
-    :param seed: of all that is random.
-    :param source: where the options are from, for messages.
+    :param seed: of all random numbers.
+    :param source: the source of the options, for messages.
     :raises errors.InputError: for options that make no sense.
     """
     parser = _Parser(source)
@@ -341,11 +380,11 @@ class _Parser(argparse.ArgumentParser):
 def _make(
     arguments: argparse.Namespace, source: str
 ) -> tuple[scenarios.Scenario, list[str]]:
-    """The scenario, and lines of what was expected of its jobs."""
+    """Make the scenario, and lines that describe the expected jobs."""
     if arguments.trace is not None:
         _check_alone(arguments)
     cluster = _cluster(arguments)
-    policies = _policies(arguments)
+    strategies = _strategies(arguments)
     if arguments.trace is None:
         jobs, note, expected = _synthetic_jobs(arguments, cluster)
     else:
@@ -359,7 +398,7 @@ def _make(
         note=note,
         wakeups=arguments.wakeups,
         cluster=cluster,
-        policies=policies,
+        strategies=strategies,
         jobs=jobs,
     )
     scenarios.check(scenario, source)
@@ -370,11 +409,8 @@ def _make(
 
 
 def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
-    for name, least in (("hosts", 1), ("boards", 1), ("slots_per_device", 1)):
-        if getattr(arguments, name) < least:
-            raise errors.InputError(
-                _option(name), "", f"must be at least {least}"
-            )
+    for name in ("hosts", "boards", "slots_per_device"):
+        errors.check_at_least(_option(name), getattr(arguments, name))
     for name in ("dma_bytes_per_s", "nic_bytes_per_s"):
         _check(name, getattr(arguments, name), above=True)
     for name in ("return_ratio", "reconfiguration_s"):
@@ -418,43 +454,46 @@ def _power(arguments: argparse.Namespace) -> scenarios.Power | None:
     return scenarios.Power(**given) if given else None
 
 
-# -- the policies ----------------------------------------------------------
+# -- the strategies ----------------------------------------------------------
 
 
-def _policies(arguments: argparse.Namespace) -> dict[str, scenarios.Policy]:
-    policies = {
-        name: _policy(name, arguments) for name in arguments.policy or POLICIES
+def _strategies(
+    arguments: argparse.Namespace,
+) -> dict[str, scenarios.StrategyOptions]:
+    strategies = {
+        name: _strategy(name, arguments)
+        for name in arguments.strategy or STRATEGIES
     }
-    for name, policy in policies.items():
+    for name in strategies:
         simulation.make_strategy(
-            name, policy, arguments.seed, "options of policies"
+            strategies, name, arguments.seed, "options of strategies"
         )
-    return policies
+    return strategies
 
 
-def _policy(name: str, arguments: argparse.Namespace) -> scenarios.Policy:
+def _strategy(
+    name: str, arguments: argparse.Namespace
+) -> scenarios.StrategyOptions:
     options: dict[str, typing.Any] = {"slot_choice": arguments.slot_choice}
     if name in _BY_PLACE:
         for option in ("remote_limit", "skip_limit"):
             value = getattr(arguments, option)
-            if value is not None and value < 0:
-                raise errors.InputError(
-                    _option(option), "", f"must be at least 0, not {value}"
-                )
+            if value is not None:
+                errors.check_at_least(_option(option), value, 0)
             options[option] = value
         _check("wait_s_per_byte", arguments.wait_s_per_byte, above=False)
         options["wait_s_per_byte"] = arguments.wait_s_per_byte
         options["offer_order"] = arguments.offer_order
     if name in _BY_SIZE and arguments.sizes in ("power-law", "lognormal"):
-        options |= _HEAVY_TAIL
-    return scenarios.Policy(**options)
+        options |= dataclasses.asdict(scenarios.LONG_TAIL)
+    return scenarios.StrategyOptions(**options)
 
 
 # -- the jobs --------------------------------------------------------------
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
-    """Nothing may be asked of a trace that it says itself."""
+    """Refuse options whose values the trace has."""
     given = [
         name for name in _DEFAULTS if getattr(arguments, name) is not None
     ]
@@ -468,7 +507,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
 def _synthetic_jobs(
     arguments: argparse.Namespace, cluster: scenarios.Cluster
 ) -> tuple[list[scenarios.JobSpec], str, list[str]]:
-    """The jobs, what they are, and lines of what was expected of them."""
+    """Make the jobs, a note, and lines that describe the expected jobs."""
     chosen = {
         name: default
         if getattr(arguments, name) is None
@@ -506,14 +545,7 @@ def _workload(
     host_weights = _host_weights(chosen["host_weight"])
     tenants = _tenants(chosen["tenant"])
     distribution = _distribution(arguments, chosen)
-    for name in (
-        "load",
-        "arrivals_per_s",
-        "bias",
-        "jobs_per_host",
-        "jobs",
-        "duration_s",
-    ):
+    for name in ("load", "arrivals_per_s", "bias", *_COUNTS):
         if getattr(arguments, name) is not None:
             _check(name, getattr(arguments, name), above=True)
     load = chosen["load"]
@@ -527,15 +559,8 @@ def _workload(
             accelerators=weights,
             host_weights=host_weights,
             tenants=tenants,
-            **{
-                name: chosen[name]
-                for name in (
-                    "bias",
-                    "jobs_per_host",
-                    "jobs",
-                    "duration_s",
-                )
-            },
+            bias=chosen["bias"],
+            **{name: chosen[name] for name in _COUNTS},
         )
     except ValueError as error:
         raise errors.InputError("workload", "", str(error)) from error
@@ -545,41 +570,25 @@ def _distribution(
     arguments: argparse.Namespace, chosen: dict[str, typing.Any]
 ) -> distributions.SizeDistribution:
     kind: str = chosen["sizes"]
-    used = _SIZE_OPTIONS[kind]
-    for name in dict.fromkeys(sum(_SIZE_OPTIONS.values(), ())):
-        if getattr(arguments, name) is not None and name not in used:
-            raise errors.InputError(
-                _option(name), "", f"says nothing about sizes {kind}"
-            )
+    make, used = _SIZES[kind]
+    for _, names in _SIZES.values():
+        for name in names:
+            if getattr(arguments, name) is not None and name not in used:
+                raise errors.InputError(
+                    _option(name), "", f"cannot be used with --sizes {kind}"
+                )
+    if kind == "empirical" and chosen["sizes_file"] is None:
+        raise errors.InputError("--sizes", kind, "--sizes-file is missing")
     try:
-        if kind == "exponential":
-            return distributions.Exponential(
-                chosen["min_size_bytes"], chosen["mean_size_bytes"]
-            )
-        if kind == "power-law":
-            return distributions.BoundedPowerLaw(
-                chosen["min_size_bytes"],
-                chosen["max_size_bytes"],
-                chosen["alpha"],
-            )
-        if kind == "lognormal":
-            return distributions.Lognormal(
-                chosen["median_size_bytes"],
-                chosen["sigma"],
-                chosen["min_size_bytes"],
-                chosen["max_size_bytes"],
-            )
+        return make(*(chosen[name] for name in used))
     except ValueError as error:
         raise errors.InputError("--sizes", kind, str(error)) from error
-    if chosen["sizes_file"] is None:
-        raise errors.InputError("--sizes", kind, "--sizes-file is missing")
-    return distributions.Empirical(sizes.read(chosen["sizes_file"]))
 
 
 def _describe(chosen: dict[str, typing.Any]) -> str:
     kind = chosen["sizes"]
     options = []
-    for name in _SIZE_OPTIONS[kind]:
+    for name in _SIZES[kind][1]:
         value = chosen[name]
         text = value.name if name == "sizes_file" else f"{value:g}"
         options.append(f"{_option(name)} {text}")
@@ -631,14 +640,14 @@ def _tenants(given: Iterable[str]) -> list[workloads.Tenant]:
 
 
 def _pairs(name: str, given: Iterable[str]) -> list[tuple[str, float]]:
-    """Read NAME=NUMBER."""
+    """Convert NAME=NUMBER."""
     found: list[tuple[str, float]] = []
     for text in given:
         key, is_there, value = text.partition("=")
         if not (key and is_there):
             raise errors.InputError(_option(name), text, "is not NAME=NUMBER")
         if key in dict(found):
-            raise errors.InputError(_option(name), text, f"{key!r} twice")
+            raise errors.InputError(_option(name), text, f"has {key!r} twice")
         found.append((key, _number(name, text, value)))
     return found
 
@@ -653,7 +662,7 @@ def _number(name: str, place: str, text: str) -> float:
 
 
 def _check(name: str, value: float, *, above: bool, place: str = "") -> None:
-    """Make sure that a number is finite and not negative, or above 0."""
+    """Check that a number is finite, and not negative or above 0."""
     if not (math.isfinite(value) and (value > 0 if above else value >= 0)):
         limit = "above 0" if above else "at least 0"
         raise errors.InputError(
@@ -665,7 +674,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-# -- what the user sees ----------------------------------------------------
+# -- output -------------------------------------------------------------
 
 
 def _show(
@@ -685,7 +694,7 @@ def _show(
         f"{found['mean_bytes'] / 1e6:.1f} MB, "
         f"{found['total_bytes'] / 1e12:.3f} TB, last arrival after "
         f"{found['last_arrival_s']:.1f} s{until_then}",
-        f"policies: {', '.join(scenario.policies)}",
+        f"strategies: {', '.join(scenario.strategies)}",
         f"written: {path}",
     ]
     if not expected:

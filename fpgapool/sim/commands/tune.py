@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import pathlib
 import typing
 
@@ -16,44 +15,29 @@ import rich.table
 from fpgapool.core import distributions
 from fpgapool.core import fitting
 from fpgapool.core import queueing
-from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.sim import errors
 from fpgapool.sim import families
+from fpgapool.sim import gains
+from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import screen
 from fpgapool.sim import sizes as size_files
 from fpgapool.sim import tuning
+from fpgapool.sim import workloads
 
-#: What the options of the conductor allow.
+#: Limits of the conductor's options.
 _MAX_QUEUES = 1000
 _MAX_BYTES = 2**63 - 1
-#: As that of the factor in its configuration.
+#: Digits of threshold_ratio in the conductor's configuration.
 _RATIO_DIGITS = 6
-
-_DEFAULT = (20_000_000, 1.41, 5, 16, 20)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Setting:
-    """What the conductor's configuration says."""
-
-    E_bytes: int
-    q: float
-    k1: int
-    k2: int
-    queues: int
-
-    @property
-    def thresholds_bytes(self) -> tuple[float, ...]:
-        return queue_thresholds.hybrid_thresholds(*dataclasses.astuple(self))
 
 
 class _Sizes(typing.NamedTuple):
     """Sizes of jobs.
 
-    :ivar fitted: for the model.
-    :ivar given: for simulations.
-    :ivar name: to be shown.
-    :ivar fit: how it was fitted; None: a distribution was given.
+    :ivar fitted: the distribution for the model.
+    :ivar given: the distribution for simulations.
+    :ivar name: for the output.
+    :ivar fit: result of the fit; None: the user gave a distribution.
     """
 
     fitted: distributions.SizeDistribution
@@ -77,13 +61,14 @@ def add_parser(subparsers: typing.Any) -> None:
         "--sizes",
         type=pathlib.Path,
         metavar="FILE",
-        help="sizes of jobs in bytes, one per line, or a CSV file with a "
-        "column size_bytes; a distribution is fitted to them",
+        help="a file with the sizes of jobs in bytes, one per line, or a CSV "
+        "file with a column size_bytes; the command fits a distribution to "
+        "them",
     )
     source.add_argument(
         "--dist",
         metavar="NAME[:PARAMETER=VALUE,...]",
-        help="a distribution of sizes: "
+        help="the distribution of the sizes: "
         + "; ".join(families.describe(name) for name in families.FAMILIES),
     )
     parser.add_argument(
@@ -91,15 +76,15 @@ def add_parser(subparsers: typing.Any) -> None:
         type=float,
         required=True,
         metavar="RHO",
-        help="bytes that arrive per second in units of what the pool can "
-        "process, above 0 and below 1",
+        help="bytes that arrive per second, divided by the bytes per second "
+        "that the pool can process; above 0 and below 1",
     )
     parser.add_argument(
         "--queues",
         type=int,
-        default=_DEFAULT[-1],
+        default=scenarios.SHORT_TAIL.queues,
         metavar="K",
-        help="how many priority queues there are (default: %(default)s)",
+        help="number of priority queues (default: %(default)s)",
     )
     _add_confirmation(parser.add_argument_group("confirmation by simulation"))
     parser.set_defaults(run=run)
@@ -109,14 +94,14 @@ def _add_confirmation(group: typing.Any) -> None:
     group.add_argument(
         "--no-confirm",
         action="store_true",
-        help="believe the model, simulate nothing",
+        help="print the thresholds of the model without simulating",
     )
     for option, default, what in (
-        ("--hosts", 100, "hosts of the cluster"),
-        ("--boards", 50, "of them have a board"),
-        ("--slots", 4, "slots of each board"),
-        ("--jobs-per-host", 50, "jobs from each host"),
-        ("--seeds", 3, "workloads to compare on"),
+        ("--hosts", 100, "number of hosts"),
+        ("--boards", 50, "number of hosts with a board"),
+        ("--slots", 4, "number of slots of each board"),
+        ("--jobs-per-host", 50, "number of jobs from each host"),
+        ("--seeds", 3, "number of workloads"),
     ):
         group.add_argument(
             option,
@@ -130,14 +115,15 @@ def _add_confirmation(group: typing.Any) -> None:
         type=float,
         default=1.0,
         metavar="RATIO",
-        help="bytes of results per byte of input (default: %(default)s)",
+        help="bytes that come back per byte of input (default: %(default)s)",
     )
     group.add_argument(
         "--seed",
         type=screen.seed,
         default=0,
         metavar="SEED",
-        help="of the first workload (default: %(default)s)",
+        help="seed of the first workload; the others have the next seeds "
+        "(default: %(default)s)",
     )
 
 
@@ -151,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         _show_fit(console, sizes.given, sizes.fit)
     with screen.busy(console, "minimising the completion time …"):
         tuned = _setting(queueing.minimise(server, arguments.queues))
-    default = _Setting(*_DEFAULT)
+    default = scenarios.SHORT_TAIL
     _show_model(console, server, {"default": default, "tuned": tuned})
     chosen, why = tuned, "not confirmed by simulation"
     if not arguments.no_confirm:
@@ -180,12 +166,7 @@ def _check(arguments: argparse.Namespace) -> None:
         return
     for name in ("hosts", "boards", "slots", "jobs_per_host", "seeds"):
         value = getattr(arguments, name)
-        if value < 1:
-            raise errors.InputError(
-                f"--{name.replace('_', '-')}",
-                "",
-                f"must be at least 1, not {value}",
-            )
+        errors.check_at_least(f"--{name.replace('_', '-')}", value)
     if arguments.boards > arguments.hosts:
         raise errors.InputError(
             "--boards",
@@ -205,7 +186,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _sizes(arguments: argparse.Namespace) -> _Sizes:
-    """What was given, and what it is taken for."""
+    """Read the sizes, and fit a distribution to them."""
     if arguments.sizes is None:
         source = "--dist"
         made = families.parse(arguments.dist, source)
@@ -216,7 +197,7 @@ def _sizes(arguments: argparse.Namespace) -> _Sizes:
         fit = fitting.fit(sample.sizes_bytes)
         name = f"{arguments.sizes.name} as {fit.family}"
         sizes = _Sizes(fit.distribution, sample, name, fit)
-    # No threshold is beyond, see queueing.minimise.
+    # queueing.minimise chooses no threshold beyond this quantile.
     if sizes.fitted.quantile(1 - 1e-5) > _MAX_BYTES:
         raise errors.InputError(
             source, "", f"sizes are too large, beyond {_MAX_BYTES} bytes"
@@ -272,9 +253,9 @@ def _parameters(distribution: distributions.SizeDistribution) -> str:
 # -- the model -------------------------------------------------------------
 
 
-def _setting(found: queueing.Tuning) -> _Setting:
-    """The same as the configuration can say it."""
-    return _Setting(
+def _setting(found: queueing.Tuning) -> scenarios.Queues:
+    """Round a result to the precision of the configuration."""
+    return scenarios.Queues(
         max(round(found.E_bytes), 1),
         round(found.q, _RATIO_DIGITS),
         found.k1,
@@ -286,7 +267,7 @@ def _setting(found: queueing.Tuning) -> _Setting:
 def _show_model(
     console: rich.console.Console,
     server: queueing.PriorityServer,
-    settings: dict[str, _Setting],
+    settings: dict[str, scenarios.Queues],
 ) -> None:
     table = rich.table.Table(
         title="Queueing model: mean completion time, "
@@ -319,20 +300,22 @@ def _confirm(
     arguments: argparse.Namespace,
     console: rich.console.Console,
     distribution: distributions.SizeDistribution,
-    tuned: _Setting,
+    tuned: scenarios.Queues,
 ) -> list[tuning.Summary]:
-    trial = tuning.Trial(
+    cluster = workloads.make_cluster(
+        arguments.hosts,
+        arguments.boards,
+        arguments.return_ratio,
+        slots=arguments.slots,
+    )
+    workload = workloads.Workload(
         sizes=distribution,
         load=arguments.load,
-        hosts=arguments.hosts,
-        boards=arguments.boards,
-        slots=arguments.slots,
         jobs_per_host=arguments.jobs_per_host,
-        return_ratio=arguments.return_ratio,
     )
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     comparisons = rich.progress.track(
-        tuning.compare(trial, tuned.thresholds_bytes, seeds),
+        tuning.compare(cluster, workload, tuned.thresholds_bytes, seeds),
         description="simulating",
         total=len(seeds) * len(tuning.STRATEGIES),
         console=console,
@@ -361,29 +344,29 @@ def _show_confirmation(
     for summary in summaries:
         table.add_row(
             summary.strategy,
-            f"{summary.default_act_s:.4g}",
-            f"{summary.tuned_act_s:.4g}",
-            _times(summary.act, summary.act_range),
-            f"{summary.default_tct95_s:.4g}",
-            f"{summary.tuned_tct95_s:.4g}",
-            _times(summary.tct95, summary.tct95_range),
+            f"{summary.default['act_s']:.4g}",
+            f"{summary.gain.means['act_s']:.4g}",
+            _times(summary.gain.act),
+            f"{summary.default['tct95_s']:.4g}",
+            f"{summary.gain.means['tct95_s']:.4g}",
+            _times(summary.gain.tct95),
         )
     console.print(table)
 
 
-def _times(mean: float, limits: tuple[float, float]) -> str:
-    return f"{mean:.3f} ({limits[0]:.2f}–{limits[1]:.2f})"
+def _times(factor: gains.Spread) -> str:
+    return f"{factor.mean:.3f} ({factor.low:.2f}–{factor.high:.2f})"
 
 
 def _judge(
     console: rich.console.Console,
     summaries: list[tuning.Summary],
-    tuned: _Setting,
-    default: _Setting,
-) -> tuple[_Setting, str]:
-    """Which thresholds to recommend, and why."""
+    tuned: scenarios.Queues,
+    default: scenarios.Queues,
+) -> tuple[scenarios.Queues, str]:
+    """Return the recommended thresholds, and the reason."""
     worse = [each.strategy for each in summaries if not each.is_better]
-    longer = [each.strategy for each in summaries if each.tct95 < 1]
+    longer = [each.strategy for each in summaries if each.gain.tct95.mean < 1]
     if worse:
         screen.say(
             console,
@@ -408,14 +391,14 @@ def _judge(
     return tuned, "tuned, beat the defaults in simulations"
 
 
-def _snippet(setting: _Setting, comment: str) -> str:
+def _snippet(setting: scenarios.Queues, comment: str) -> str:
     return "\n".join(
         (
             "[scheduler]",
             f"# {comment}",
-            "# They count only while thresholds_bytes is not set.",
+            "# If thresholds_bytes is set, the conductor ignores these.",
             f"queues = {setting.queues}",
-            f"first_threshold_bytes = {setting.E_bytes}",
+            f"first_threshold_bytes = {setting.E_bytes:.0f}",
             f"threshold_ratio = {setting.q}",
             f"geometric_queues = {setting.k1}",
             f"linear_queues_end = {setting.k2}",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim validate``: the simulator against the real system."""
+"""``fpgapool-sim validate``: compare the simulator with the real system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 import rich.console
-import rich.table
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import metrics
+from fpgapool.sim import pictures
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
@@ -33,31 +33,20 @@ FAILURE = 1
 
 NAME = "figure6"
 SCALES = (1e-4, 0.1)
-#: Clients have a thread for each of them.
+#: Clients have a thread for each job.
 MAX_JOBS = 2000
-#: Beyond, the real system's own work may take longer than what is modelled.
+#: Above this share, the real system's own work may slow down the jobs.
 _BUSY = 0.9
 
-#: In these units of the simulated time jobs may take longer, and at least:
-#: who waits longer than that waits for something that has failed.
+#: A real job that takes longer than this many times the simulation, and longer
+#: than the least time, has failed.
 _PATIENCE = 10.0
 _LEAST_PATIENCE_S = 120.0
 
 _HEADER = ("mode", "min_bytes", "max_bytes", "jobs", "real_s")
 _JOBS_HEADER = (
-    "mode",
-    "seed",
-    "who",
-    "id",
-    "origin",
-    "accelerator",
-    "size_bytes",
-    "arrival_s",
-    "start_s",
-    "finish_s",
-    "host",
-    "slot",
-    "local",
+    *("mode", "seed", "who", "id", "origin", "accelerator", "size_bytes"),
+    *("arrival_s", "start_s", "finish_s", "host", "slot", "local"),
 )
 
 
@@ -76,13 +65,14 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help="where the picture and the tables go; is made if needed",
+        help="write the picture and the tables into this directory; it is "
+        "made if needed",
     )
     parser.add_argument(
         "--modes",
         default=",".join(experiments.MODES),
         metavar="LIST",
-        help="where jobs come from, separated by commas; default: "
+        help="sources of the jobs, separated by commas; default: "
         + "; ".join(
             f"{mode.name} ({mode.purpose})"
             for mode in experiments.MODES.values()
@@ -93,37 +83,38 @@ def add_parser(subparsers: typing.Any) -> None:
         type=int,
         default=120,
         metavar="N",
-        help="in each run; default: %(default)s",
+        help="number of jobs of each run; default: %(default)s",
     )
     parser.add_argument(
         "--runs",
         type=int,
         default=2,
         metavar="N",
-        help="in each mode, each with jobs of its own; default: %(default)s",
+        help="number of runs in each mode, each with other jobs; default: "
+        "%(default)s",
     )
     parser.add_argument(
         "--seed",
         type=screen.seed,
         default=1,
         metavar="N",
-        help="of the first run's jobs, and the next ones of the next runs'; "
-        "default: %(default)s",
+        help="seed of the first run's jobs; the other runs have the next "
+        "seeds; default: %(default)s",
     )
     parser.add_argument(
         "--scale",
         type=float,
         default=0.002,
         metavar="X",
-        help="factor of all sizes and rates in the real system, which leaves "
-        "times as they are; the smaller, the less its processors have to do; "
-        "default: %(default)s",
+        help="multiply all sizes and rates in the real system by X; times "
+        "stay the same, and a smaller X means less work for this machine's "
+        "processors; default: %(default)s",
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run both and show how far they are apart.
+    """Run both, and show how far they are apart.
 
     :returns: the exit code.
     :raises errors.InputError: for input that makes no sense.
@@ -131,7 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     modes = _modes(arguments.modes)
     trials = _trials(modes, arguments)
-    out_dir = _prepare(arguments.out)
+    out_dir: pathlib.Path = arguments.out
+    pictures.prepare(out_dir, "validate")
+    files.check_writable(out_dir / f"{NAME}.csv")
     console = screen.make_console()
     done = [trial.perform(console) for trial in trials]
     found = [
@@ -150,9 +143,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Trial:
-    """Some jobs of a mode, here and there.
+    """Some jobs of a mode, for both systems.
 
-    :ivar scenario: its jobs.
+    :ivar scenario: the jobs.
     """
 
     def __init__(
@@ -166,15 +159,15 @@ class _Trial:
         self._scale: float = options.scale
 
     def perform(self, console: rich.console.Console) -> _Done:
-        """Let both do the jobs.
+        """Run the jobs in both systems.
 
         :raises errors.SystemFailed: if the real system fails.
         """
         simulated = {}
-        # The simpler one first, in all that is shown.
+        # All output has the simpler engine first.
         for engine in sorted(simulation.ENGINES, reverse=True):
             simulated[engine] = simulation.run(
-                self.scenario, experiments.POLICY, engine=engine
+                self.scenario, experiments.STRATEGY, engine=engine
             )
         longest_s = max(
             job.finish_s for some in simulated.values() for job in some
@@ -194,14 +187,14 @@ class _Trial:
 
 @dataclasses.dataclass(frozen=True)
 class _Done:
-    """What came out of a trial."""
+    """The results of a trial."""
 
     trial: _Trial
     real: system.Run
     simulated: Mapping[str, Sequence[scenarios.JobOutcome]]
 
     def sample(self) -> differences.Sample:
-        """Completion times."""
+        """Return the completion times."""
         jobs = self.trial.scenario.jobs
         real = [self.real.times[job.id] for job in jobs]
         return differences.Sample(
@@ -217,14 +210,14 @@ class _Done:
         )
 
     def rows(self) -> Iterator[Sequence[object]]:
-        """A row for each job, in the real system and with each engine."""
+        """Yield a row for each job in the real system and with each engine."""
         jobs = self.trial.scenario.jobs
         for job in jobs:
             times = self.real.times[job.id]
             yield (
                 *self._cells("real", job),
                 *_seconds(times.arrival_s, times.start_s, times.finish_s),
-                # Hosts are called node1 and so on.
+                # The pool names its hosts node1 and so on.
                 int(times.host.removeprefix("node")) - 1,
                 times.slot,
                 times.local,
@@ -255,24 +248,20 @@ def _seconds(*times_s: float) -> list[str]:
     return [f"{each:.6f}" for each in times_s]
 
 
-# -- what it is given ------------------------------------------------------
+# -- input -----------------------------------------------------------------
 
 
 def _trials(
     modes: Sequence[experiments.Mode], arguments: argparse.Namespace
 ) -> list[_Trial]:
     for option in ("jobs", "runs"):
-        value = getattr(arguments, option)
-        if value < 1:
-            raise errors.InputError(
-                f"--{option}", "", f"must be at least 1, not {value}"
-            )
+        errors.check_at_least(f"--{option}", getattr(arguments, option))
     if arguments.jobs > MAX_JOBS:
         raise errors.InputError(
             "--jobs",
             "",
-            f"must be at most {MAX_JOBS}, not {arguments.jobs}; --runs does "
-            "more",
+            f"must be at most {MAX_JOBS}, not {arguments.jobs}; increase "
+            "--runs for more",
         )
     low, high = SCALES
     if not low <= arguments.scale <= high:
@@ -311,30 +300,12 @@ def _check_jobs(trial: _Trial) -> None:
             "--jobs",
             "",
             f"none of the {trial.mode.name} ones has "
-            f"{least_bytes / 1e6:.0f} MB or more, which the goal is about; "
-            "take more jobs or another seed",
+            f"{least_bytes / 1e6:.0f} MB or more, as the goal needs; increase "
+            "--jobs or change --seed",
         )
 
 
-def _prepare(out_dir: pathlib.Path) -> pathlib.Path:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise errors.InputError(
-            "validate",
-            "",
-            "matplotlib is not installed; it comes with the extra "
-            "'sim': pip install fpgapool[sim]",
-        ) from error
-    try:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.unusable(out_dir, error) from error
-    files.check_writable(out_dir / f"{NAME}.csv")
-    return out_dir
-
-
-# -- what came out ---------------------------------------------------------
+# -- output ----------------------------------------------------------------
 
 
 def _compare(
@@ -393,16 +364,12 @@ def _show(
     console: rich.console.Console, found: Sequence[differences.Comparison]
 ) -> None:
     engines = list(found[0].total.simulated_s)
-    table = rich.table.Table(
-        title="Mean completion time, simulated and real",
-        title_justify="left",
-        caption="In brackets: the runs, from the least to the greatest.",
-        caption_justify="left",
-        box=None,
+    table = screen.make_table(
+        ("mode",),
+        ("size", "jobs", "real", *engines),
+        "Mean completion time, simulated and real",
+        caption="In brackets: the least and the greatest of the runs.",
     )
-    table.add_column("mode", no_wrap=True)
-    for name in ("size", "jobs", "real", *engines):
-        table.add_column(name, justify="right", no_wrap=True)
     for each in found:
         large_name = f"≥ {differences.GOAL_MIN_BYTES / 1e6:.0f} MB"
         rows = [(picture.class_name(row), row) for row in each.classes]
@@ -440,7 +407,7 @@ def _verdict(each: differences.Comparison) -> str:
     )
     if each.busy > _BUSY:
         text += (
-            " (so busy that the real system may have been held up: take a "
-            "smaller --scale, or a machine that does nothing else)"
+            " (so busy that they may have held up the real system: reduce "
+            "--scale, or use a machine without other work)"
         )
     return text

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a simulation asks of the model that moves the jobs' data."""
+"""The interface of engines, which move the jobs' data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Slot(typing.NamedTuple):
 
 
 class Transfer(typing.NamedTuple):
-    """What has to be carried for a job.
+    """The data of a job.
 
-    :ivar source: the host that sends and gets the data back; None: outside
-        of the cluster.
-    :ivar peak_bytes_per_s: input that the slot takes at most.
-    :ivar return_ratio: bytes that are sent back per byte of input.
+    :ivar source: the host that sends the data and gets the results; None:
+        a machine outside of the cluster.
+    :ivar peak_bytes_per_s: the slot's highest rate of input.
+    :ivar return_ratio: bytes sent back per byte of input.
     """
 
     source: int | None
@@ -45,23 +45,23 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def start(self, slot: Slot, transfer: Transfer, now: float) -> None:
-        """Let a slot work; it is part of the sharing from `settle` on."""
+        """Let a slot work; the next `settle` gives it a rate."""
 
     @abc.abstractmethod
     def settle(self, now: float) -> None:
-        """Share the pipes among all that work now."""
+        """Share the pipes among all working slots."""
 
     @abc.abstractmethod
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        """Go on until slots are done, but not beyond a time.
+        """Go on until slots have finished, but not beyond a time.
 
-        :returns: the time that it is, and the numbers of the slots that are
-            done, in ascending order; they do not work any more.
+        :returns: the new time, and the numbers of the slots that have just
+            finished, in ascending order.
         """
 
     @abc.abstractmethod
     def rates(self) -> list[float]:
-        """Bytes/s of input that each slot takes in now."""
+        """Return the rate of each slot's input in bytes/s."""
 
 
 class Pipes:
@@ -82,20 +82,20 @@ class Pipes:
         ]
 
     def dma(self, device: int) -> int:
-        """The DMA pipe of a device."""
+        """Return the DMA pipe of a device."""
         return device
 
     def egress(self, host: int) -> int:
-        """What a host sends through."""
+        """Return the pipe through which a host sends."""
         return self._devices + host
 
     def ingress(self, host: int) -> int:
-        """What a host receives through."""
+        """Return the pipe through which a host receives."""
         return self._devices + self._hosts + host
 
 
 def slots_of(cluster: scenario.Cluster) -> list[Slot]:
-    """All slots of a cluster, by host, then by number."""
+    """Return all slots of a cluster, by host, then by number."""
     slots: list[Slot] = []
     for device, host in enumerate(sorted(cluster.fpga_hosts)):
         first = len(slots)

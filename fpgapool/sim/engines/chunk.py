@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A job's data goes in chunks, of which a bounded window is on the way.
+"""A job's data moves in chunks; a window limits the chunks on the way.
 
 Each chunk of a remote job is sent, processed and, if the accelerator returns
-data, sent back; three stages that work at the same time on different chunks,
+data, sent back. These three stages work at the same time on different chunks,
 as in the data plane and in the simulator of the paper (FPGAPooling, section
-7.1). A chunk may be sent when fewer than ``window`` are on the way; it is on
-the way until it is back, or processed if nothing comes back.
+7.1). A chunk may be sent while fewer than ``window`` chunks are on the way. A
+chunk is on the way until its results are back, or until it is processed if
+the accelerator returns no data.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _NOWHERE = -1
 
 
 class _Slots(typing.NamedTuple):
-    """What the slots' jobs have done; one vector per member.
+    """The progress of the slots' jobs; one vector per member.
 
     A stage of slot s has the number s × 3 + stage, and so has its flow.
 
-    :ivar chunks: how many the job has.
+    :ivar chunks: number of the job's chunks.
     :ivar chunk_bytes: of all chunks but the last.
-    :ivar last_bytes: of the last one.
-    :ivar window: how many may be on the way.
-    :ivar done: by stage: chunks that are through.
-    :ivar is_active: by stage: whether it has a chunk in work.
+    :ivar last_bytes: of the last chunk.
+    :ivar window: most chunks on the way.
+    :ivar done: by stage: finished chunks.
+    :ivar is_active: by stage: whether it works on a chunk.
     :ivar is_used: by stage: whether the job needs it.
     :ivar cap: by stage: bytes/s at most.
     :ivar ratio: by stage: bytes there per byte of input.
@@ -60,7 +61,7 @@ class ChunkEngine(base.Engine):
     """Chunks through pipes that are shared max-min fairly at each moment.
 
     :param chunk_bytes: size of a chunk.
-    :param window: how many chunks of a job may be on the way, at least 1.
+    :param window: most chunks of a job on the way, at least 1.
     """
 
     def __init__(
@@ -103,13 +104,13 @@ class ChunkEngine(base.Engine):
         state.cap[number * _STAGES + _PROCESS] = transfer.peak_bytes_per_s
         self._use(number, _PROCESS, self._pipes.dma(slot.device))
         is_remote = transfer.source != slot.host
-        self._use_ways(slot, transfer, is_remote)
+        self._set_pipes(slot, transfer, is_remote)
         _begin(self._net, state, number, now)
 
-    def _use_ways(
+    def _set_pipes(
         self, slot: base.Slot, transfer: base.Transfer, is_remote: bool
     ) -> None:
-        """Say which pipes lead to the slot and back."""
+        """Set the pipes that lead to the slot and back."""
         pipes, source = self._pipes, transfer.source
         here, there = slot.host, source if is_remote else None
         out = _NOWHERE if there is None else pipes.egress(there)
@@ -159,7 +160,7 @@ def _advance(
         time_s, count = sharing.collect_done(net, limit_s)
         if not count:
             return time_s, 0
-        # A slot that is done takes the place of a flow that was looked at.
+        # The slots that have finished replace the first flows of ``found``.
         jobs_done = 0
         for at in range(count):
             stage = net.found[at]
@@ -186,7 +187,7 @@ def _is_done(slots: _Slots, slot: int) -> bool:
 
 @compiling.in_place
 def _back(slots: _Slots, slot: int) -> int:
-    """How many chunks are not on the way any more."""
+    """Return the number of chunks that are no longer on the way."""
     last = slot * _STAGES + _RETURN
     if slots.is_used[last]:
         return slots.done[last]
@@ -195,9 +196,9 @@ def _back(slots: _Slots, slot: int) -> int:
 
 @compiling.in_place
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
-    """Let each stage of a slot that can take its next chunk do so."""
+    """Start the next chunk of each stage that can."""
     first = slot * _STAGES
-    # How many chunks the stage may have begun in all.
+    # The number of chunks that the stage may have begun in all.
     may_begin = min(
         slots.chunks[slot], _back(slots, slot) + slots.window[slot]
     )
@@ -205,12 +206,12 @@ def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
         if not slots.is_used[stage]:
             continue
         if not slots.is_active[stage] and slots.done[stage] < may_begin:
-            _take_chunk(net, slots, slot, stage, now)
+            _start_chunk(net, slots, slot, stage, now)
         may_begin = slots.done[stage]
 
 
 @compiling.in_place
-def _take_chunk(
+def _start_chunk(
     net: sharing.Network, slots: _Slots, slot: int, stage: int, now: float
 ) -> None:
     size = slots.chunk_bytes[slot]
@@ -219,7 +220,7 @@ def _take_chunk(
     size *= slots.ratio[stage]
     slots.is_active[stage] = 1
     if net.use_count[stage]:
-        # It has just finished one: no other flow is touched.
+        # The stage has just finished a chunk: its flow keeps its rate.
         sharing.extend(net, stage, size, now)
         return
     for place in (2 * stage, 2 * stage + 1):

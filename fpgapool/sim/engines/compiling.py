@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compile the inner loops, where numba is installed (``fpgapool[sim]``).
+"""Compiles the inner loops if numba is installed (``fpgapool[sim]``).
 
-Without it the same functions run as they are, on lists instead of arrays,
-and give the same results more slowly.
+Without numba the same functions work on lists instead of arrays, and give the
+same results more slowly.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ IS_COMPILED: bool = numba is not None
 
 
 def in_place(function: _Function) -> _Function:
-    """Compile a function that works in the arrays that it is given.
+    """Compile a function that changes arrays and makes none.
 
-    It must not make any itself. It is remembered on disk beside its source.
+    The compiled function is cached on disk beside its source.
     """
     if numba is None:
         return function
-    # Without _nrt=False each call from one function to another would count
-    # a reference for each of some forty vectors, which took longer than all
-    # the rest. Our caller holds the arrays as long as we use them.
+    # Without _nrt=False each call between functions would count a reference
+    # for each of some forty vectors, which took longer than everything else.
+    # The caller keeps the arrays alive while the functions use them.
     compiler = numba.njit(cache=True, _nrt=False)
     return typing.cast(_Function, compiler(function))
 
 
 def floats(values: Sequence[float]) -> list[float]:
-    """A vector of numbers that compiled functions take."""
+    """Return a vector of numbers for compiled functions."""
     vector: list[float] = _vector(values, np.float64)
     return vector
 
 
 def integers(values: Sequence[int]) -> list[int]:
-    """A vector of whole numbers that compiled functions take."""
+    """Return a vector of whole numbers for compiled functions."""
     vector: list[int] = _vector(values, np.int64)
     return vector
 
 
 def _vector(values: Sequence[float], kind: type) -> typing.Any:
-    # An array, where compiled, can do all that is done with these lists.
+    # The functions use arrays, if compiled, in the same ways as lists.
     return np.array(values, dtype=kind) if IS_COMPILED else list(values)

@@ -2,10 +2,10 @@
 
 """Binary heaps of numbered items whose keys change.
 
-A heap is two vectors: ``order`` holds items, those before ``size`` being
-the heap, and ``place`` says for each item where in ``order`` it is, -1 if it
-is not in. The keys are in a vector of their own. The functions return the
-new size.
+A heap is two vectors: the first ``size`` items of ``order`` are the heap, and
+``place`` has the position of each item in ``order``, -1 for an item that is
+not in the heap. The keys are in a vector of their own. The functions return
+the new size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fpgapool.sim.engines import compiling
 def settle(
     keys: list[float], order: list[int], place: list[int], size: int, at: int
 ) -> None:
-    """Move the item at a position to where its key belongs."""
+    """Move the item at a position to the place of its key."""
     item = order[at]
     key = keys[item]
     while at > 0:
@@ -48,7 +48,7 @@ def settle(
 def put(
     keys: list[float], order: list[int], place: list[int], size: int, item: int
 ) -> int:
-    """Put an item in, or to its new place if it is in and its key changed."""
+    """Insert an item, or move it after its key has changed."""
     if place[item] < 0:
         order[size] = item
         place[item] = size
@@ -61,7 +61,7 @@ def put(
 def remove(
     keys: list[float], order: list[int], place: list[int], size: int, item: int
 ) -> int:
-    """Take an item out, if it is in."""
+    """Remove an item, if it is in the heap."""
     at = place[item]
     if at < 0:
         return size

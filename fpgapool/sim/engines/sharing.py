@@ -7,8 +7,8 @@ at once, equal weights, each flow with a cap): an allocation that fits is
 that one exactly if every flow has its cap, or uses a full resource on which
 no other flow is faster (Bertsekas and Gallager, Data Networks, section 6.5).
 So after a change only flows without such a bottleneck need new rates: they
-are filled anew beside the others, whose rates stay, and whoever loses its
-bottleneck by that joins them, until everybody has one.
+are filled anew beside the others, whose rates stay. Flows that lose their
+bottleneck in this way join them, until every flow has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DUE = 0  # size of the heap of ends
 _CAPS = 1  # size of the heap of caps
 _LEVELS = 2  # size of the heap of levels
 _CHANGED = 3  # flows whose rate is not valid any more
-_DIRTY = 4  # resources that somebody left
+_DIRTY = 4  # resources that a flow has left
 _FILLED = 5  # flows that get new rates
 _TOUCHED = 6  # resources that these use
 _COUNTS = 7
@@ -42,25 +42,25 @@ class Network(typing.NamedTuple):
     A use of flow f has a number in [f × USES, (f + 1) × USES).
 
     :ivar capacity: bytes/s of each resource.
-    :ivar head: first use of each resource, -1: nobody uses it.
+    :ivar head: first use of each resource, -1: it has no use.
     :ivar level: while filling: the rate at which a resource is full.
-    :ivar room: while filling: bytes/s that nobody has yet.
+    :ivar room: while filling: bytes/s that are still free.
     :ivar weight: while filling: bytes/s per growing rate.
-    :ivar growing: while filling: how many of its flows still grow.
-    :ivar resource: what is used.
+    :ivar growing: while filling: number of its flows that still grow.
+    :ivar resource: the used resource.
     :ivar cost: bytes there per byte of the flow.
     :ivar following: the resource's next use, -1: none.
     :ivar preceding: the one before.
-    :ivar use_count: how many uses a flow has.
+    :ivar use_count: number of a flow's uses.
     :ivar cap: bytes/s at most.
     :ivar rate: bytes/s.
-    :ivar fresh: bytes/s that a flow is going to have.
-    :ivar bottleneck: resource that holds a flow back, -1: its own cap.
-    :ivar total: bytes it has to carry.
-    :ivar left: bytes that were left at the time ``since``.
+    :ivar fresh: bytes/s that a flow will have.
+    :ivar bottleneck: resource that limits a flow, -1: its own cap.
+    :ivar total: bytes of the flow.
+    :ivar left: remaining bytes at the time ``since``.
     :ivar since: seconds.
-    :ivar end: when it will be done at this rate, in seconds.
-    :ivar due: from when on it counts as done, just before its end.
+    :ivar end: when it will end at this rate, in seconds.
+    :ivar due: when it counts as done, just before its end.
     """
 
     counts: list[int]
@@ -104,10 +104,10 @@ class Network(typing.NamedTuple):
 def make_network(
     capacities_bytes_per_s: typing.Sequence[float], flow_count: int
 ) -> Network:
-    """A network without flows yet.
+    """Make a network without flows.
 
     :param capacities_bytes_per_s: of each resource, above 0.
-    :param flow_count: how many flows there may be at once.
+    :param flow_count: most flows at once.
     """
     resources = len(capacities_bytes_per_s)
     shapes: dict[str, typing.Any] = {"counts": _wholes(_COUNTS, 0)}
@@ -212,7 +212,7 @@ def stop(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def extend(net: Network, flow: int, total: float, now: float) -> None:
-    """Give a flow that is done as much again to carry, at the same rate."""
+    """Give a flow that has ended new bytes at the same rate."""
     net.total[flow] = net.left[flow] = total
     net.since[flow] = now
     _set_end(net, flow)
@@ -220,10 +220,10 @@ def extend(net: Network, flow: int, total: float, now: float) -> None:
 
 @compiling.in_place
 def _set_end(net: Network, flow: int) -> None:
-    """Say when a flow will be done.
+    """Compute the end of a flow.
 
-    What is left of a flow that is done is at most 1e-9 of its bytes and
-    1e-12 of its rate × (1 + time).
+    A flow counts as done with at most 1e-9 of its bytes and 1e-12 of its
+    rate × (1 + time) left.
     """
     rate = net.rate[flow]
     end = net.since[flow] + net.left[flow] / rate
@@ -236,13 +236,14 @@ def _set_end(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
-    """Find out which flows end next.
+    """Find the flows that end next.
 
-    :param limit_s: look no further.
-    :returns: when the next flow ends, or the limit, and how many flows are
-        done then; their numbers are the first ones in ``found``.
+    :param limit_s: the latest time.
+    :returns: the time at which the next flow ends, or the limit, and how many
+        flows end then; their numbers are the first ones in ``found``.
     """
-    # A later end can be due sooner: a larger flow has a larger tolerance.
+    # A flow with a later end can be due sooner: large flows have a larger
+    # tolerance.
     time_s = limit_s
     count = 0
     while net.counts[_DUE] and net.due[net.due_order[0]] <= time_s:
@@ -270,7 +271,7 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
 
 @compiling.in_place
 def settle(net: Network, now: float) -> None:
-    """Give all flows the rates that follow from what came and went."""
+    """Give all flows new rates after flows have started and ended."""
     _release(net)
     while net.counts[_CHANGED]:
         _join(net)
@@ -289,7 +290,7 @@ def settle(net: Network, now: float) -> None:
 
 @compiling.in_place
 def _release(net: Network) -> None:
-    """Who was held back by something that others left can get more."""
+    """Mark flows whose bottleneck other flows have left."""
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0
@@ -303,7 +304,7 @@ def _release(net: Network) -> None:
 
 @compiling.in_place
 def _join(net: Network) -> None:
-    """Let flows whose rate is not valid any more be filled with the rest."""
+    """Add flows whose rate is not valid any more to those to be filled."""
     for at in range(net.counts[_CHANGED]):
         flow = net.changed[at]
         net.is_changed[flow] = 0
@@ -352,7 +353,7 @@ def _touch_resources(net: Network) -> None:
 
 @compiling.in_place
 def _open(net: Network, resource: int) -> None:
-    """Count what others leave of a resource and who may grow into it."""
+    """Compute the room that other flows leave, and count the growing ones."""
     room = net.capacity[resource]
     weight = 0.0
     growing = 0
@@ -380,7 +381,7 @@ def _open(net: Network, resource: int) -> None:
 
 @compiling.in_place
 def _fill_up(net: Network, resource: int) -> None:
-    """A resource is full: those who still grow there stop."""
+    """Stop the flows that still grow in a full resource."""
     level = net.level[resource]
     number = net.head[resource]
     while number >= 0:
@@ -425,7 +426,7 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
 
 @compiling.in_place
 def _find_unfair(net: Network) -> None:
-    """Whoever has lost its bottleneck, or holds another back, is to join."""
+    """Mark flows that have lost their bottleneck or hold others back."""
     for at in range(net.counts[_TOUCHED]):
         resource = net.touched[at]
         net.is_touched[resource] = 0

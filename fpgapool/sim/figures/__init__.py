@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The paper's figures again, a module each.
-
-Each has ``make(out_dir, measure)``, which has simulations done by ``measure``,
-writes a PNG and a CSV file into a directory that exists, and returns one
-sentence: whether what the paper claims holds at these settings, and where not.
-"""
+"""The paper's figures, drawn from simulations."""
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import typing
 
@@ -20,37 +16,37 @@ from fpgapool.sim.figures import figure9
 from fpgapool.sim.figures import figure10
 from fpgapool.sim.figures import figure11
 from fpgapool.sim.figures import figure12
-from fpgapool.sim.figures import figure13
-from fpgapool.sim.figures import figure14
+from fpgapool.sim.figures import maps
 from fpgapool.sim.figures import table6
 
 
-class Figure(typing.Protocol):
-    """One of the modules."""
+class Make(typing.Protocol):
+    """Draws one figure."""
 
-    def make(
+    def __call__(
         self, out_dir: pathlib.Path, measure: experiments.Measure, /
     ) -> str:
-        """Write the files.
+        """Write a PNG and a CSV file.
 
-        :param out_dir: where.
+        :param out_dir: an existing directory.
         :param measure: does the simulations.
-        :returns: the sentence.
+        :returns: a sentence: which claims of the paper hold at these
+            settings, and which do not.
         :raises OSError: if the picture cannot be written.
         :raises fpgapool.sim.errors.InputError: if the numbers cannot.
         """
 
 
 #: By number or name, in the order in which they are made.
-FIGURES: dict[str, Figure] = {
-    "5": figure5,
-    "7": figure7,
-    "8": figure8,
-    "9": figure9,
-    "10": figure10,
-    "11": figure11,
-    "12": figure12,
-    "13": figure13,
-    "14": figure14,
-    "table6": table6,
+FIGURES: dict[str, Make] = {
+    "5": figure5.make,
+    "7": figure7.make,
+    "8": figure8.make,
+    "9": figure9.make,
+    "10": figure10.make,
+    "11": figure11.make,
+    "12": figure12.make,
+    "13": functools.partial(maps.make, maps.FIGURE13),
+    "14": functools.partial(maps.make, maps.FIGURE14),
+    "table6": table6.make,
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures 10 to 12 are alike: what strategies gain over FIFO along an axis.
+"""Figures 10 to 12: how much strategies gain over FIFO along an axis.
 
 A row of panels per return ratio, a column per metric.
 """
@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
+from fpgapool.sim import gains
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
 from fpgapool.sim.plots import style
@@ -20,7 +21,7 @@ from fpgapool.sim.plots import style
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
 
-#: All results travel back, or none.
+#: All results travel back, or no results do.
 RETURN_RATIOS = (1.0, 0.0)
 #: The panels' titles, by metric.
 _PANELS = {
@@ -28,13 +29,6 @@ _PANELS = {
     "tct95": "TCT(95), times shorter",
     "sar": "SAR, times larger",
     "dlr": "DLR, %",
-}
-_NAMES = {
-    "fifo": "FIFO",
-    "sjf": "SJF",
-    "wa": "WA",
-    "ra": "RA",
-    "wra": "WRA",
 }
 _STYLES = {
     "fifo": ("#666666", (0, (1, 2)), ""),
@@ -51,7 +45,7 @@ _GAP_IN = 0.55
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What goes along the x axis.
+    """The x axis.
 
     :ivar label: with unit.
     :ivar column: its name in the table, with unit.
@@ -64,32 +58,58 @@ class Axis:
 
 
 class Claim(typing.NamedTuple):
-    """Something that the paper says.
+    """A claim of the paper.
 
-    :ivar text: as it follows "that", with the numbers found here.
-    :ivar holds: whether it is so here.
+    :ivar text: follows "that", with the numbers found here.
+    :ivar holds: whether the simulations show it.
     """
 
     text: str
     holds: bool
 
 
-def sentence(
-    number: int, settings: str, claims: Callable[[float], Sequence[Claim]]
-) -> str:
-    """What holds of a figure with each return ratio, and what does not.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One of the figures.
 
-    :param settings: in words.
-    :param claims: of a return ratio.
+    :ivar axis: its x axis.
+    :ivar make_run: of x, return ratio, strategy and seed.
+    :ivar strategies: all but the baseline.
+    :ivar metrics: a panel each: ``act``, ``tct95``, ``sar`` or ``dlr``.
+    :ivar title: without the figure's number.
+    :ivar subtitle: the settings, for the picture.
+    :ivar settings: the settings, for the sentence.
+    :ivar claims: the paper's claims about a return ratio.
     """
-    by_ratio = {ratio: claims(ratio) for ratio in RETURN_RATIOS}
-    all_claims = [claim for some in by_ratio.values() for claim in some]
-    if all(claim.holds for claim in all_claims):
-        verdict = "holds"
-    elif any(claim.holds for claim in all_claims):
-        verdict = "holds in part"
-    else:
-        verdict = "does not hold"
+
+    number: int
+    axis: Axis
+    make_run: Callable[[float, float, str, int], experiments.ClusterRun]
+    strategies: Sequence[str] = experiments.STRATEGIES
+    metrics: Sequence[str] = ("act", "tct95", "sar", "dlr")
+    title: str
+    subtitle: str
+    settings: str
+    claims: Callable[[Curves, float], Sequence[Claim]]
+
+
+def make(
+    plan: Plan, out_dir: pathlib.Path, measure: experiments.Measure
+) -> str:
+    """Write a figure's files; see the package."""
+    found = Curves(plan, measure)
+    name = f"figure{plan.number}"
+    found.write(out_dir / f"{name}.csv")
+    found.draw(out_dir / f"{name}.png")
+    return _sentence(plan, found)
+
+
+def _sentence(plan: Plan, found: Curves) -> str:
+    """Say which claims hold with each return ratio, and which do not."""
+    by_ratio = {ratio: plan.claims(found, ratio) for ratio in RETURN_RATIOS}
+    verdict = experiments.verdict(
+        [claim.holds for some in by_ratio.values() for claim in some]
+    )
     parts = []
     for ratio, some in by_ratio.items():
         true = [claim.text for claim in some if claim.holds]
@@ -100,57 +120,43 @@ def sentence(
         if false:
             texts.append("it is not so that " + ", that ".join(false))
         parts.append(f"with return ratio {ratio:g} {', but '.join(texts)}")
-    return f"Figure {number} {verdict} ({settings}): {'; '.join(parts)}."
+    return (
+        f"Figure {plan.number} {verdict} ({plan.settings}): "
+        f"{'; '.join(parts)}."
+    )
 
 
 class Curves:
-    """What was gained, to be looked up, written and drawn.
+    """The results, to be looked up, written and drawn."""
 
-    :ivar axis: of x.
-    :ivar strategies: all but the baseline.
-    """
-
-    def __init__(
-        self,
-        measure: experiments.Measure,
-        axis: Axis,
-        make_run: Callable[[float, float, str, int], experiments.ClusterRun],
-        strategies: Sequence[str],
-        seeds: Sequence[int],
-    ) -> None:
-        """Simulate.
-
-        :param make_run: of x, return ratio, strategy and seed.
-        """
-        self.axis = axis
-        self.strategies = strategies
+    def __init__(self, plan: Plan, measure: experiments.Measure) -> None:
+        self.axis = plan.axis
+        self._plan = plan
 
         def maker(
             x: float, return_ratio: float
         ) -> Callable[[str, int], experiments.ClusterRun]:
-            return lambda *rest: make_run(x, return_ratio, *rest)
+            return lambda *rest: plan.make_run(x, return_ratio, *rest)
 
-        self._gains = experiments.gains(
+        self._gains = experiments.measure_gains(
             measure,
             {
                 (x, return_ratio): maker(x, return_ratio)
                 for return_ratio in RETURN_RATIOS
-                for x in axis.values
+                for x in plan.axis.values
             },
-            strategies,
-            seeds,
+            plan.strategies,
+            experiments.SEEDS,
         )
 
-    def gain(
-        self, x: float, return_ratio: float, strategy: str
-    ) -> experiments.Gain:
-        """At one point."""
+    def gain(self, x: float, return_ratio: float, strategy: str) -> gains.Gain:
+        """Return the gain at one point."""
         return self._gains[(x, return_ratio), strategy]
 
     def line(
         self, metric: str, return_ratio: float, strategy: str
     ) -> list[float]:
-        """One metric along the axis: factors over FIFO, but DLR itself."""
+        """Return a metric along the axis: factors over FIFO, or DLR itself."""
         some = [self.gain(x, return_ratio, strategy) for x in self.axis.values]
         if metric == "dlr":
             return [each.means["dlr"] for each in some]
@@ -159,7 +165,7 @@ class Curves:
     def span(
         self, metric: str, return_ratio: float, strategy: str
     ) -> tuple[float, float]:
-        """The smallest and the largest along the axis."""
+        """Return the smallest and the largest value along the axis."""
         values = self.line(metric, return_ratio, strategy)
         return min(values), max(values)
 
@@ -170,7 +176,7 @@ class Curves:
         better: Sequence[str],
         worse: Sequence[str],
     ) -> bool:
-        """Whether each of some is above each of others along the axis."""
+        """Return whether some strategies are above others along the axis."""
         return all(
             one > other
             for metric in metrics
@@ -204,70 +210,45 @@ class Curves:
             ],
         )
 
-    def draw(
-        self,
-        path: pathlib.Path,
-        metrics: Sequence[str],
-        title: str,
-        subtitle: str,
-    ) -> None:
-        """Draw some of the metrics.
-
-        :param metrics: of ``act``, ``tct95``, ``sar`` and ``dlr``.
-        """
+    def draw(self, path: pathlib.Path) -> None:
+        """Draw the plan's metrics."""
+        metrics = self._plan.metrics
         rows = len(RETURN_RATIOS)
         height_in = _TOP_IN + _BOTTOM_IN + rows * _ROW_IN + _GAP_IN
-        figure = style.make_figure(height_in)
-        grid = figure.subplots(
-            rows,
-            len(metrics),
+        figure, grid = style.make_panels(
+            height_in,
+            (rows, len(metrics)),
+            left=0.06,
+            bottom=_BOTTOM_IN / height_in,
+            top=1 - _TOP_IN / height_in,
+            gaps=(_GAP_IN / _ROW_IN, 0.2),
             sharex=True,
-            squeeze=False,
-            gridspec_kw={
-                "left": 0.06,
-                "right": 0.985,
-                "bottom": _BOTTOM_IN / height_in,
-                "top": 1 - _TOP_IN / height_in,
-                "hspace": _GAP_IN / _ROW_IN,
-                "wspace": 0.2,
-            },
         )
         for row, return_ratio in enumerate(RETURN_RATIOS):
             for column, metric in enumerate(metrics):
                 axes = grid[row][column]
                 self._draw_panel(axes, metric, return_ratio)
-                axes.set_title(
-                    _PANELS[metric],
-                    fontsize=10,
-                    fontweight="bold",
-                    color=style.INK,
-                    loc="left",
-                )
+                style.name_panel(axes, _PANELS[metric], 10)
                 if row == rows - 1:
                     axes.set_xlabel(self.axis.label, fontsize=9)
             grid[row][0].set_ylabel(
                 f"return ratio {return_ratio:g}", fontsize=10
             )
-        handles, labels = grid[0][-1].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="center left",
-            bbox_to_anchor=(0.008, 1 - 0.92 / height_in),
-            ncols=len(handles),
-            frameon=False,
-            fontsize=9.5,
-            handlelength=3.4,
+        handles, _ = grid[0][-1].get_legend_handles_labels()
+        style.add_legend(figure, handles, handlelength=3.4)
+        style.write_texts(
+            figure,
+            f"Figure {self._plan.number}: {self._plan.title}",
+            f"{self._plan.subtitle}; {len(experiments.SEEDS)} seeds (shaded: "
+            "their range).",
         )
-        style.write_texts(figure, title, subtitle)
         style.save(figure, path)
 
     def _draw_panel(
         self, axes: mpl_axes.Axes, metric: str, return_ratio: float
     ) -> None:
-        style.prepare_axes(axes)
-        axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-        for strategy in (experiments.BASELINE, *self.strategies):
+        style.prepare_axes(axes, "both")
+        for strategy in (experiments.BASELINE, *self._plan.strategies):
             colour, line, marker = _STYLES[strategy]
             values = self.line(metric, return_ratio, strategy)
             if metric == "dlr":
@@ -292,6 +273,6 @@ class Curves:
                 linestyle=line,
                 marker=marker,
                 markersize=4.5,
-                label=_NAMES[strategy],
+                label=strategy.upper(),
             )
         axes.set_ylim(bottom=0)

@@ -2,27 +2,27 @@
 
 """Simulations of the paper's cluster, and how they compare.
 
-100 hosts, 50 of them with a board of 4 slots, and 50 jobs from each host, if
-a figure does not say otherwise; slots are chosen and offered at random.
+Unless a figure says otherwise, there are 100 hosts, 50 of them with a board of
+4 slots, and 50 jobs from each host. Slots are chosen and offered at random.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool.sim import families
+from fpgapool.sim import gains
 from fpgapool.sim import metrics
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import simulation
 from fpgapool.sim import workloads
 
-#: What the others are compared with.
+#: Figures compare the other strategies with this one.
 BASELINE = "fifo"
 #: The paper's strategies, in its order.
 STRATEGIES = ("sjf", "wa", "ra", "wra")
@@ -33,11 +33,11 @@ POWER_LAW = "power-law:s0_bytes=20e6,smax_bytes=10e9,alpha=1.1"
 
 _REMOTE_LIMIT = 2
 _SKIP_LIMIT = 5
-_POLICY = "policy"
+_STRATEGY = "strategy"
 
 
 class Run(typing.Protocol):
-    """A simulation that is wanted; equal ones have equal results."""
+    """A simulation to be done; equal runs have equal results."""
 
     def measure(self) -> metrics.Metrics:
         """Simulate."""
@@ -50,77 +50,45 @@ RunT = typing.TypeVar("RunT", bound=Run)
 
 
 class Measure(typing.Protocol):
-    """Whoever has simulations done, in whatever processes."""
+    """Does simulations, in any processes."""
 
     def __call__(
         self, runs: Sequence[RunT], /
     ) -> Mapping[RunT, metrics.Metrics]:
-        """What comes out of each."""
+        """Return the metrics of each."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Queues:
-    """Parameters of thresholds, see :mod:`fpgapool.core.thresholds`."""
-
-    E_bytes: float = 20e6
-    q: float = 1.41
-    k1: int = 5
-    k2: int = 16
-    queues: int = 20
-
-
-#: For sizes that are about exponential, and for heavy tails.
-SHORT_TAIL = Queues()
-LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
-
-
-def make_policy(strategy: str, queues: Queues) -> scenarios.Policy:
-    """The paper's options; strategies ignore what is not theirs."""
-    return scenarios.Policy(
+def make_options(
+    strategy: str, queues: scenarios.Queues
+) -> scenarios.StrategyOptions:
+    """Return the paper's options; a strategy ignores those of others."""
+    return scenarios.StrategyOptions(
         strategy=strategy,
         remote_limit=_REMOTE_LIMIT,
         skip_limit=_SKIP_LIMIT,
         slot_choice="random",
         offer_order="random",
-        E_bytes=queues.E_bytes,
-        q=queues.q,
-        k1=queues.k1,
-        k2=queues.k2,
-        queues=queues.queues,
-    )
-
-
-def make_cluster(
-    hosts: int, boards: int, return_ratio: float
-) -> scenarios.Cluster:
-    """A cluster with the defaults of the scenario format."""
-    return scenarios.Cluster(
-        hosts=hosts,
-        fpga_hosts=workloads.spread_boards(hosts, boards),
-        accelerators={
-            name: scenarios.AcceleratorProfile(peak, return_ratio)
-            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
-        },
+        **dataclasses.asdict(queues),
     )
 
 
 def make_scenario(
     cluster: scenarios.Cluster,
-    policy: scenarios.Policy,
+    options: scenarios.StrategyOptions,
     jobs: list[scenarios.JobSpec],
 ) -> scenarios.Scenario:
-    """A scenario of one policy, for :func:`simulate`."""
+    """Make a scenario of one strategy, for :func:`simulate`."""
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         cluster=cluster,
-        policies={_POLICY: policy},
+        strategies={_STRATEGY: options},
         jobs=jobs,
     )
 
 
 def simulate(scenario: scenarios.Scenario, seed: int) -> metrics.Columns:
-    """Run a scenario of one policy."""
-    outcomes = simulation.run(scenario, _POLICY, seed=seed)
+    """Run a scenario of one strategy."""
+    outcomes = simulation.run(scenario, _STRATEGY, seed=seed)
     return results.columns(scenario, outcomes)
 
 
@@ -133,7 +101,7 @@ class ClusterRun:
     :ivar load: see :class:`fpgapool.sim.workloads.Workload`.
     :ivar return_ratio: of all accelerators.
     :ivar seed: of the jobs, and of the strategy's choices.
-    :ivar queues: counts only for strategies that have queues.
+    :ivar queues: only strategies with queues use them.
     """
 
     strategy: str
@@ -141,68 +109,50 @@ class ClusterRun:
     load: float
     return_ratio: float
     seed: int
-    queues: Queues = SHORT_TAIL
+    queues: scenarios.Queues = scenarios.SHORT_TAIL
     hosts: int = 100
     boards: int = 50
     jobs_per_host: int = 50
 
     def measure(self) -> metrics.Metrics:
         """Simulate."""
-        cluster = make_cluster(self.hosts, self.boards, self.return_ratio)
+        cluster = workloads.make_cluster(
+            self.hosts, self.boards, self.return_ratio
+        )
         workload = workloads.Workload(
             sizes=families.parse(self.sizes, "sizes"),
             load=self.load,
-            accelerators=dict.fromkeys(workloads.PEAKS_BYTES_PER_S, 1.0),
             jobs_per_host=self.jobs_per_host,
         )
         scenario = make_scenario(
             cluster,
-            make_policy(self.strategy, self.queues),
+            make_options(self.strategy, self.queues),
             workloads.make_jobs(workload, cluster, self.seed),
         )
         return metrics.measure_columns(simulate(scenario, self.seed))
 
 
+def verdict(holds: Sequence[bool]) -> str:
+    """Say how many of a figure's claims hold.
+
+    :param holds: of each claim, whether it does.
+    """
+    if all(holds):
+        return "holds"
+    return "holds in part" if any(holds) else "does not hold"
+
+
 def measure_one(run: Run) -> metrics.Metrics:
-    """Simulate, in whatever process this is."""
+    """Simulate; a function that processes can import."""
     return run.measure()
 
 
 # -- comparisons -----------------------------------------------------------
 
-
-class Spread(typing.NamedTuple):
-    """A factor over several seeds: geometric mean, smallest and largest."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Gain:
-    """How a strategy did against another one on the same jobs.
-
-    :ivar act: how many times shorter the average completion time is.
-    :ivar tct95: how many times shorter its 95th percentile is.
-    :ivar sar: how many times larger the slot access ratio is.
-    :ivar dlr: how many times larger the data locality ratio is.
-    :ivar means: of the metrics themselves over the seeds, by name.
-    """
-
-    seeds: int
-    act: Spread
-    tct95: Spread
-    sar: Spread
-    dlr: Spread
-    means: Mapping[str, float]
-
-
-_MEANS = ("act_s", "tct95_s", "sar", "dlr")
 #: Columns of :func:`cells_of`.
 GAIN_HEADER = (
     "seeds",
-    *_MEANS,
+    *gains.MEANS,
     *(
         f"{name}_improvement{end}"
         for name in ("act", "tct95")
@@ -213,44 +163,10 @@ GAIN_HEADER = (
 )
 
 
-def compare(
-    before: Sequence[metrics.Metrics], after: Sequence[metrics.Metrics]
-) -> Gain:
-    """Compare two strategies.
-
-    :param before: the one that is to be improved on, by seed.
-    :param after: the other one, for the same seeds.
-    """
-    factors = [
-        metrics.improvement(old, new)
-        for old, new in zip(before, after, strict=True)
-    ]
-    return Gain(
-        seeds=len(factors),
-        act=_spread([each.act for each in factors]),
-        tct95=_spread([each.tct95 for each in factors]),
-        sar=_spread([each.sar for each in factors]),
-        dlr=_spread([each.dlr for each in factors]),
-        means={
-            name: math.fsum(getattr(each, name) for each in after)
-            / len(factors)
-            for name in _MEANS
-        },
-    )
-
-
-def _spread(factors: Sequence[float]) -> Spread:
-    low, high = min(factors), max(factors)
-    if low > 0 and high < math.inf:
-        logarithms = math.fsum(map(math.log, factors))
-        return Spread(math.exp(logarithms / len(factors)), low, high)
-    return Spread(math.fsum(factors) / len(factors), low, high)
-
-
-def cells_of(gain: Gain) -> tuple[object, ...]:
-    """A gain as cells of a table, see :data:`GAIN_HEADER`."""
+def cells_of(gain: gains.Gain) -> tuple[object, ...]:
+    """Return a gain as cells of a table, see :data:`GAIN_HEADER`."""
     values = (
-        *(gain.means[name] for name in _MEANS),
+        *(gain.means[name] for name in gains.MEANS),
         *gain.act,
         *gain.tct95,
         gain.sar.mean,
@@ -259,15 +175,16 @@ def cells_of(gain: Gain) -> tuple[object, ...]:
     return (gain.seeds, *(f"{value:.6g}" for value in values))
 
 
-def gains(
+def measure_gains(
     measure: Measure,
     wanted: Mapping[typing.Any, Callable[[str, int], ClusterRun]],
     strategies: Sequence[str],
     seeds: Sequence[int],
-) -> dict[tuple[typing.Any, str], Gain]:
-    """Compare strategies with the baseline, which is among the results.
+) -> dict[tuple[typing.Any, str], gains.Gain]:
+    """Compare strategies with the baseline, and the baseline with itself.
 
-    :param wanted: by any key, the run of a strategy and a seed.
+    :param wanted: by any key, a function that makes the run of a strategy
+        and a seed.
     :returns: by key and strategy.
     """
     names = (BASELINE, *strategies)
@@ -278,7 +195,7 @@ def gains(
     }
     found = measure([run for some in runs.values() for run in some])
     return {
-        (key, strategy): compare(
+        (key, strategy): gains.compare(
             [found[run] for run in runs[key, BASELINE]],
             [found[run] for run in runs[key, strategy]],
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figure 10: what is gained over FIFO, by the mean of exponential sizes."""
+"""Figure 10: the gain over FIFO, by the mean of exponential sizes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fpgapool.sim.figures import experiments
 MEANS_MB = (100, 200, 400, 600, 800, 1000)
 LOAD = 1.0
 
-#: What the paper says of WRA.
+#: The paper's factors of WRA.
 _LEAST_ACT = 5
 _LEAST_TCT95 = 2
-#: What is called close to 50 %, comparable, and clearly more.
+#: The bounds of "close to 50 %", "comparable", and "clearly more".
 _CLOSE_DLR = 0.45
 _COMPARABLE = 0.9
 _CLEARLY = 1.05
@@ -23,50 +23,30 @@ _CLEARLY = 1.05
 
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure10.png`` and ``figure10.csv``; see the package."""
-    found = curves.Curves(
-        measure,
-        curves.Axis("mean size, MB", "mean_mb", MEANS_MB),
-        _run,
-        experiments.STRATEGIES,
-        experiments.SEEDS,
+    plan = curves.Plan(
+        number=10,
+        axis=curves.Axis("mean size, MB", "mean_mb", MEANS_MB),
+        make_run=_run,
+        title="improvement over FIFO, exponential sizes",
+        subtitle="100 hosts, 50 with a board of 4 slots, 50 jobs per host, "
+        f"load {LOAD:g}, no job below 20 MB; thresholds of 400 MB "
+        "throughout; C = 2, D = 5, W = 0.01 s/MB",
+        settings=f"exponential sizes of {MEANS_MB[0]} to {MEANS_MB[-1]} MB, "
+        f"load {LOAD:g}",
+        claims=_claims,
     )
-    found.write(out_dir / "figure10.csv")
-    found.draw(
-        out_dir / "figure10.png",
-        ("act", "tct95", "sar", "dlr"),
-        "Figure 10: improvement over FIFO, exponential sizes",
-        "100 hosts, 50 with a board of 4 slots, 50 jobs per host, load "
-        f"{LOAD:g}, no job below 20 MB; thresholds of 400 MB "
-        "throughout; C = 2, D = 5, W = 0.01 s/MB; "
-        f"{len(experiments.SEEDS)} seeds (shaded: their range).",
-    )
-    return _judge(found)
+    return curves.make(plan, out_dir, measure)
 
 
 def sizes(mean_mb: float) -> str:
-    """Of a point on the axis."""
+    """Return the sizes of a point on the axis."""
     return f"exponential:s0_bytes=20e6,mean_bytes={mean_mb:g}e6"
 
 
 def _run(
     x: float, return_ratio: float, strategy: str, seed: int
 ) -> experiments.ClusterRun:
-    return experiments.ClusterRun(
-        strategy,
-        sizes(x),
-        LOAD,
-        return_ratio,
-        seed,
-    )
-
-
-def _judge(found: curves.Curves) -> str:
-    return curves.sentence(
-        10,
-        f"exponential sizes of {MEANS_MB[0]} to {MEANS_MB[-1]} MB, load "
-        f"{LOAD:g}",
-        lambda return_ratio: _claims(found, return_ratio),
-    )
+    return experiments.ClusterRun(strategy, sizes(x), LOAD, return_ratio, seed)
 
 
 def _claims(found: curves.Curves, return_ratio: float) -> list[curves.Claim]:

@@ -1,46 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figure 11: what is gained over FIFO, by the tail of power-law sizes."""
+"""Figure 11: the gain over FIFO, by the tail of power-law sizes."""
 
 from __future__ import annotations
 
 import pathlib
 
+from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.figures import curves
 from fpgapool.sim.figures import experiments
 
 ALPHAS = (0.7, 0.9, 1.1, 1.3, 1.5, 1.7)
 LOAD = 1.0
 
-#: What the paper says of WRA.
+#: The paper's factors of WRA.
 _MOST_ACT = 7
 _MOST_TCT95 = 3
 
 
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure11.png`` and ``figure11.csv``; see the package."""
-    found = curves.Curves(
-        measure,
-        curves.Axis("α (smaller: longer tail)", "alpha", ALPHAS),
-        _run,
-        experiments.STRATEGIES,
-        experiments.SEEDS,
+    plan = curves.Plan(
+        number=11,
+        axis=curves.Axis("α (smaller: longer tail)", "alpha", ALPHAS),
+        make_run=_run,
+        title="improvement over FIFO, power-law sizes",
+        subtitle="100 hosts, 50 with a board of 4 slots, 50 jobs per host, "
+        f"load {LOAD:g}, sizes from 20 MB to 10 GB; thresholds of α = 1.1 "
+        "throughout; C = 2, D = 5, W = 0.01 s/MB",
+        settings=f"power-law sizes with α from {ALPHAS[0]:g} to "
+        f"{ALPHAS[-1]:g}, load {LOAD:g}",
+        claims=_claims,
     )
-    found.write(out_dir / "figure11.csv")
-    found.draw(
-        out_dir / "figure11.png",
-        ("act", "tct95", "sar", "dlr"),
-        "Figure 11: improvement over FIFO, power-law sizes",
-        "100 hosts, 50 with a board of 4 slots, 50 jobs per host, load "
-        f"{LOAD:g}, sizes from 20 MB to 10 GB; thresholds of α = 1.1 "
-        "throughout; C = 2, D = 5, W = 0.01 s/MB; "
-        f"{len(experiments.SEEDS)} seeds (shaded: their range).",
-    )
-    return _judge(found)
+    return curves.make(plan, out_dir, measure)
 
 
 def sizes(alpha: float) -> str:
-    """Of a point on the axis."""
+    """Return the sizes of a point on the axis."""
     return f"power-law:s0_bytes=20e6,smax_bytes=10e9,alpha={alpha:g}"
 
 
@@ -48,21 +44,7 @@ def _run(
     x: float, return_ratio: float, strategy: str, seed: int
 ) -> experiments.ClusterRun:
     return experiments.ClusterRun(
-        strategy,
-        sizes(x),
-        LOAD,
-        return_ratio,
-        seed,
-        experiments.LONG_TAIL,
-    )
-
-
-def _judge(found: curves.Curves) -> str:
-    return curves.sentence(
-        11,
-        f"power-law sizes with α from {ALPHAS[0]:g} to {ALPHAS[-1]:g}, load "
-        f"{LOAD:g}",
-        lambda return_ratio: _claims(found, return_ratio),
+        strategy, sizes(x), LOAD, return_ratio, seed, scenarios.LONG_TAIL
     )
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figure 12: what is gained over FIFO, by the share of hosts with boards.
+"""Figure 12: the gain over FIFO, by the share of hosts with boards.
 
-As many bytes arrive, whatever the share is: what the DMA pipes of 50 boards
-carry.
+The same number of bytes arrives with every share: as many as the DMA pipes of
+50 boards carry.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ from fpgapool.sim.figures import experiments
 
 STRATEGIES = ("wa", "ra", "wra")
 SHARES_PERCENT = (10, 20, 30, 40, 50, 60, 70, 80, 90)
-#: λE[s], in units of what the DMA pipe of one board carries.
+#: λE[s], in units of the rate of one board's DMA pipe.
 ARRIVING_BOARDS = 50
-#: From which on the paper finds RA ahead of WA, in percent of hosts.
+#: From this percentage of hosts on, the paper finds RA ahead of WA.
 _CROSSING_PERCENT = 50
-#: Two strategies within this factor are taken for equal.
+#: Two strategies within this factor count as equal.
 _EQUAL = 1.03
 
 
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure12.png`` and ``figure12.csv``; see the package."""
-    found = curves.Curves(
-        measure,
-        curves.Axis(
+    plan = curves.Plan(
+        number=12,
+        axis=curves.Axis(
             "hosts with a board, %", "board_share_percent", SHARES_PERCENT
         ),
-        _run,
-        STRATEGIES,
-        experiments.SEEDS,
+        make_run=_run,
+        strategies=STRATEGIES,
+        metrics=("act", "tct95"),
+        title="improvement over FIFO by the share of hosts with boards",
+        subtitle="100 hosts, 50 jobs each, exponential sizes of 400 MB on "
+        "average; arriving bytes/s = DMA rate of 50 boards throughout; C = 2, "
+        "D = 5",
+        settings="exponential sizes; WRA's fallback gives slots to remote "
+        "jobs that had better wait, if there are many boards",
+        claims=_claims,
     )
-    found.write(out_dir / "figure12.csv")
-    found.draw(
-        out_dir / "figure12.png",
-        ("act", "tct95"),
-        "Figure 12: improvement over FIFO by the share of hosts with boards",
-        "100 hosts, 50 jobs each, exponential sizes of 400 MB on average; "
-        "arriving bytes/s = DMA rate of 50 boards throughout; C = 2, D = 5; "
-        f"{len(experiments.SEEDS)} seeds (shaded: their range).",
-    )
-    return _judge(found)
+    return curves.make(plan, out_dir, measure)
 
 
 def _run(
@@ -57,15 +55,6 @@ def _run(
         return_ratio,
         seed,
         boards=boards,
-    )
-
-
-def _judge(found: curves.Curves) -> str:
-    return curves.sentence(
-        12,
-        "exponential sizes; WRA's fallback gives slots to remote jobs that "
-        "had better wait, if there are many boards",
-        lambda return_ratio: _claims(found, return_ratio),
     )
 
 
@@ -108,7 +97,7 @@ def _crossing_text(share: float | None) -> str:
 def _best_claim(
     found: curves.Curves, metric: str, name: str, return_ratio: float
 ) -> curves.Claim:
-    """That WRA is as good as the better of the others, or better."""
+    """Claim that WRA is at least as good as the better of the others."""
     wa, ra, wra = (
         found.line(metric, return_ratio, strategy) for strategy in STRATEGIES
     )

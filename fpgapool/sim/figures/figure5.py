@@ -2,8 +2,8 @@
 
 """Figure 5: completion time against the number of queues, by a formula.
 
-Hybrid, geometric and linear thresholds, each with its best parameters for
-each number of queues, except that the first threshold is the smallest size.
+Hybrid, geometric and linear thresholds have their best parameters for each
+number of queues, except that the first threshold is the smallest size.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if typing.TYPE_CHECKING:
 LOAD = 0.95
 #: Queues of the x axis. One queue is first come, first served.
 QUEUES = tuple(range(2, 31))
-#: Those for which the paper names a difference.
+#: The paper names a difference for these numbers of queues.
 NAMED_QUEUES = (7, 20)
-#: With it, 1 s is the time that 1 MB takes.
+#: At this rate, 1 MB takes 1 s.
 BANDWIDTH_BYTES_PER_S = 1e6
 
 SIZES: dict[str, distributions.SizeDistribution] = {
@@ -54,7 +54,6 @@ _HEADER = (
     "k1",
     "k2",
 )
-_HEIGHT_IN = 7.4
 _LINES = {"geometric": "--", "linear": ":", "hybrid": "-"}
 _MARKERS = {"geometric": "s", "linear": "^", "hybrid": "o"}
 _COLOURS = {"geometric": "#E69F00", "linear": "#009E73", "hybrid": "#1B4F8A"}
@@ -64,7 +63,7 @@ _COLOURS = {"geometric": "#E69F00", "linear": "#009E73", "hybrid": "#1B4F8A"}
 class Point:
     """The best thresholds of one kind.
 
-    :ivar free: whether the first threshold was searched, too.
+    :ivar free: whether the search includes the first threshold.
     :ivar services: mean completion time in mean service times.
     """
 
@@ -139,71 +138,62 @@ def _row(point: Point) -> tuple[object, ...]:
     )
 
 
-# -- what it shows ---------------------------------------------------------
+# -- results --------------------------------------------------------------
 
 
 class _Found:
-    """The points, to be looked up."""
+    """The points, to be looked up; those of exponential sizes by key."""
 
     def __init__(self, points: Sequence[Point]) -> None:
-        self._points = {
-            (
-                point.sizes,
-                point.formula,
-                point.structure,
-                point.tuning.queues,
-                point.free,
-            ): point
-            for point in points
+        self._points = points
+        self._services = {
+            (each.formula, each.structure, each.tuning.queues, each.free): (
+                each.services
+            )
+            for each in points
+            if each.sizes == "exponential"
         }
-
-    def gain_percent(self, formula: queueing.Formula, queues: int) -> float:
-        """How far hybrid is below geometric for exponential sizes."""
-        hybrid = self.services(formula, "hybrid", queues)
-        return 100 * (1 - hybrid / self.services(formula, "geometric", queues))
 
     def services(
         self,
         formula: queueing.Formula,
         structure: queueing.Structure,
         queues: int,
+        free: bool = False,
     ) -> float:
-        """Mean completion time for exponential sizes, E not searched."""
-        key = ("exponential", formula, structure, queues, False)
-        return self._points[key].services
+        """Return the mean completion time for exponential sizes."""
+        return self._services[formula, structure, queues, free]
+
+    def gain_percent(self, formula: queueing.Formula, queues: int) -> float:
+        """Return how far hybrid is below geometric for exponential sizes."""
+        hybrid = self.services(formula, "hybrid", queues)
+        return 100 * (1 - hybrid / self.services(formula, "geometric", queues))
 
     def linear_percent(self) -> float:
-        """How far linear is above hybrid at most, paper, exponential."""
+        """Return how far linear is above hybrid at most, exponential sizes."""
         return max(
             100
             * (
-                point.services
-                / self._points[sizes, formula, "hybrid", queues, free].services
+                self.services("paper", "linear", queues)
+                / self.services("paper", "hybrid", queues)
                 - 1
             )
-            for key, point in self._points.items()
-            for sizes, formula, structure, queues, free in [key]
-            if (sizes, formula, structure, free)
-            == ("exponential", "paper", "linear", False)
+            for queues in QUEUES
         )
 
     def spread_percent(self, queues: int) -> float:
-        """How far the structures are apart, exponential, E searched."""
+        """Return how far structures differ, exponential sizes, E searched."""
         services = [
-            point.services
-            for (sizes, _, _, count, free), point in self._points.items()
-            if sizes == "exponential"
-            and free
-            and count == queues
-            and point.formula == "cobham"
+            self.services("cobham", structure, queues, free=True)
+            for structure in STRUCTURES
         ]
         return 100 * (max(services) / min(services) - 1)
 
     def power_law_is_geometric(self) -> bool:
-        """Whether k1 = 1, k2 = 2 is best for it, whatever the queues."""
+        """Return whether k1 = 1, k2 = 2 is best for all numbers of queues."""
         return all(
             (point.tuning.k1, point.tuning.k2) == (1, 2)
-            for point in self._points.values()
+            for point in self._points
             if point.sizes == "power law"
             and point.structure == "hybrid"
             and point.tuning.queues > 2
@@ -237,19 +227,14 @@ def _judge(points: Sequence[Point]) -> str:
 
 
 def _draw(points: Sequence[Point], out_dir: pathlib.Path) -> None:
-    figure = style.make_figure(_HEIGHT_IN)
-    grid = figure.subplots(
-        len(FORMULAS),
-        len(SIZES),
+    figure, grid = style.make_panels(
+        7.4,
+        (len(FORMULAS), len(SIZES)),
+        left=0.065,
+        bottom=0.075,
+        top=0.80,
+        gaps=(0.24, 0.12),
         sharex=True,
-        gridspec_kw={
-            "left": 0.065,
-            "right": 0.985,
-            "bottom": 0.075,
-            "top": 0.80,
-            "hspace": 0.24,
-            "wspace": 0.12,
-        },
     )
     for row, formula in enumerate(FORMULAS):
         for column, sizes in enumerate(SIZES):
@@ -262,29 +247,14 @@ def _draw(points: Sequence[Point], out_dir: pathlib.Path) -> None:
             _draw_panel(axes, shown)
             if sizes == "exponential":
                 _name_gains(axes, _Found(points), formula)
-            axes.set_title(
-                f"{sizes} sizes, {FORMULAS[formula]}",
-                fontsize=10.5,
-                fontweight="bold",
-                color=style.INK,
-                loc="left",
-            )
+            style.name_panel(axes, f"{sizes} sizes, {FORMULAS[formula]}")
             if row == len(FORMULAS) - 1:
                 axes.set_xlabel("queues", fontsize=9.5)
             if column == 0:
                 axes.set_ylabel(
                     "mean completion time\n(mean service times)", fontsize=9.5
                 )
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / _HEIGHT_IN),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9.5,
-    )
+    style.add_legend(figure, grid[0][0].get_legend_handles_labels()[0])
     style.write_texts(
         figure,
         "Figure 5: completion time against the number of queues",
@@ -298,8 +268,7 @@ def _draw(points: Sequence[Point], out_dir: pathlib.Path) -> None:
 def _draw_panel(axes: mpl_axes.Axes, points: Sequence[Point]) -> None:
     from matplotlib import ticker
 
-    style.prepare_axes(axes)
-    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    style.prepare_axes(axes, "both")
     for structure in STRUCTURES:
         line = [point for point in points if point.structure == structure]
         axes.plot(
@@ -307,7 +276,7 @@ def _draw_panel(axes: mpl_axes.Axes, points: Sequence[Point]) -> None:
             [point.services for point in line],
             linestyle=_LINES[structure],
             marker=_MARKERS[structure],
-            # Open and larger, so that equal ones show around the last.
+            # Open and larger markers show around the last ones.
             markersize=4 if structure == "hybrid" else 7,
             markerfacecolor=(
                 _COLOURS[structure] if structure == "hybrid" else "none"
@@ -329,7 +298,7 @@ def _draw_panel(axes: mpl_axes.Axes, points: Sequence[Point]) -> None:
 def _name_gains(
     axes: mpl_axes.Axes, found: _Found, formula: queueing.Formula
 ) -> None:
-    """Write what hybrid thresholds gain where the paper says how much."""
+    """Annotate the gains of hybrid thresholds that the paper names."""
     for queues in NAMED_QUEUES:
         geometric, hybrid = (
             found.services(formula, structure, queues)

@@ -29,13 +29,8 @@ def _judge(points: Sequence[pairs.Point]) -> str:
     holds = []
     for ratio in pairs.RETURN_RATIOS:
         some = [point for point in points if point.return_ratio == ratio]
-        gained = [
-            len(pairs.better(points, metric, ratio))
-            for metric in pairs.METRICS
-        ]
-        lost = [
-            len(pairs.worse(points, metric, ratio)) for metric in pairs.METRICS
-        ]
+        gained = pairs.count_changed(points, ratio, 1)
+        lost = pairs.count_changed(points, ratio, -1)
         holds += [2 * each > count for each in gained]
         act = max(point.act.mean for point in some)
         tct95 = max(point.tct95.mean for point in some)
@@ -48,16 +43,10 @@ def _judge(points: Sequence[pairs.Point]) -> str:
             f"and longer at {lost[1]}, by up to {tct95:.0f} % "
             f"({single_tct95:.0f} %)"
         )
-    if all(holds):
-        verdict = "holds"
-    elif any(holds):
-        verdict = "holds in part"
-    else:
-        verdict = "does not hold"
     return (
-        f"Figure 7 {verdict} (the paper: sharing two boards under WRA is "
-        "generally better than SJF on each host, by up to 45 % in ACT and 56 "
-        f"% in TCT): {'; '.join(parts)}; differences below "
+        f"Figure 7 {experiments.verdict(holds)} (the paper: sharing two "
+        "boards under WRA is generally better than SJF on each host, by up to "
+        f"45 % in ACT and 56 % in TCT): {'; '.join(parts)}; differences below "
         f"{pairs.NOTICEABLE_PERCENT:g} % count as none, as at light load, "
         "where no job waits."
     )

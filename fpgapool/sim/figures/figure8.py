@@ -30,9 +30,7 @@ def _judge(points: Sequence[pairs.Point]) -> str:
     lost_act = []
     for ratio in pairs.RETURN_RATIOS:
         some = [point for point in points if point.return_ratio == ratio]
-        lost = [
-            len(pairs.worse(points, metric, ratio)) for metric in pairs.METRICS
-        ]
+        lost = pairs.count_changed(points, ratio, -1)
         lost_act.append(lost[0])
         act = min(point.act.mean for point in some)
         tct95 = min(point.tct95.mean for point in some)
@@ -41,15 +39,12 @@ def _judge(points: Sequence[pairs.Point]) -> str:
             f"{count} sizes, by up to {-act:.0f} %, TCT at {lost[1]}, by up "
             f"to {-tct95:.0f} %"
         )
-    if all(lost == count for lost in lost_act):
-        verdict = "holds"
-    elif any(lost_act):
-        verdict = "holds in part"
-    else:
-        verdict = "does not hold"
+    verdict = experiments.verdict(
+        [lost == count for lost in lost_act] + [lost > 0 for lost in lost_act]
+    )
     return (
         f"Figure 8 {verdict} (the paper: with one SJF over both boards "
         f"completion takes longer than with SJF on each host): "
-        f"{'; '.join(parts)}; what makes it longer is that half of the bytes "
-        "cross the network."
+        f"{'; '.join(parts)}; it takes longer because half of the bytes cross "
+        "the network."
     )

@@ -20,10 +20,8 @@ from fpgapool.sim.plots import style
 _MB = 1e6
 _LOW_MB, _HIGH_MB = 20.0, 10_000.0
 _POINTS = 400
-#: Jobs above it are called large.
+#: Figures call jobs above this size large.
 _LARGE_MB = 1000.0
-_HEIGHT_IN = 5.4
-_STYLES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _HEADER = ("sizes", "parameter", "size_mb", "share_of_jobs")
 
 
@@ -76,42 +74,31 @@ def _draw(
     sizes_mb: distributions.Floats,
     path: pathlib.Path,
 ) -> None:
-    figure = style.make_figure(_HEIGHT_IN)
-    grid = figure.subplots(
-        1,
-        len(panels),
+    figure, [grid] = style.make_panels(
+        5.4,
+        (1, len(panels)),
+        left=0.06,
+        bottom=0.11,
+        top=0.80,
+        gaps=(0.0, 0.07),
         sharey=True,
-        gridspec_kw={
-            "left": 0.06,
-            "right": 0.985,
-            "bottom": 0.11,
-            "top": 0.80,
-            "wspace": 0.07,
-        },
     )
     for axes, (name, lines) in zip(grid, panels.items(), strict=True):
-        style.prepare_axes(axes)
-        axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+        style.prepare_axes(axes, "both")
         colours = style.lines_of(lines)
         for at, (parameter, sizes) in enumerate(lines.items()):
             axes.plot(
                 sizes_mb,
                 sizes.cdf(sizes_mb * _MB),
                 color=colours[parameter],
-                linestyle=_STYLES[at % len(_STYLES)],
+                linestyle=style.PATTERNS[at % len(style.PATTERNS)],
                 linewidth=1.8,
                 label=parameter,
             )
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylim(0, 1.01)
-        axes.set_title(
-            f"{name} sizes",
-            fontsize=10.5,
-            fontweight="bold",
-            color=style.INK,
-            loc="left",
-        )
+        style.name_panel(axes, f"{name} sizes")
         axes.set_xlabel("size, MB, logarithmic", fontsize=9)
         axes.legend(
             loc="lower right", fontsize=9.5, frameon=False, handlelength=3.4

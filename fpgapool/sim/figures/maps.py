@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures 13 and 14 are alike: WRA and WA for other thresholds than the best.
+"""Figures 13 and 14: WRA and WA with other thresholds than the best.
 
 A map over q and k1 for each strategy and metric.
 """
@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
+from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
 from fpgapool.sim.plots import style
@@ -25,34 +26,57 @@ LOAD = 1.5
 RETURN_RATIO = 1.0
 
 _METRICS = {"act": "ACT", "tct95": "TCT(95)"}
-_NAMES = {"wra": "WRA", "wa": "WA"}
-_HEIGHT_IN = 8.2
 #: Figures in cells darker than this share of the scale are white.
 _DARK = 0.55
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What one of the figures is about.
+    """One of the figures.
 
     :ivar number: of the figure.
     :ivar sizes: as :class:`.experiments.ClusterRun` has them.
     :ivar sizes_name: in words.
     :ivar best: the thresholds that the paper calls optimal.
-    :ivar qs: to be tried.
-    :ivar k1s: to be tried.
-    :ivar least_act: how many times shorter ACT is at least in the paper.
-    :ivar least_tct95: the same of TCT.
+    :ivar qs: values of q.
+    :ivar k1s: values of k1.
+    :ivar least_act: the paper's smallest factor by which ACT is shorter.
+    :ivar least_tct95: the paper's smallest factor of TCT.
     """
 
     number: int
     sizes: str
     sizes_name: str
-    best: experiments.Queues
+    best: scenarios.Queues
     qs: Sequence[float]
     k1s: Sequence[int]
     least_act: float
     least_tct95: float
+
+
+#: Over exponential sizes, and over a bounded power law.
+FIGURE13, FIGURE14 = (
+    Plan(
+        number=13,
+        sizes=experiments.EXPONENTIAL,
+        sizes_name="exponential",
+        best=scenarios.SHORT_TAIL,
+        qs=(1.1, 1.2, 1.41, 1.7, 2.0),
+        k1s=(1, 5, 10, 15),
+        least_act=1.98,
+        least_tct95=2.20,
+    ),
+    Plan(
+        number=14,
+        sizes=experiments.POWER_LAW,
+        sizes_name="power-law",
+        best=scenarios.LONG_TAIL,
+        qs=(1.2, 1.5, 1.8, 2.1, 2.4),
+        k1s=(1, 4, 7, 10),
+        least_act=3.85,
+        least_tct95=1.82,
+    ),
+)
 
 
 def make(
@@ -79,7 +103,7 @@ class _Maps:
 
     def __init__(self, plan: Plan, measure: experiments.Measure) -> None:
         self.plan = plan
-        self.gains = experiments.gains(
+        self.gains = experiments.measure_gains(
             measure,
             {(q, k1): self._maker(q, k1) for q in plan.qs for k1 in plan.k1s},
             STRATEGIES,
@@ -106,7 +130,7 @@ class _Maps:
         return make_run
 
     def rows(self, strategy: str, metric: str) -> list[list[float]]:
-        """Factors over FIFO, a row per q, a column per k1."""
+        """Return factors over FIFO, a row per q, a column per k1."""
         return [
             [
                 getattr(self.gains[(q, k1), strategy], metric).mean
@@ -116,11 +140,11 @@ class _Maps:
         ]
 
     def all_of(self, strategy: str, metric: str) -> list[float]:
-        """All of a map's factors."""
+        """Return all of a map's factors."""
         return [one for row in self.rows(strategy, metric) for one in row]
 
 
-# -- what it shows ---------------------------------------------------------
+# -- results --------------------------------------------------------------
 
 
 def _judge(found: _Maps) -> str:
@@ -139,12 +163,9 @@ def _judge(found: _Maps) -> str:
         min(wra_act) >= plan.least_act and min(wra_tct95) >= plan.least_tct95
     )
     is_ahead = 2 * ahead_act > count and 2 * ahead_tct95 > count
-    if is_robust and is_ahead:
-        verdict = "holds"
-    elif is_ahead or min(wra_act) >= plan.least_act:
-        verdict = "holds in part"
-    else:
-        verdict = "does not hold"
+    verdict = experiments.verdict(
+        [is_ahead, is_robust, min(wra_act) >= plan.least_act]
+    )
     return (
         f"Figure {plan.number} {verdict} ({plan.sizes_name} sizes, load "
         f"{LOAD:g}, results sent back): whatever q and k1 are, WRA improves "
@@ -176,18 +197,14 @@ def _best_text(found: _Maps) -> str:
 
 def _draw(found: _Maps, path: pathlib.Path) -> None:
     plan = found.plan
-    figure = style.make_figure(_HEIGHT_IN)
-    grid = figure.subplots(
-        len(_METRICS),
-        len(STRATEGIES),
-        gridspec_kw={
-            "left": 0.055,
-            "right": 0.99,
-            "bottom": 0.07,
-            "top": 0.85,
-            "hspace": 0.3,
-            "wspace": 0.13,
-        },
+    figure, grid = style.make_panels(
+        8.2,
+        (len(_METRICS), len(STRATEGIES)),
+        left=0.055,
+        right=0.99,
+        bottom=0.07,
+        top=0.85,
+        gaps=(0.3, 0.13),
     )
     for row, (metric, metric_name) in enumerate(_METRICS.items()):
         # One scale for both strategies, so that shades can be compared.
@@ -201,12 +218,9 @@ def _draw(found: _Maps, path: pathlib.Path) -> None:
             _draw_map(
                 axes, plan, found.rows(strategy, metric), min(both), max(both)
             )
-            axes.set_title(
-                f"{_NAMES[strategy]}: {metric_name}, times shorter than FIFO",
-                fontsize=10.5,
-                fontweight="bold",
-                color=style.INK,
-                loc="left",
+            style.name_panel(
+                axes,
+                f"{strategy.upper()}: {metric_name}, times shorter than FIFO",
             )
             if row == len(_METRICS) - 1:
                 axes.set_xlabel(

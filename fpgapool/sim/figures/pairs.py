@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures 7 and 8 are alike: two hosts share their boards, or do not.
+"""Figures 7 and 8: two hosts share their boards, or do not.
 
 Chen's system schedules each node on its own: shortest job first, and no job
 leaves its host. FPGAPooling has the same jobs run on both boards.
@@ -13,7 +13,6 @@ import functools
 import itertools
 import pathlib
 import statistics
-import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ import msgspec
 import numpy as np
 
 from fpgapool.core import distributions
+from fpgapool.sim import gains
 from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import workloads
@@ -33,39 +33,29 @@ SEEDS = tuple(range(1, 21))
 RETURN_RATIOS = (0.0, 1.0)
 HOSTS = 2
 JOBS_PER_HOST = 100
-#: Of each host. With jobs of 800 MB that is what a board's DMA pipe carries.
+#: Of each host. With jobs of 800 MB, a board's DMA pipe carries just as much.
 ARRIVALS_PER_S = 2.1e9 / 800e6
 #: Standard deviation of the sizes by their mean.
 DEVIATION = 0.25
-#: Less is called no change.
+#: A smaller change counts as none.
 NOTICEABLE_PERCENT = 1.0
-#: No strategy: each host for itself, shortest job first.
+#: Not a strategy: each host works alone, shortest job first.
 APART = "apart"
 
-_QUANTILES = 1000
 METRICS = {"act": "ACT", "tct95": "TCT(95)"}
 _LINES: dict[float, tuple[str, str, str]] = {
     0.0: ("#1B4F8A", "-", "o"),
     1.0: ("#D55E00", "--", "s"),
 }
-_HEIGHT_IN = 5.2
 _LOG_TICKS = (-1000, -300, -100, -30, -10, 0, 10)
 _HEADER = (
-    "mean_mb",
-    "load",
-    "return_ratio",
-    "seeds",
-    "apart_act_s",
-    "apart_tct95_s",
-    "act_s",
-    "tct95_s",
-    "dlr",
-    "act_improvement_percent",
-    "act_improvement_percent_smallest",
-    "act_improvement_percent_largest",
-    "tct95_improvement_percent",
-    "tct95_improvement_percent_smallest",
-    "tct95_improvement_percent_largest",
+    *("mean_mb", "load", "return_ratio", "seeds"),
+    *("apart_act_s", "apart_tct95_s", "act_s", "tct95_s", "dlr"),
+    *(
+        f"{metric}_improvement_percent{end}"
+        for metric in METRICS
+        for end in ("", "_smallest", "_largest")
+    ),
 )
 
 
@@ -85,12 +75,11 @@ class PairRun:
 
     def measure(self) -> metrics.Metrics:
         """Simulate."""
-        cluster = experiments.make_cluster(HOSTS, HOSTS, self.return_ratio)
+        cluster = workloads.make_cluster(HOSTS, HOSTS, self.return_ratio)
         jobs = workloads.make_jobs(
             workloads.Workload(
                 sizes=_gaussian(self.mean_mb),
                 load=load(self.mean_mb),
-                accelerators=dict.fromkeys(workloads.PEAKS_BYTES_PER_S, 1.0),
                 jobs_per_host=self.jobs_per_host,
             ),
             cluster,
@@ -98,12 +87,12 @@ class PairRun:
         )
         parts = self._apart(jobs) if self.strategy == APART else [jobs]
         if self.strategy == APART:
-            cluster = experiments.make_cluster(1, 1, self.return_ratio)
+            cluster = workloads.make_cluster(1, 1, self.return_ratio)
         strategy = "sjf" if self.strategy == APART else self.strategy
-        policy = experiments.make_policy(strategy, experiments.SHORT_TAIL)
+        options = experiments.make_options(strategy, scenarios.SHORT_TAIL)
         done = [
             experiments.simulate(
-                experiments.make_scenario(cluster, policy, part), self.seed
+                experiments.make_scenario(cluster, options, part), self.seed
             )
             for part in parts
         ]
@@ -113,7 +102,7 @@ class PairRun:
 
     @staticmethod
     def _apart(jobs: list[scenarios.JobSpec]) -> list[list[scenarios.JobSpec]]:
-        """The jobs of each host, as if it were the only one."""
+        """Return the jobs of each host, as if it were the only one."""
         return [
             [
                 msgspec.structs.replace(job, host=0)
@@ -125,25 +114,14 @@ class PairRun:
 
 
 def load(mean_mb: float) -> float:
-    """Bytes that arrive, in units of what the DMA pipes carry."""
+    """Return arriving bytes in units of the DMA pipes' rate."""
     return ARRIVALS_PER_S * mean_mb * 1e6 / 2.1e9
 
 
 @functools.cache
 def _gaussian(mean_mb: float) -> distributions.SizeDistribution:
-    """Gaussian sizes; no quantile of these is below 0."""
-    normal = statistics.NormalDist(mean_mb * 1e6, DEVIATION * mean_mb * 1e6)
-    return distributions.Empirical(
-        [normal.inv_cdf((at + 0.5) / _QUANTILES) for at in range(_QUANTILES)]
-    )
-
-
-class Change(typing.NamedTuple):
-    """By how many percent times got shorter: overall, and of single seeds."""
-
-    mean: float
-    low: float
-    high: float
+    """Return Gaussian sizes; no quantile of these is below 0."""
+    return workloads.gaussian(mean_mb * 1e6, DEVIATION * mean_mb * 1e6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,14 +130,17 @@ class Point:
 
     :ivar apart: means of metrics without pooling.
     :ivar pooled: means of metrics with it.
+    :ivar act: by how many percent ACT got shorter: overall, and the extremes
+        of single seeds.
+    :ivar tct95: the same of TCT(95).
     """
 
     mean_mb: float
     return_ratio: float
     apart: dict[str, float]
     pooled: dict[str, float]
-    act: Change
-    tct95: Change
+    act: gains.Spread
+    tct95: gains.Spread
 
 
 def compare(measure: experiments.Measure, strategy: str) -> list[Point]:
@@ -167,7 +148,7 @@ def compare(measure: experiments.Measure, strategy: str) -> list[Point]:
     places = list(itertools.product(RETURN_RATIOS, MEANS_MB))
 
     def runs(which: str, return_ratio: float, mean: float) -> list[PairRun]:
-        # Nothing is sent where nothing leaves its host.
+        # Apart, no job leaves its host, and no host sends data.
         ratio = 0.0 if which == APART else return_ratio
         return [PairRun(which, mean, ratio, seed) for seed in SEEDS]
 
@@ -204,24 +185,22 @@ def _point(
         for name in ("act_s", "tct95_s")
     )
     return Point(
-        mean_mb, return_ratio, _means(apart), _means(pooled), act, tct95
+        mean_mb,
+        return_ratio,
+        gains.means(apart),
+        gains.means(pooled),
+        act,
+        tct95,
     )
 
 
-def _means(some: Sequence[metrics.Metrics]) -> dict[str, float]:
-    return {
-        name: statistics.fmean(getattr(each, name) for each in some)
-        for name in ("act_s", "tct95_s", "dlr")
-    }
-
-
-def _change(apart: Sequence[float], pooled: Sequence[float]) -> Change:
+def _change(apart: Sequence[float], pooled: Sequence[float]) -> gains.Spread:
     single = [
         100 * (1 - after / before)
         for before, after in zip(apart, pooled, strict=True)
     ]
     overall = 100 * (1 - statistics.fmean(pooled) / statistics.fmean(apart))
-    return Change(overall, min(single), max(single))
+    return gains.Spread(overall, min(single), max(single))
 
 
 def write(points: Iterable[Point], path: pathlib.Path) -> None:
@@ -247,27 +226,20 @@ def write(points: Iterable[Point], path: pathlib.Path) -> None:
     )
 
 
-def better(
-    points: Iterable[Point], metric: str, return_ratio: float
-) -> list[Point]:
-    """Those at which pooling shortens times by a percent or more."""
-    return [
-        point
-        for point in points
-        if point.return_ratio == return_ratio
-        and getattr(point, metric).mean >= NOTICEABLE_PERCENT
-    ]
+def count_changed(
+    points: Iterable[Point], return_ratio: float, sign: int
+) -> list[int]:
+    """Count, for each of :data:`METRICS`, the sizes that pooling changes.
 
-
-def worse(
-    points: Iterable[Point], metric: str, return_ratio: float
-) -> list[Point]:
-    """Those at which pooling makes times longer by a percent or more."""
+    :param sign: 1: times get shorter by a percent or more; -1: longer.
+    """
+    some = [point for point in points if point.return_ratio == return_ratio]
     return [
-        point
-        for point in points
-        if point.return_ratio == return_ratio
-        and getattr(point, metric).mean <= -NOTICEABLE_PERCENT
+        sum(
+            sign * getattr(point, metric).mean >= NOTICEABLE_PERCENT
+            for point in some
+        )
+        for metric in METRICS
     ]
 
 
@@ -284,22 +256,17 @@ def draw(
     """
     from matplotlib import ticker
 
-    figure = style.make_figure(_HEIGHT_IN)
-    grid = figure.subplots(
-        1,
-        len(METRICS),
+    figure, [grid] = style.make_panels(
+        5.2,
+        (1, len(METRICS)),
+        left=0.065,
+        bottom=0.115,
+        top=0.73,
+        gaps=(0.0, 0.07),
         sharey=True,
-        gridspec_kw={
-            "left": 0.065,
-            "right": 0.985,
-            "bottom": 0.115,
-            "top": 0.73,
-            "wspace": 0.07,
-        },
     )
     for axes, (metric, name) in zip(grid, METRICS.items(), strict=True):
-        style.prepare_axes(axes)
-        axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+        style.prepare_axes(axes, "both")
         axes.axhline(0, color=style.INK, linewidth=1)
         for return_ratio, (colour, line, marker) in _LINES.items():
             some = [
@@ -314,13 +281,7 @@ def draw(
                 markersize=5,
                 label=f"return ratio {return_ratio:g}",
             )
-        axes.set_title(
-            f"{name}, % shorter than without pooling",
-            fontsize=10.5,
-            fontweight="bold",
-            color=style.INK,
-            loc="left",
-        )
+        style.name_panel(axes, f"{name}, % shorter than without pooling")
         axes.set_xlabel("mean size, MB", fontsize=9)
     if logarithmic:
         grid[0].set_yscale("symlog", linthresh=10)
@@ -333,17 +294,8 @@ def draw(
         )
     else:
         grid[0].set_ylabel("improvement, %", fontsize=9)
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / _HEIGHT_IN),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9.5,
-        handlelength=3.4,
-    )
+    handles, _ = grid[0].get_legend_handles_labels()
+    style.add_legend(figure, handles, handlelength=3.4)
     style.write_texts(
         figure,
         title,

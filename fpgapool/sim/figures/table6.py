@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reference table: what the strategies gain over FIFO at four settings.
+"""The reference table: gains of strategies over FIFO at four settings.
 
-An independent simulator gave these factors for the paper's cluster. They are
-compared with means over seeds that no figure uses.
+An independent simulator gave these factors for the paper's cluster. The table
+compares them with means over seeds that no figure uses.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import pathlib
 import typing
 from collections.abc import Callable
 
+from fpgapool.sim import gains
+from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
 from fpgapool.sim.plots import style
 
-#: Not those of the figures.
+#: No figure uses these seeds.
 SEEDS = (101, 102, 103, 104, 105)
-#: How far factors may be from the reference, relatively.
+#: How far factors may deviate from the reference, relatively.
 ACT_TOLERANCE = 0.10
 TCT95_TOLERANCE = 0.15
 
@@ -34,8 +36,7 @@ _HEADER = (
     "tct95_deviation",
     *experiments.GAIN_HEADER,
 )
-_NAMES = {"sjf": "SJF", "wa": "WA", "ra": "RA", "wra": "WRA"}
-_COLUMNS = ("setting", *_NAMES.values())
+_COLUMNS = ("setting", *map(str.upper, experiments.STRATEGIES))
 _HEIGHT_IN = 3.9
 
 
@@ -52,11 +53,11 @@ class Setting:
     load: float
     sizes: str
     return_ratio: float
-    queues: experiments.Queues
+    queues: scenarios.Queues
     reference: dict[str, tuple[float, float]]
 
     def make_run(self, strategy: str, seed: int) -> experiments.ClusterRun:
-        """Its simulation."""
+        """Return its simulation."""
         return experiments.ClusterRun(
             strategy,
             self.sizes,
@@ -67,58 +68,44 @@ class Setting:
         )
 
 
+def _by_strategy(
+    *factors: tuple[float, float],
+) -> dict[str, tuple[float, float]]:
+    return dict(zip(experiments.STRATEGIES, factors, strict=True))
+
+
 SETTINGS = (
     Setting(
         "load 0.8, exponential, return 1",
         0.8,
         experiments.EXPONENTIAL,
         1.0,
-        experiments.SHORT_TAIL,
-        {
-            "sjf": (2.1, 0.7),
-            "wa": (2.0, 0.8),
-            "ra": (7.8, 5.6),
-            "wra": (6.5, 2.7),
-        },
+        scenarios.SHORT_TAIL,
+        _by_strategy((2.1, 0.7), (2.0, 0.8), (7.8, 5.6), (6.5, 2.7)),
     ),
     Setting(
         "load 1.3, exponential, return 1",
         1.3,
         experiments.EXPONENTIAL,
         1.0,
-        experiments.SHORT_TAIL,
-        {
-            "sjf": (2.0, 0.9),
-            "wa": (1.9, 0.9),
-            "ra": (4.0, 3.0),
-            "wra": (6.1, 2.2),
-        },
+        scenarios.SHORT_TAIL,
+        _by_strategy((2.0, 0.9), (1.9, 0.9), (4.0, 3.0), (6.1, 2.2)),
     ),
     Setting(
         "load 1.0, power law, return 1",
         1.0,
         experiments.POWER_LAW,
         1.0,
-        experiments.LONG_TAIL,
-        {
-            "sjf": (2.9, 1.0),
-            "wa": (2.9, 1.0),
-            "ra": (6.3, 4.9),
-            "wra": (7.4, 3.8),
-        },
+        scenarios.LONG_TAIL,
+        _by_strategy((2.9, 1.0), (2.9, 1.0), (6.3, 4.9), (7.4, 3.8)),
     ),
     Setting(
         "load 1.0, exponential, return 0",
         1.0,
         experiments.EXPONENTIAL,
         0.0,
-        experiments.SHORT_TAIL,
-        {
-            "sjf": (2.1, 0.6),
-            "wa": (2.1, 0.7),
-            "ra": (2.4, 1.7),
-            "wra": (4.1, 1.5),
-        },
+        scenarios.SHORT_TAIL,
+        _by_strategy((2.1, 0.6), (2.1, 0.7), (2.4, 1.7), (4.1, 1.5)),
     ),
 )
 
@@ -134,23 +121,23 @@ class Cell:
 
     setting: Setting
     strategy: str
-    gain: experiments.Gain
+    gain: gains.Gain
     act: float
     tct95: float
 
     @property
     def act_deviation(self) -> float:
-        """Of the simulated factor from the reference, relatively."""
+        """Return the relative deviation from the reference."""
         return self.gain.act.mean / self.act - 1
 
     @property
     def tct95_deviation(self) -> float:
-        """Of the simulated factor from the reference, relatively."""
+        """Return the relative deviation from the reference."""
         return self.gain.tct95.mean / self.tct95 - 1
 
     @property
     def is_within(self) -> bool:
-        """Whether both factors are within the tolerances."""
+        """Return whether both factors are within the tolerances."""
         return (
             abs(self.act_deviation) <= ACT_TOLERANCE
             and abs(self.tct95_deviation) <= TCT95_TOLERANCE
@@ -172,9 +159,11 @@ def compare(measure: experiments.Measure) -> list[Cell]:
     wanted: dict[typing.Any, Callable[[str, int], experiments.ClusterRun]] = {
         at: setting.make_run for at, setting in enumerate(SETTINGS)
     }
-    gains = experiments.gains(measure, wanted, experiments.STRATEGIES, SEEDS)
+    found = experiments.measure_gains(
+        measure, wanted, experiments.STRATEGIES, SEEDS
+    )
     return [
-        Cell(setting, strategy, gains[at, strategy], *reference)
+        Cell(setting, strategy, found[at, strategy], *reference)
         for at, setting in enumerate(SETTINGS)
         for strategy, reference in setting.reference.items()
     ]
@@ -201,7 +190,7 @@ def _judge(cells: list[Cell]) -> str:
     tct95 = max((cell.tct95_deviation for cell in cells), key=abs)
     count = len(cells)
     exceptions = "; ".join(
-        f"{_NAMES[cell.strategy]} at {cell.setting.name}: "
+        f"{cell.strategy.upper()} at {cell.setting.name}: "
         f"{cell.gain.act.mean:.2f} / {cell.gain.tct95.mean:.2f}, not "
         f"{cell.act:.1f} / {cell.tct95:.1f}"
         for cell in outside
@@ -226,7 +215,10 @@ def _draw(cells: list[Cell], path: pathlib.Path) -> None:
     texts = [list(_COLUMNS)]
     shades = [[style.BAND] * len(_COLUMNS)]
     for setting in SETTINGS:
-        row = [by_place[setting.name, strategy] for strategy in _NAMES]
+        row = [
+            by_place[setting.name, strategy]
+            for strategy in experiments.STRATEGIES
+        ]
         texts.append([setting.name, *map(_text, row)])
         shades.append(
             [
@@ -237,7 +229,7 @@ def _draw(cells: list[Cell], path: pathlib.Path) -> None:
     table = axes.table(
         cellText=texts,
         cellColours=shades,
-        colWidths=[0.28, *[0.18] * len(_NAMES)],
+        colWidths=[0.28, *[0.18] * len(experiments.STRATEGIES)],
         cellLoc="center",
         bbox=transforms.Bbox.unit(),
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Schedules of the same jobs above each other, coloured by kinds of jobs."""
+"""Several schedules of the same jobs, in colours for the kinds of jobs."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _LEFT = 0.135
 _RIGHT = 0.985
 _METRIC_GAP = 0.03
 
-#: Member, name with unit, how a value is written.
+#: Member, and name with unit.
 _METRICS = (
-    ("act_s", "ACT, s  (less is better)", "{:.2f}"),
-    ("tct95_s", "TCT(95), s  (less)", "{:.2f}"),
-    ("sar", "SAR  (more)", "{:.2f}"),
-    ("dlr", "DLR  (more)", "{:.2f}"),
-    ("makespan_s", "makespan, s  (less)", "{:.2f}"),
+    ("act_s", "ACT, s  (less is better)"),
+    ("tct95_s", "TCT(95), s  (less)"),
+    ("sar", "SAR  (more)"),
+    ("dlr", "DLR  (more)"),
+    ("makespan_s", "makespan, s  (less)"),
 )
-#: The last schedule is what it is all about.
+#: Of the last schedule, which the picture is about.
 _LAST_COLOUR = "#3B6EA5"
 
 Schedules = Mapping[str, Sequence[metrics.JobResult]]
 
 
 class _Layout:
-    """Where things are, in inches from the top.
+    """Positions in the picture, in inches from its top.
 
     :param rows: of each schedule.
     :param count: of schedules.
@@ -65,11 +65,11 @@ class _Layout:
         self.figure = style.make_figure(self.height_in)
 
     def y(self, from_top_in: float) -> float:
-        """Return a height as the figure counts it."""
+        """Convert inches from the top to the figure's share."""
         return 1 - from_top_in / self.height_in
 
     def name_y(self, index: int) -> float:
-        """Return where the name of a schedule is."""
+        """Return the height of a schedule's name."""
         return self.y(_TOP_IN + index * self._panel_in + 0.62 * _NAME_IN)
 
     def timeline(self, index: int) -> mpl_axes.Axes:
@@ -122,7 +122,7 @@ def draw_comparison(
         compared with the others.
     :param path: of the file.
     :param slots: slots that get a row even if no job had them.
-    :param title: what it is.
+    :param title: of the picture.
     :param subtitle: a line below it.
     :raises ValueError: if there are no schedules, or one has no jobs.
     :raises OSError: if the file cannot be written.
@@ -209,7 +209,7 @@ def _draw_metrics(layout: _Layout, schedules: Schedules) -> None:
     }
     names = list(measured)
     colours = [style.LIGHT] * (len(names) - 1) + [_LAST_COLOUR]
-    for index, (member, label, pattern) in enumerate(_METRICS):
+    for index, (member, label) in enumerate(_METRICS):
         axes = layout.metric(index)
         values = [getattr(each, member) for each in measured.values()]
         axes.barh(names, values, height=0.68, color=colours)
@@ -224,7 +224,7 @@ def _draw_metrics(layout: _Layout, schedules: Schedules) -> None:
         axes.set_title(label, fontsize=9, color=style.INK, loc="left", pad=4)
         for position, value in enumerate(values):
             axes.annotate(
-                pattern.format(value),
+                f"{value:.2f}",
                 (value, position),
                 xytext=(3, 0),
                 textcoords="offset points",

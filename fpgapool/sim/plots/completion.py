@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long jobs took under several policies, as cumulative shares."""
+"""Distributions of completion times under several strategies."""
 
 from __future__ import annotations
 
@@ -17,24 +17,20 @@ _LEFT = 0.065
 _BOTTOM_IN = 0.6
 _TOP_IN = 0.95
 _TAIL = 0.95
-#: Told apart without colours, too.
-_STYLES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 
 def draw_completions(
     completions_s: Mapping[str, metrics.Floats],
     path: pathlib.Path,
     *,
-    title: str = "Completion times",
     subtitle: str = "",
 ) -> None:
     """Draw the distribution of completion times as a PNG file.
 
-    :param completions_s: of the jobs, by policy.
+    :param completions_s: of the jobs, by strategy.
     :param path: of the file.
-    :param title: what it is.
-    :param subtitle: a line below it.
-    :raises ValueError: if there are no policies, or one has no jobs.
+    :param subtitle: a line below the title.
+    :raises ValueError: if there are no strategies, or one has no jobs.
     :raises OSError: if the file cannot be written.
     """
     if not completions_s or not all(
@@ -50,14 +46,14 @@ def draw_completions(
             1 - (_BOTTOM_IN + _TOP_IN) / _HEIGHT_IN,
         )
     )
-    style.prepare_axes(axes)
+    style.prepare_axes(axes, "both")
     colours = style.lines_of(completions_s)
     for at, (name, values) in enumerate(completions_s.items()):
         axes.plot(
             np.sort(values),
             np.arange(1, values.size + 1) / values.size,
             color=colours[name],
-            linestyle=_STYLES[at % len(_STYLES)],
+            linestyle=style.PATTERNS[at % len(style.PATTERNS)],
             linewidth=1.8,
             drawstyle="steps-post",
             label=name,
@@ -75,7 +71,6 @@ def draw_completions(
         color=style.MUTED,
     )
     axes.set_ylim(0, 1.005)
-    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
     axes.set_xlabel(
         "completion time (arrival to finish), s, logarithmic",
         fontsize=9,
@@ -85,5 +80,5 @@ def draw_completions(
     axes.legend(
         loc="lower right", fontsize=10, frameon=False, handlelength=3.2
     )
-    style.write_texts(figure, title, subtitle)
+    style.write_texts(figure, "Completion times", subtitle)
     style.save(figure, path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A schedule of any size: all slots as an image, and how many jobs wait."""
+"""A schedule of any size: all slots as an image, and how many jobs waited."""
 
 from __future__ import annotations
 
@@ -20,17 +20,13 @@ if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
 
-#: One dark and one light, so that they differ in grey, too.
+#: One dark and one light colour, which differ in grey, too.
 LOCAL_COLOUR = "#2F5D8C"
 REMOTE_COLOUR = "#F0A63C"
 
 _COLUMNS = 1300
 _MOST_ROWS = 400
 _LABELS = 25
-_QUEUE_IN = 1.1
-_GAP_IN = 0.2
-_TOP_IN = 1.2
-_BOTTOM_IN = 0.55
 
 
 def draw_overview(
@@ -50,7 +46,7 @@ def draw_overview(
     :param results: the jobs.
     :param path: of the file.
     :param slots: all of them.
-    :param title: what it is.
+    :param title: of the picture.
     :param subtitle: a line below it.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
@@ -61,7 +57,8 @@ def draw_overview(
     per_row = math.ceil(len(names) / _MOST_ROWS)
     rows = math.ceil(len(names) / per_row)
     end_s = max(job.finish_s for job in results)
-    figure, image, queue = _make_figure(rows)
+    rows_in = min(max(1.5, rows * 0.05), 9.0)
+    figure, image, queue = schedule.make_axes(rows_in, 0.09)
     shares = _shares(results, names, per_row, end_s)
     image.imshow(
         _coloured(shares),
@@ -77,29 +74,6 @@ def draw_overview(
     style.write_texts(figure, title, subtitle)
     _draw_legend(figure, per_row)
     style.save(figure, path)
-
-
-def _make_figure(
-    rows: int,
-) -> tuple[mpl_figure.Figure, mpl_axes.Axes, mpl_axes.Axes]:
-    rows_in = min(max(1.5, rows * 0.05), 9.0)
-    height_in = _TOP_IN + rows_in + _GAP_IN + _QUEUE_IN + _BOTTOM_IN
-    figure = style.make_figure(height_in)
-    grid = figure.add_gridspec(
-        2,
-        1,
-        height_ratios=(rows_in, _QUEUE_IN),
-        left=0.09,
-        right=0.985,
-        top=1 - _TOP_IN / height_in,
-        bottom=_BOTTOM_IN / height_in,
-        hspace=2 * _GAP_IN / (rows_in + _QUEUE_IN),
-    )
-    image = figure.add_subplot(grid[0])
-    queue = figure.add_subplot(grid[1], sharex=image)
-    for axes in (image, queue):
-        style.prepare_axes(axes)
-    return figure, image, queue
 
 
 def _shares(
@@ -171,14 +145,7 @@ def _draw_legend(figure: mpl_figure.Figure, per_row: int) -> None:
         )
     ]
     row = "a slot" if per_row == 1 else f"{per_row} slots"
-    figure.legend(
-        handles=handles,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / figure.get_figheight()),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9,
-    )
+    style.add_legend(figure, handles, 9)
     figure.text(
         0.985,
         1 - 0.92 / figure.get_figheight(),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A schedule on its axes: who has which slot when, and how many wait."""
+"""A schedule on its axes: which job had which slot, and how many waited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from fpgapool.sim.plots import style
 
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
+    from matplotlib import figure as mpl_figure
 
+_QUEUE_IN = 1.1
+_GAP_IN = 0.2
+_TOP_IN = 1.2
+_BOTTOM_IN = 0.55
 _BAR_ROWS = 0.78
 #: Left of the axes, as a share of their width.
 _HOST_X = -0.085
@@ -43,18 +48,18 @@ ColourOf = Callable[[metrics.JobResult], str]
 def rows_of(
     results: Iterable[metrics.JobResult], slots: Iterable[SlotName]
 ) -> list[SlotName]:
-    """Return the slots that get a row, in their order.
+    """Return the slots that get a row, in order.
 
-    :param results: jobs, each of which had one.
-    :param slots: more of them, for the idle ones.
+    :param results: jobs with slots.
+    :param slots: further slots, for the idle ones.
     """
     return sorted({slot_of(job) for job in results} | set(slots), key=_order)
 
 
 def slot_of(job: metrics.JobResult) -> SlotName:
-    """The row of a job.
+    """Return the slot of a job.
 
-    :param job: that ran.
+    :param job: a job with a slot.
     """
     return SlotName(job.host, job.device, job.slot)
 
@@ -66,12 +71,40 @@ def _order(slot: SlotName) -> tuple[list[str], list[str], int]:
 def natural(name: str) -> list[str]:
     """Return a key that sorts node2 before node10.
 
-    :param name: what is sorted.
+    :param name: to be sorted.
     """
     return [
         part.zfill(20) if part.isdecimal() else part
         for part in re.split(r"(\d+)", name)
     ]
+
+
+def make_axes(
+    rows_in: float, left: float
+) -> tuple[mpl_figure.Figure, mpl_axes.Axes, mpl_axes.Axes]:
+    """Return a figure with axes for slots and, below, for the queue.
+
+    :param rows_in: height of the slots in inches.
+    :param left: margin, as a share of the figure.
+    """
+    height_in = _TOP_IN + rows_in + _GAP_IN + _QUEUE_IN + _BOTTOM_IN
+    figure = style.make_figure(height_in)
+    grid = figure.add_gridspec(
+        2,
+        1,
+        height_ratios=(rows_in, _QUEUE_IN),
+        left=left,
+        right=0.985,
+        top=1 - _TOP_IN / height_in,
+        bottom=_BOTTOM_IN / height_in,
+        # A share of the mean height of both.
+        hspace=2 * _GAP_IN / (rows_in + _QUEUE_IN),
+    )
+    slots = figure.add_subplot(grid[0])
+    queue = figure.add_subplot(grid[1], sharex=slots)
+    for axes in (slots, queue):
+        style.prepare_axes(axes)
+    return figure, slots, queue
 
 
 def draw_rows(axes: mpl_axes.Axes, rows: Sequence[SlotName]) -> None:
@@ -145,13 +178,13 @@ def write_in_bars(
     :param axes: where the bars are.
     :param results: the jobs.
     :param rows: all their slots, at least.
-    :param character_s: the length of a bar that holds a character.
+    :param character_s: length of a bar with room for one character.
     """
     positions = {row: position for position, row in enumerate(rows)}
     for job in results:
         if job.finish_s - job.start_s <= len(job.job_id) * character_s:
             continue
-        # Digits alone cannot be read on the hatch.
+        # On the hatch, digits need a background.
         axes.text(
             (job.start_s + job.finish_s) / 2,
             positions[slot_of(job)],
@@ -173,12 +206,12 @@ def write_in_bars(
 def draw_queue(
     axes: mpl_axes.Axes, results: Sequence[metrics.JobResult], end_s: float
 ) -> int:
-    """Draw how many jobs wait.
+    """Draw the number of waiting jobs.
 
     :param axes: where to draw.
     :param results: the jobs.
     :param end_s: where the axis of time ends.
-    :returns: how many wait at most.
+    :returns: the largest number of waiting jobs.
     """
     times_s, counts = _waiting_over_time(results, end_s)
     axes.fill_between(
@@ -193,7 +226,7 @@ def draw_queue(
 
 
 def label_time(axes: mpl_axes.Axes) -> None:
-    """Say what the axis of time counts.
+    """Label the axis of time.
 
     :param axes: the lowest ones.
     """
@@ -204,7 +237,7 @@ def label_time(axes: mpl_axes.Axes) -> None:
 def _waiting_over_time(
     results: Sequence[metrics.JobResult], end_s: float
 ) -> tuple[list[float], list[int]]:
-    """Return when the number of waiting jobs changes, and to what."""
+    """Return the times and values of the number of waiting jobs."""
     changes = sorted(
         [(job.arrival_s, 1) for job in results]
         + [(job.start_s, -1) for job in results]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the pictures have in common: colours, texts and the file."""
+"""Colours, panels, texts and legends that all pictures share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pathlib
 import typing
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
 
-# Okabe and Ito's palette without its black, then lighter ones: told apart by
-# colour-blind readers, too, and dark text is readable on all of them.
+# Okabe and Ito's palette without its black, then lighter colours. Colour-blind
+# readers can tell them apart, and dark text is readable on all of them.
 _COLOURS = (
     "#56B4E9",
     "#E69F00",
@@ -27,7 +28,7 @@ _COLOURS = (
     "#A6D854",
     "#BDBDBD",
 )
-# Dark enough for lines; Okabe and Ito's, too.
+# Okabe and Ito's colours that are dark enough for lines.
 _LINE_COLOURS = (
     "#000000",
     "#0072B2",
@@ -44,6 +45,9 @@ GRID = "#DDDDDD"
 NEUTRAL = "#9AA0A6"
 LIGHT = "#B0B7BF"
 
+#: Patterns of lines, for readers who see no colours.
+PATTERNS = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+
 WIDTH_IN = 12.0
 _DPI = 130
 
@@ -57,9 +61,45 @@ def make_figure(height_in: float) -> mpl_figure.Figure:
     from matplotlib.backends import backend_agg
 
     figure = mpl_figure.Figure(figsize=(WIDTH_IN, height_in))
-    # Nothing global as pyplot has it: this may run in any thread.
+    # pyplot has global state; this works in any thread.
     backend_agg.FigureCanvasAgg(figure)
     return figure
+
+
+def make_panels(
+    height_in: float,
+    shape: tuple[int, int],
+    *,
+    left: float,
+    bottom: float,
+    top: float,
+    right: float = 0.985,
+    gaps: tuple[float, float] = (0.0, 0.0),
+    **sharing: typing.Any,
+) -> tuple[mpl_figure.Figure, typing.Any]:
+    """Return a figure with panels, and these as a matrix.
+
+    :param height_in: of the figure in inches.
+    :param shape: how many rows and columns.
+    :param left: margin, as a share of the figure; so are the next three.
+    :param gaps: between rows and between columns, as shares of a panel.
+    :param sharing: ``sharex`` and ``sharey``, as matplotlib has them.
+    """
+    figure = make_figure(height_in)
+    grid = figure.subplots(
+        *shape,
+        squeeze=False,
+        gridspec_kw={
+            "left": left,
+            "right": right,
+            "bottom": bottom,
+            "top": top,
+            "hspace": gaps[0],
+            "wspace": gaps[1],
+        },
+        **sharing,
+    )
+    return figure, grid
 
 
 def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
@@ -88,22 +128,69 @@ def lines_of(names: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, itertools.cycle(_LINE_COLOURS), strict=False))
 
 
-def prepare_axes(axes: mpl_axes.Axes) -> None:
-    """Take away what only distracts.
+def prepare_axes(
+    axes: mpl_axes.Axes, grid: typing.Literal["x", "y", "both"] = "x"
+) -> None:
+    """Remove frame and ticks, and draw a thin grid.
 
     :param axes: to draw on.
+    :param grid: the axes whose values get a line.
     """
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0, colors=INK, labelsize=8.5)
-    axes.grid(axis="x", color=GRID, linewidth=0.6)
+    axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
 
 
+def name_panel(
+    axes: mpl_axes.Axes, text: str, size: float = 10.5, **options: typing.Any
+) -> None:
+    """Write the title of a panel.
+
+    :param axes: of the panel.
+    :param text: the title.
+    :param size: of the font.
+    :param options: more of ``set_title``.
+    """
+    axes.set_title(
+        text,
+        fontsize=size,
+        fontweight="bold",
+        color=INK,
+        loc="left",
+        **options,
+    )
+
+
+def add_legend(
+    figure: mpl_figure.Figure,
+    handles: Sequence[typing.Any],
+    size: float = 9.5,
+    **options: typing.Any,
+) -> None:
+    """Explain colours and lines in a row below the texts.
+
+    :param figure: where to draw.
+    :param handles: with labels.
+    :param size: of the font.
+    :param options: more of ``legend``.
+    """
+    figure.legend(
+        handles=handles,
+        loc="center left",
+        bbox_to_anchor=(0.008, 1 - 0.92 / figure.get_figheight()),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=size,
+        **options,
+    )
+
+
 def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
-    """Write what it is, and a line below it.
+    """Write a title, and a line below it.
 
     :param figure: where to write, at its top.
-    :param title: what it is.
+    :param title: of the picture.
     :param subtitle: the line.
     """
     height_in = figure.get_figheight()
@@ -130,7 +217,7 @@ def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
     """Explain colours and hatch, below the texts.
 
     :param figure: where to draw.
-    :param colours: by what they stand for.
+    :param colours: by the kind of jobs that have them.
     """
     from matplotlib import patches
 
@@ -147,13 +234,10 @@ def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
                 label=f"{label} data",
             )
         )
-    figure.legend(
-        handles=handles,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / figure.get_figheight()),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9,
+    add_legend(
+        figure,
+        handles,
+        9,
         handlelength=1.6,
         handleheight=1.1,
         columnspacing=1.4,

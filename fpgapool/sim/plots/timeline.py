@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One schedule, its jobs coloured by the hosts that they came from."""
+"""One schedule, its jobs in the colours of the hosts that they came from."""
 
 from __future__ import annotations
 
 import pathlib
-import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -13,19 +12,11 @@ from fpgapool.sim import metrics
 from fpgapool.sim.plots import schedule
 from fpgapool.sim.plots import style
 
-if typing.TYPE_CHECKING:
-    from matplotlib import axes as mpl_axes
-    from matplotlib import figure as mpl_figure
-
 _NO_ORIGIN = "no host"
 
 _ROW_IN = 0.30
-_QUEUE_IN = 1.1
-_GAP_IN = 0.2
-_TOP_IN = 1.2
-_BOTTOM_IN = 0.55
 
-#: Text in a bar takes that much of the picture for each character.
+#: The share of the picture that each character in a bar needs.
 _CHARACTER_SHARE = 0.0075
 
 
@@ -37,13 +28,12 @@ def draw_timeline(
     title: str = "Slots over time",
     subtitle: str = "",
 ) -> None:
-    """Draw who had which slot when, and how many waited, as a PNG file.
+    """Draw each job in its slot, and how many jobs waited, as a PNG file.
 
     :param results: the jobs, one bar each.
     :param path: of the file.
-    :param slots: slots that get a row even if no job had them, for the idle
-        ones.
-    :param title: what it is.
+    :param slots: slots that get a row even if no job had them.
+    :param title: of the picture.
     :param subtitle: a line below it.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
@@ -55,7 +45,9 @@ def draw_timeline(
         {_origin_of(job) for job in results}, key=schedule.natural
     )
     colours = style.colours_of(origins)
-    figure, timeline, queue = _make_figure(len(rows))
+    figure, timeline, queue = schedule.make_axes(
+        max(len(rows), 2) * _ROW_IN, 0.135
+    )
     end_s = max(job.finish_s for job in results)
     schedule.draw_rows(timeline, rows)
     schedule.draw_bars(
@@ -73,27 +65,3 @@ def draw_timeline(
 
 def _origin_of(job: metrics.JobResult) -> str:
     return _NO_ORIGIN if job.origin is None else job.origin
-
-
-def _make_figure(
-    rows: int,
-) -> tuple[mpl_figure.Figure, mpl_axes.Axes, mpl_axes.Axes]:
-    rows_in = max(rows, 2) * _ROW_IN
-    height_in = _TOP_IN + rows_in + _GAP_IN + _QUEUE_IN + _BOTTOM_IN
-    figure = style.make_figure(height_in)
-    grid = figure.add_gridspec(
-        2,
-        1,
-        height_ratios=(rows_in, _QUEUE_IN),
-        left=0.135,
-        right=0.985,
-        top=1 - _TOP_IN / height_in,
-        bottom=_BOTTOM_IN / height_in,
-        # A share of the mean height of both.
-        hspace=2 * _GAP_IN / (rows_in + _QUEUE_IN),
-    )
-    timeline = figure.add_subplot(grid[0])
-    queue = figure.add_subplot(grid[1], sharex=timeline)
-    for axes in (timeline, queue):
-        style.prepare_axes(axes)
-    return figure, timeline, queue

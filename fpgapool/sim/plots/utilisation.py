@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How busy a cluster is over time, a row of two panels per policy."""
+"""Use of a cluster over time, a row of two panels per strategy."""
 
 from __future__ import annotations
 
@@ -29,57 +29,41 @@ def draw_utilisation(
     path: pathlib.Path,
     *,
     slot_count: int,
-    title: str = "Utilisation over time",
     subtitle: str = "",
 ) -> None:
-    """Draw busy slots and bytes/s of each policy as a PNG file.
+    """Draw busy slots and bytes/s of each strategy as a PNG file.
 
-    :param courses: by policy.
+    :param courses: by strategy.
     :param path: of the file.
-    :param slot_count: how many slots there are.
-    :param title: what it is.
-    :param subtitle: a line below it.
-    :raises ValueError: if there are no policies.
+    :param slot_count: number of slots.
+    :param subtitle: a line below the title.
+    :raises ValueError: if there are no strategies.
     :raises OSError: if the file cannot be written.
     """
     if not courses:
         raise ValueError("there is nothing to draw")
     count = len(courses)
     height_in = _TOP_IN + count * (_PANEL_IN + _GAP_IN) - _GAP_IN + _BOTTOM_IN
-    figure = style.make_figure(height_in)
-    panels = figure.subplots(
-        count,
-        2,
-        squeeze=False,
+    figure, panels = style.make_panels(
+        height_in,
+        (count, 2),
+        left=0.065,
+        bottom=_BOTTOM_IN / height_in,
+        top=1 - _TOP_IN / height_in,
+        gaps=(_GAP_IN / _PANEL_IN, 0.13),
         sharex=True,
         sharey="col",
-        gridspec_kw={
-            "left": 0.065,
-            "right": 0.985,
-            "top": 1 - _TOP_IN / height_in,
-            "bottom": _BOTTOM_IN / height_in,
-            "hspace": _GAP_IN / _PANEL_IN,
-            "wspace": 0.13,
-        },
     )
     for row, (name, course) in enumerate(courses.items()):
         _draw_slots(panels[row, 0], course, slot_count)
         _draw_rates(panels[row, 1], course)
         for axes in panels[row]:
-            style.prepare_axes(axes)
-            axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-            axes.set_title(
-                name,
-                fontsize=10.5,
-                fontweight="bold",
-                color=style.INK,
-                loc="left",
-                pad=4,
-            )
+            style.prepare_axes(axes, "both")
+            style.name_panel(axes, name, pad=4)
     for axes in panels[-1]:
         axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
     _set_limits(panels, courses, slot_count)
-    style.write_texts(figure, title, subtitle)
+    style.write_texts(figure, "Utilisation over time", subtitle)
     _draw_legend(figure)
     style.save(figure, path)
 
@@ -150,11 +134,4 @@ def _draw_legend(figure: mpl_figure.Figure) -> None:
             label="input of remote jobs, on top",
         ),
     ]
-    figure.legend(
-        handles=handles,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / figure.get_figheight()),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9,
-    )
+    style.add_legend(figure, handles, 9)

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much better than wra the strategy era is, over 25 settings.
+"""How much better the strategy era is than wra, over 25 settings.
 
-Each setting is drawn with several seeds; a policy's figure is wra's average
-completion time (ACT) and its 95th percentile (TCT) divided by its own, on the
-same jobs. Over seeds geometric means are taken, with confidence intervals of
-the logarithms by Student's t; over settings the geometric mean of these, with
-the interval over the seeds.
+The study draws each setting with several seeds. It divides wra's average
+completion time (ACT) and its 95th percentile (TCT) by those of a strategy on
+the same jobs. It shows geometric means over seeds, with confidence intervals
+of the logarithms by Student's t, and the geometric mean of these over
+settings, with the interval over the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import math
 import pathlib
@@ -27,6 +26,8 @@ import rich.table
 
 from fpgapool.core import distributions
 from fpgapool.sim import crews
+from fpgapool.sim import gains
+from fpgapool.sim import journals
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import simulation
@@ -35,19 +36,14 @@ from fpgapool.strategies.joint import era
 
 HOSTS = 100
 JOBS_PER_HOST = 50
-#: wra and era with their defaults, wra as in the paper, and the first rule.
+#: wra and era with their defaults, wra as in the paper, and era's first rule.
 REFERENCE = "wra"
-POLICIES = ("wra", "wra-paper", "era-written", "era")
-#: Nothing worse than this is meant to happen in any setting.
+STRATEGIES = ("wra", "wra-paper", "era-written", "era")
+#: The least improvement that is allowed in any setting.
 WORST = 1 / 1.08
-#: What is meant to be reached over all settings.
+#: The least improvements over all settings.
 GOALS = {"act": 1.25, "tct95": 1.35}
-# Two-sided 95 % of Student's t, by degrees of freedom; the normal
-# distribution's beyond.
-_T95 = (
-    12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
+_TIMES = ("act_s", "tct95_s", "p99_s")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,9 +51,9 @@ class Setting:
     """One of the 25.
 
     :ivar sizes: ``exp`` or ``pow``.
-    :ivar load: bytes that arrive, in units of what all boards carry.
+    :ivar load: arriving bytes in units of the rate of all boards.
     :ivar bias: weight of a host with a board as a source of jobs.
-    :ivar peak_factor: times the peak rates of accelerators.
+    :ivar peak_factor: multiplies the peak rates of accelerators.
     """
 
     sizes: str
@@ -84,14 +80,14 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """All of them."""
+    """Return all of them."""
     found = [
         Setting(sizes, return_ratio, load)
         for sizes in ("exp", "pow")
         for return_ratio in (0.0, 1.0)
         for load in (0.6, 1.0, 2.0)
     ]
-    # As many bytes for every number of boards.
+    # The same bytes arrive for every number of boards.
     found += [
         Setting(sizes, return_ratio, 50 / boards, boards)
         for sizes, return_ratio in (("exp", 1.0), ("pow", 0.0))
@@ -110,17 +106,13 @@ def settings() -> list[Setting]:
 def make_scenario(
     setting: Setting, seed: int, jobs_per_host: int = JOBS_PER_HOST
 ) -> scenarios.Scenario:
-    """The jobs of a setting, and the policies to be compared."""
-    cluster = scenarios.Cluster(
-        hosts=HOSTS,
-        fpga_hosts=workloads.spread_boards(HOSTS, setting.boards),
-        slots_per_device=setting.slots,
-        accelerators={
-            name: scenarios.AcceleratorProfile(
-                peak * setting.peak_factor, setting.return_ratio
-            )
-            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
-        },
+    """Make a setting's jobs, and the strategies to be compared."""
+    cluster = workloads.make_cluster(
+        HOSTS,
+        setting.boards,
+        setting.return_ratio,
+        slots=setting.slots,
+        peak_factor=setting.peak_factor,
     )
     sizes: distributions.SizeDistribution
     if setting.sizes == "exp":
@@ -130,37 +122,36 @@ def make_scenario(
     workload = workloads.Workload(
         sizes=sizes,
         load=setting.load,
-        accelerators=dict.fromkeys(cluster.accelerators, 1.0),
         bias=setting.bias,
         jobs_per_host=jobs_per_host,
     )
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         cluster=cluster,
-        policies=policies(max(1, setting.slots // 2)),
+        strategies=strategies(max(1, setting.slots // 2)),
         jobs=workloads.make_jobs(workload, cluster, seed),
     )
 
 
-def policies(remote_limit: int) -> dict[str, scenarios.Policy]:
-    """What is compared."""
+def strategies(remote_limit: int) -> dict[str, scenarios.StrategyOptions]:
+    """Return the strategies to be compared."""
     return {
-        "wra": scenarios.Policy(
+        "wra": scenarios.StrategyOptions(
             remote_limit=remote_limit,
             slot_choice="least_busy",
             offer_order="least_busy",
         ),
-        "wra-paper": scenarios.Policy(
+        "wra-paper": scenarios.StrategyOptions(
             strategy="wra",
             remote_limit=remote_limit,
             skip_limit=5,
             slot_choice="random",
             offer_order="random",
         ),
-        "era-written": scenarios.Policy(
+        "era-written": scenarios.StrategyOptions(
             strategy="era", own=dataclasses.asdict(era.AS_WRITTEN)
         ),
-        "era": scenarios.Policy(),
+        "era": scenarios.StrategyOptions(),
     }
 
 
@@ -168,11 +159,11 @@ def policies(remote_limit: int) -> dict[str, scenarios.Policy]:
 
 
 class Run(typing.NamedTuple):
-    """One policy, one setting, one seed."""
+    """One strategy, one setting, one seed."""
 
     setting: int
     seed: int
-    policy: str
+    strategy: str
 
 
 class Times(typing.NamedTuple):
@@ -186,37 +177,30 @@ class Times(typing.NamedTuple):
 def measure(run: Run, jobs_per_host: int = JOBS_PER_HOST) -> Times:
     """Simulate a run."""
     scenario = make_scenario(settings()[run.setting], run.seed, jobs_per_host)
-    outcomes = simulation.run(scenario, run.policy, seed=run.seed)
+    outcomes = simulation.run(scenario, run.strategy, seed=run.seed)
     found = results.evaluate(scenario, outcomes).measured
     return Times(found.act_s, found.tct95_s, found.p99_s)
 
 
 def read(path: pathlib.Path) -> dict[Run, Times]:
-    """What a file of earlier runs says; nothing, if there is none."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {
-            Run(int(row["setting"]), int(row["seed"]), row["policy"]): Times(
-                float(row["act_s"]), float(row["tct95_s"]), float(row["p99_s"])
-            )
-            for row in csv.DictReader(file)
-        }
+    """Read a file of earlier runs; without a file there are none."""
+    return {
+        Run(int(setting), int(seed), strategy): Times(*row)
+        for (setting, seed, strategy), row in journals.read(
+            path, Run._fields, _TIMES
+        ).items()
+    }
 
 
 def run_missing(
     runs: Sequence[Run], path: pathlib.Path, processes: int
 ) -> Iterator[Run]:
     """Do the runs that a file does not have yet, and add them to it."""
-    known = read(path)
-    missing = [run for run in runs if run not in known]
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if not known:
-            writer.writerow((*Run._fields, "act_s", "tct95_s", "p99_s"))
+    with journals.Journal(path, Run._fields, _TIMES) as journal:
+        keys = {run: tuple(map(str, run)) for run in runs}
+        missing = [run for run in runs if keys[run] not in journal.rows]
         for run, times in crews.work_here(measure, missing, processes):
-            writer.writerow([*run, *(repr(value) for value in times)])
-            file.flush()
+            journal.add(keys[run], times)
             yield run
 
 
@@ -235,17 +219,13 @@ class Ratio(typing.NamedTuple):
 
 
 def ratio(logarithms: Sequence[float]) -> Ratio:
-    """The geometric mean of improvements, given their logarithms."""
-    mean, count = statistics.fmean(logarithms), len(logarithms)
-    if count < 2:
-        return Ratio(math.exp(mean), 0.0, math.inf)
-    factor = _T95[count - 2] if count - 2 < len(_T95) else 1.96
-    half = factor * statistics.stdev(logarithms) / math.sqrt(count)
+    """Return the geometric mean of improvements, given their logarithms."""
+    mean, half = gains.confidence(logarithms)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 class Comparison(typing.NamedTuple):
-    """A policy against another one, by one metric.
+    """A strategy against another one, by one metric.
 
     :ivar by_setting: geometric mean over seeds.
     :ivar overall: geometric mean over settings, and its interval over
@@ -257,22 +237,22 @@ class Comparison(typing.NamedTuple):
 
     @property
     def worst(self) -> int:
-        """The number of the setting with the least improvement."""
+        """Return the number of the setting with the least improvement."""
         means = [each.mean for each in self.by_setting]
         return means.index(min(means))
 
 
 def compare(
     times: dict[Run, Times],
-    policy: str,
+    strategy: str,
     metric: str,
     seeds: Sequence[int],
     reference: str = REFERENCE,
 ) -> Comparison:
-    """Compare a policy with the reference, on the same jobs."""
+    """Compare a strategy with the reference, on the same jobs."""
 
     def gain(setting: int, seed: int) -> float:
-        own = getattr(times[Run(setting, seed, policy)], metric)
+        own = getattr(times[Run(setting, seed, strategy)], metric)
         other = getattr(times[Run(setting, seed, reference)], metric)
         return math.log(other / own)
 
@@ -296,15 +276,15 @@ def show(
     compared: Sequence[str],
 ) -> None:
     """Print tables of improvements."""
-    for policy in compared:
-        if policy == reference:
+    for strategy in compared:
+        if strategy == reference:
             continue
         table = rich.table.Table(
-            title=f"{policy} against {reference}, {len(seeds)} seeds"
+            title=f"{strategy} against {reference}, {len(seeds)} seeds"
         )
         table.add_column("setting")
         found = {
-            metric: compare(times, policy, metric, seeds, reference)
+            metric: compare(times, strategy, metric, seeds, reference)
             for metric in Times._fields
         }
         for metric in found:
@@ -333,17 +313,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES))
+    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument("--reference", default=REFERENCE)
     chosen = parser.parse_args(arguments)
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    wanted = list(dict.fromkeys([chosen.reference, *chosen.policies]))
-    # By seed, so that what is there after an interruption can be compared.
+    wanted = list(dict.fromkeys([chosen.reference, *chosen.strategies]))
+    # By seed: after an interruption the runs so far can be compared.
     runs = [
-        Run(setting, seed, policy)
+        Run(setting, seed, strategy)
         for seed in seeds
         for setting in range(len(settings()))
-        for policy in wanted
+        for strategy in wanted
     ]
     console = rich.console.Console()
     for done, _ in enumerate(

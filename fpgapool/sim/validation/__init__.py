@@ -3,6 +3,7 @@
 """The same jobs in the real system and in the simulator.
 
 The real system is ``fpgapool-allinone`` with emulated boards and clients,
-all processes of their own: nothing of it is imported here, except by the
-program :mod:`fpgapool.sim.validation.tenant`, which is such a client.
+which are processes of their own. Only the program
+:mod:`fpgapool.sim.validation.tenant`, which is such a client, imports parts of
+it.
 """

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from fpgapool.sim import metrics
 
-#: In each mode, of all jobs from this size on (FPGAPooling, section 7.4).
+#: The largest difference in each mode, for jobs from the size below on
+#: (FPGAPooling, section 7.4).
 GOAL = 0.08
 GOAL_MIN_BYTES = 400e6
-#: Where one class of sizes ends and the next one begins.
+#: Bounds of the classes of sizes.
 EDGES_BYTES = (0.0, 200e6, 400e6, 600e6, 800e6, math.inf)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """The jobs of one run, done by both.
+    """The jobs of one run in both systems.
 
     :ivar sizes_bytes: of the jobs.
     :ivar real_s: their completion times in the real system.
@@ -40,9 +40,9 @@ class Sample:
 class Difference:
     """Jobs of certain sizes.
 
-    :ivar low_bytes: the smallest size that belongs to them.
-    :ivar high_bytes: the smallest one that does not any more.
-    :ivar jobs: how many there are, in all runs.
+    :ivar low_bytes: the smallest size of the class.
+    :ivar high_bytes: the end of the class, which is not in it.
+    :ivar jobs: number of jobs in all runs.
     :ivar real_s: mean completion time in the real system.
     :ivar simulated_s: mean completion time by engine.
     :ivar runs: by engine, the difference in each run that has such jobs.
@@ -56,7 +56,7 @@ class Difference:
     runs: Mapping[str, Sequence[float]]
 
     def of(self, engine: str) -> float:
-        """Relative to the real system; above 0: simulated jobs take longer.
+        """Return the relative difference; above 0: simulated jobs take longer.
 
         :param engine: of the simulator.
         """
@@ -68,10 +68,10 @@ class Comparison:
     """One mode.
 
     :ivar mode: its name.
-    :ivar classes: by size, ascending; those that have jobs.
-    :ivar large: what the goal is about.
+    :ivar classes: those with jobs, by ascending size.
+    :ivar large: jobs of the sizes of the goal.
     :ivar total: all jobs.
-    :ivar busy: mean share of this machine's processors that was used.
+    :ivar busy: mean share of this machine's processors in use.
     """
 
     mode: str
@@ -82,12 +82,12 @@ class Comparison:
 
     @property
     def worst(self) -> float:
-        """The largest difference of large jobs, whatever its direction."""
+        """Return the largest absolute difference of large jobs."""
         return max(abs(self.large.of(each)) for each in self.large.simulated_s)
 
     @property
     def reaches_goal(self) -> bool:
-        """Whether the simulator is close enough, with each engine."""
+        """Return whether the simulator is close enough with each engine."""
         return self.worst <= GOAL
 
 
@@ -95,13 +95,13 @@ def compare(mode: str, samples: Sequence[Sample], busy: float) -> Comparison:
     """Compare completion times.
 
     :param samples: of all runs.
-    :param busy: mean share of this machine's processors that was used.
-    :raises ValueError: if there are no jobs that the goal is about.
+    :param busy: mean share of this machine's processors in use.
+    :raises ValueError: if no job has a size of the goal.
     """
     total = _between(samples, 0.0, math.inf)
     large = _between(samples, GOAL_MIN_BYTES, math.inf)
     if large is None or total is None:
-        raise ValueError("there are no jobs that the goal is about")
+        raise ValueError("there are no jobs of the sizes of the goal")
     classes = (
         _between(samples, low_bytes, high_bytes)
         for low_bytes, high_bytes in itertools.pairwise(EDGES_BYTES)
@@ -113,16 +113,19 @@ def compare(mode: str, samples: Sequence[Sample], busy: float) -> Comparison:
 def _between(
     samples: Sequence[Sample], low_bytes: float, high_bytes: float
 ) -> Difference | None:
-    """Jobs from one size on, below another; None if there are none."""
-    some = [
-        _jobs_of(
-            sample,
-            (low_bytes <= sample.sizes_bytes)
-            & (sample.sizes_bytes < high_bytes),
-        )
-        for sample in samples
-    ]
-    some = [sample for sample in some if sample.sizes_bytes.size]
+    """Compare jobs of a class of sizes; None: there are none."""
+    some = []
+    for sample in samples:
+        sizes_bytes = sample.sizes_bytes
+        jobs = (low_bytes <= sizes_bytes) & (sizes_bytes < high_bytes)
+        if jobs.any():
+            simulated_s = {
+                engine: times_s[jobs]
+                for engine, times_s in sample.simulated_s.items()
+            }
+            some.append(
+                Sample(sizes_bytes[jobs], sample.real_s[jobs], simulated_s)
+            )
     if not some:
         return None
     real_s = np.concatenate([sample.real_s for sample in some])
@@ -148,16 +151,5 @@ def _between(
                 for sample in some
             )
             for engine in engines
-        },
-    )
-
-
-def _jobs_of(sample: Sample, some: npt.NDArray[np.bool_]) -> Sample:
-    return Sample(
-        sample.sizes_bytes[some],
-        sample.real_s[some],
-        {
-            engine: times_s[some]
-            for engine, times_s in sample.simulated_s.items()
         },
     )

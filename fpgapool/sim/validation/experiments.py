@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of both: the testbed, and who sends which jobs.
+"""The testbed and the jobs for both systems.
 
-Times are those of real boards. The real system works with all sizes and all
-rates multiplied by the same factor, which leaves times as they are and lets
-a small machine keep up.
+Times are those of real boards. The real system multiplies all sizes and rates
+by the same factor. Times stay the same, and a small machine can keep up.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 
-from fpgapool.core import distributions
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import workloads
 from fpgapool.sim.validation import tenant
@@ -21,29 +18,28 @@ from fpgapool.sim.validation import tenant
 HOSTS = 5
 BOARDS = 3
 SLOTS = 4
-#: What fpgapool-allinone emulates.
+#: Values of the boards that fpgapool-allinone emulates.
 PROGRAMMING_TIME_S = 0.05
 RETURN_RATIOS = {"aes": 1.0, "ec": 1.5, "dtw": 0.01, "fft": 1.0, "sha": 0.0}
 
-POLICY = "fifo"
+STRATEGY = "fifo"
 
 MEAN_BYTES = 500e6
 DEVIATION_BYTES = 200e6
-#: What a Gaussian distribution has below is taken for this.
+#: Replaces smaller sizes of the Gaussian distribution.
 MIN_BYTES = 50e6
-_QUANTILES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """One of the paper's job patterns (Table 2).
 
-    :ivar hosts: numbers of those that jobs come from.
-    :ivar purpose: what is put to the test, for people.
-    :ivar bytes_per_s: that arrive. So many that jobs often share pipes and
-        links, and so few that a job which is a little late does not change
-        the places of all that come after it: that would make two runs of the
-        real system differ by more than what is to be seen.
+    :ivar hosts: numbers of the hosts that jobs come from.
+    :ivar purpose: of the mode, for people.
+    :ivar bytes_per_s: that arrive. With this rate jobs often share pipes and
+        links. With a higher rate, a job that is a little late would change
+        the places of all later jobs, and two runs of the real system would
+        differ by more than the simulator from them.
     """
 
     name: str
@@ -68,7 +64,7 @@ MODES = {
 
 
 def cluster() -> scenarios.Cluster:
-    """The testbed, as the simulator is told of it."""
+    """Return the testbed for the simulator."""
     return scenarios.Cluster(
         hosts=HOSTS,
         fpga_hosts=tuple(range(BOARDS)),
@@ -88,16 +84,15 @@ def make_scenario(
 ) -> scenarios.Scenario:
     """Draw the jobs of a mode: Gaussian sizes, Poisson arrivals.
 
-    :param jobs: how many.
-    :param seed: the same one gives the same jobs.
-    :param scale: factor of sizes in the real system; there they are whole
-        numbers of what an accelerator takes, and here the same.
+    :param jobs: their number.
+    :param seed: the same seed gives the same jobs.
+    :param scale: factor of sizes in the real system. Scaled sizes are
+        multiples of the accelerator's unit, and sizes here correspond.
     """
     testbed = cluster()
     workload = workloads.Workload(
-        sizes=distributions.Empirical(_gaussian_sizes_bytes()),
+        sizes=workloads.gaussian(MEAN_BYTES, DEVIATION_BYTES, MIN_BYTES),
         load=mode.bytes_per_s / workloads.capacity_bytes_per_s(testbed),
-        accelerators=dict.fromkeys(testbed.accelerators, 1.0),
         host_weights={
             host: float(host in mode.hosts) for host in range(HOSTS)
         },
@@ -107,21 +102,15 @@ def make_scenario(
         format=scenarios.FORMAT,
         name=f"{mode.name} mode",
         cluster=testbed,
-        # As the conductor does by default.
-        policies={POLICY: scenarios.Policy(slot_choice="least_busy")},
+        # The conductor's default.
+        strategies={
+            STRATEGY: scenarios.StrategyOptions(slot_choice="least_busy")
+        },
         jobs=[
             _rounded(job, scale)
             for job in workloads.make_jobs(workload, testbed, seed)
         ],
     )
-
-
-def _gaussian_sizes_bytes() -> list[float]:
-    gaussian = statistics.NormalDist(MEAN_BYTES, DEVIATION_BYTES)
-    return [
-        max(MIN_BYTES, gaussian.inv_cdf((place + 0.5) / _QUANTILES))
-        for place in range(_QUANTILES)
-    ]
 
 
 def _rounded(job: scenarios.JobSpec, scale: float) -> scenarios.JobSpec:
@@ -136,7 +125,7 @@ def _rounded(job: scenarios.JobSpec, scale: float) -> scenarios.JobSpec:
 
 
 def scaled_bytes(job: scenarios.JobSpec, scale: float) -> int:
-    """How large a job is in the real system.
+    """Return the size of a job in the real system.
 
     :param scale: factor of sizes there.
     """

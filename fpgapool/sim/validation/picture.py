@@ -24,7 +24,7 @@ _WIDTH = 0.8
 
 
 def class_name(row: differences.Difference) -> str:
-    """The sizes of a class, in MB.
+    """Return the sizes of a class, in MB.
 
     :param row: with or without an end.
     """
@@ -40,40 +40,26 @@ def draw(
 ) -> None:
     """Draw a panel for each mode.
 
-    :param subtitle: what was run.
+    :param subtitle: a line about the runs.
     :param path: of the PNG file.
     :raises OSError: if it cannot be written.
     """
-    figure = style.make_figure(_HEIGHT_IN)
-    grid = figure.subplots(
-        1,
-        len(found),
+    figure, grid = style.make_panels(
+        _HEIGHT_IN,
+        (1, len(found)),
+        left=0.055,
+        bottom=_BOTTOM_IN / _HEIGHT_IN,
+        top=1 - _TOP_IN / _HEIGHT_IN,
+        gaps=(0.0, 0.06),
         sharey=True,
-        squeeze=False,
-        gridspec_kw={
-            "left": 0.055,
-            "right": 0.985,
-            "bottom": _BOTTOM_IN / _HEIGHT_IN,
-            "top": 1 - _TOP_IN / _HEIGHT_IN,
-            "wspace": 0.06,
-        },
     )
     for axes, comparison in zip(grid[0], found, strict=True):
         _draw_panel(axes, comparison)
-    # Room for what is written above the bars.
+    # Room for the texts above the bars.
     low, high = grid[0][0].get_ylim()
     grid[0][0].set_ylim(low, 1.14 * high)
     grid[0][0].set_ylabel("mean completion time, s", fontsize=9.5)
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="center left",
-        bbox_to_anchor=(0.008, 1 - 0.92 / _HEIGHT_IN),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=9.5,
-    )
+    style.add_legend(figure, grid[0][0].get_legend_handles_labels()[0])
     style.write_texts(
         figure, "Figure 6: the simulator and the real system", subtitle
     )
@@ -83,9 +69,7 @@ def draw(
 def _draw_panel(
     axes: mpl_axes.Axes, comparison: differences.Comparison
 ) -> None:
-    style.prepare_axes(axes)
-    axes.grid(visible=False, axis="x")
-    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    style.prepare_axes(axes, "y")
     rows = comparison.classes
     engines = list(comparison.total.simulated_s)
     width = _WIDTH / (1 + len(engines))
@@ -119,12 +103,10 @@ def _draw_panel(
             for row in rows
         ],
     )
-    axes.set_title(
+    style.name_panel(
+        axes,
         f"{comparison.mode}: {comparison.worst:.1%} over all jobs ≥ "
         f"{differences.GOAL_MIN_BYTES / 1e6:.0f} MB",
-        fontsize=10,
-        fontweight="bold",
-        color=style.INK,
-        loc="left",
+        10,
     )
     axes.set_xlabel("size, MB", fontsize=9)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The real system: a pool and its clients, each a process of its own."""
+"""Runs jobs in the real system: a process for the pool and each client."""
 
 from __future__ import annotations
 
@@ -17,50 +17,40 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fpgapool.common import descriptors
+from fpgapool.sim import allinone
 from fpgapool.sim import errors
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.validation import experiments
 from fpgapool.sim.validation import tenant
 
-START_TIMEOUT_S = 150.0
-STOP_TIMEOUT_S = 30.0
-#: From when all clients are ready to when they begin: what they have tried
-#: the pool with is given back meanwhile.
+#: Time between the clients' being ready and their first jobs: meanwhile they
+#: give back the slots with which they tried the pool.
 _BEGIN_S = 2.0
 
-_POOL = "fpgapool.cmd.allinone"
 _TENANT = tenant.__name__
-#: A chunk of the data plane, scaled as all sizes are, costs the processors
-#: what a whole one does; smaller ones than this would cost too much.
+#: Chunks of the data plane are scaled as all sizes are. A small chunk costs
+#: the processors as much as a large one, so that there is a smallest one.
 _CHUNK_BYTES = 4 * 2**20
 _SMALLEST_CHUNK_BYTES = 65536
 _SLOTS = experiments.BOARDS * experiments.SLOTS
 _MEMORY = pathlib.Path("/dev/shm")
-_LOG_LINES = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """All jobs, done once.
+    """The results of all jobs.
 
     :ivar times: of the jobs, by their ids.
-    :ivar busy: share of this machine's processors that was used meanwhile,
-        by whomever, but for what gives way (``nice``).
+    :ivar busy: share of this machine's processors that all programs used
+        meanwhile, except those that give way (``nice``).
     """
 
     times: dict[int, tenant.Times]
     busy: float
 
 
-class _Pool(msgspec.Struct, frozen=True):
-    """What the pool says when it is ready."""
-
-    front_doors: dict[str, str]
-
-
 def run(scenario: scenarios.Scenario, scale: float, timeout_s: float) -> Run:
-    """Have the jobs of a scenario done by a fresh pool.
+    """Run the jobs of a scenario in a fresh pool.
 
     :param scenario: of :mod:`fpgapool.sim.validation.experiments`.
     :param scale: factor of all sizes and rates.
@@ -78,10 +68,10 @@ def run(scenario: scenarios.Scenario, scale: float, timeout_s: float) -> Run:
 
 
 def _parent_directory() -> pathlib.Path | None:
-    """Memory if there is such a thing, unless the user wants it elsewhere.
+    """Return a directory in memory, or None for the usual one.
 
-    The pool's database waits for the disk whenever a session changes, and so
-    for whoever else writes to it, now and then for most of a second.
+    The pool's database waits for the disk whenever a session changes, now and
+    then for most of a second if other programs write to the disk.
     """
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return None
@@ -91,73 +81,20 @@ def _parent_directory() -> pathlib.Path | None:
 # -- the pool --------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _pool(directory: pathlib.Path, scale: float) -> Iterator[_Pool]:
-    """It ends with this process, however that ends."""
-    log_path = directory / "pool.log"
-    read_fd, write_fd = os.pipe()
-    # The reading end stays open as long as the pool shall live.
-    with open(read_fd, "rb", buffering=0) as ready:
-        try:
-            process = _start_pool(directory, scale, write_fd, log_path)
-        finally:
-            os.close(write_fd)
-        try:
-            line = descriptors.read_line(ready, START_TIMEOUT_S)
-            if not line.endswith(b"\n"):
-                raise errors.SystemFailed(
-                    _with_log("the pool did not start", log_path)
-                )
-            yield msgspec.json.decode(line, type=_Pool)
-        finally:
-            _stop(process)
-
-
-def _start_pool(
-    directory: pathlib.Path,
-    scale: float,
-    write_fd: int,
-    log_path: pathlib.Path,
-) -> subprocess.Popen[bytes]:
+def _pool(
+    directory: pathlib.Path, scale: float
+) -> contextlib.AbstractContextManager[allinone.Pool]:
     chunk_bytes = max(_SMALLEST_CHUNK_BYTES, round(_CHUNK_BYTES * scale))
-    config_path = directory / "pool.conf"
-    config_path.write_text(f"[agent]\nchunk_bytes = {chunk_bytes}\n")
-    command = [sys.executable, "-m", _POOL]
-    command += [
+    options = [
         f"--hosts={experiments.HOSTS}",
         f"--boards={experiments.BOARDS}",
         f"--slots={experiments.SLOTS}",
         f"--rate-scale={scale!r}",
-        f"--strategy={experiments.POLICY}",
-        f"--config-file={config_path}",
-        f"--run-dir={directory / 'run'}",
-        f"--ready-fd={write_fd}",
+        f"--strategy={experiments.STRATEGY}",
     ]
-    with log_path.open("wb") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(write_fd,),
-            # Ctrl-C is for this program, which ends the clients first.
-            start_new_session=True,
-        )
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        # What it started goes with it.
-        process.kill()
-        process.wait()
-
-
-def _with_log(text: str, path: pathlib.Path) -> str:
-    lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-    return "\n    ".join([f"{text}:", *lines]) if lines else text
+    return allinone.running(
+        directory, options, f"[agent]\nchunk_bytes = {chunk_bytes}\n"
+    )
 
 
 # -- its clients -----------------------------------------------------------
@@ -169,7 +106,7 @@ def _orders(
     timeout_s: float,
     front_doors: Mapping[str, str],
 ) -> dict[str, tenant.Order]:
-    """By host, for all that jobs come from."""
+    """Return orders by host, for all hosts that jobs come from."""
     orders: dict[str, tenant.Order] = {}
     for number, (host, front_door) in enumerate(front_doors.items()):
         tasks = [
@@ -187,7 +124,7 @@ def _orders(
                 front_door,
                 timeout_s,
                 tasks,
-                # One does it for all.
+                # One client warms up all slots.
                 warm_slots=0 if orders else _SLOTS,
             )
     return orders
@@ -204,7 +141,7 @@ class _Tenants:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, host: str, order: tenant.Order) -> None:
-        """Start one; it gets itself ready meanwhile."""
+        """Start a client, which gets itself ready."""
         with self._log_path(host).open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", _TENANT],
@@ -214,10 +151,10 @@ class _Tenants:
                 start_new_session=True,
             )
         self._processes[host] = process
-        self._tell(host, msgspec.json.encode(order))
+        self._send(host, msgspec.json.encode(order))
 
     def run(self) -> Run:
-        """Let all begin at once and wait until they are done."""
+        """Let all clients begin at once, and wait for their results."""
         for host, process in self._processes.items():
             assert process.stdout is not None
             if process.stdout.readline() != tenant.READY:
@@ -225,7 +162,7 @@ class _Tenants:
         start_s = time.monotonic() + _BEGIN_S
         before = _processor_times()
         for host in self._processes:
-            self._tell(host, repr(start_s).encode())
+            self._send(host, repr(start_s).encode())
         times: dict[int, tenant.Times] = {}
         for host, process in self._processes.items():
             assert process.stdout is not None
@@ -236,7 +173,7 @@ class _Tenants:
             times.update((each.id, each) for each in found)
         return Run(times, _busy_share(before, _processor_times()))
 
-    def _tell(self, host: str, line: bytes) -> None:
+    def _send(self, host: str, line: bytes) -> None:
         stream = self._processes[host].stdin
         assert stream is not None
         try:
@@ -247,14 +184,16 @@ class _Tenants:
 
     def _failed(self, host: str) -> errors.SystemFailed:
         return errors.SystemFailed(
-            _with_log(f"the client on {host} failed", self._log_path(host))
+            allinone.with_log(
+                f"the client on {host} failed", self._log_path(host)
+            )
         )
 
     def _log_path(self, host: str) -> pathlib.Path:
         return self._directory / f"{host}.log"
 
     def stop(self) -> None:
-        """End those that still run."""
+        """End the clients that still run."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -282,13 +221,13 @@ def _tenants(
 
 
 def _processor_times() -> list[int]:
-    """Of all processors: user, nice, system, idle, waiting for disks, …"""
+    """Return times of all processors: user, nice, system, idle, iowait, …"""
     with open("/proc/stat", encoding="ascii") as file:
-        return [int(word) for word in file.readline().split()[1:9]]
+        return [int(field) for field in file.readline().split()[1:9]]
 
 
 def _busy_share(before: list[int], after: list[int]) -> float:
     spent = [late - early for early, late in zip(before, after, strict=True)]
-    # What runs with the least priority gives way.
+    # Programs of low priority give way.
     free = spent[1] + spent[3] + spent[4]
     return 1.0 - free / max(1, sum(spent))

@@ -33,12 +33,12 @@ _FFT_SAMPLES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What is asked of an accelerator.
+    """The jobs of an accelerator.
 
-    :ivar params: what it is told; keys protect nothing here.
+    :ivar params: its parameters; keys protect nothing here.
     :ivar unit_bytes: the input is a multiple of this.
-    :ivar has_numbers: whether the input is numbers of single precision, or
-        else any bytes.
+    :ivar has_numbers: whether the input has numbers of single precision; if
+        not, it has any bytes.
     """
 
     params: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -71,7 +71,7 @@ KINDS = {
 class Task(msgspec.Struct, frozen=True):
     """A job to be done.
 
-    :ivar arrival_s: when to ask for it, counted from the beginning.
+    :ivar arrival_s: when to ask for it, from the beginning.
     """
 
     id: int
@@ -81,12 +81,12 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What this program is to do.
+    """The jobs for this program.
 
     :ivar front_door: socket of its host.
     :ivar timeout_s: for each job, from its arrival on.
-    :ivar warm_slots: before it is ready it has every accelerator work once
-        in so many slots, all that there are; 0: it only tries the pool.
+    :ivar warm_slots: the number of all slots: before the program is ready, it
+        uses each accelerator once in each slot; 0: it only tries the pool.
     """
 
     front_door: str
@@ -96,11 +96,11 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What became of a job; times are counted from the beginning.
+    """The result of a job; times count from the beginning.
 
-    :ivar arrival_s: when it was really asked for.
+    :ivar arrival_s: when the program really asked for it.
     :ivar start_s: when its slot was ready.
-    :ivar finish_s: when the last output was there.
+    :ivar finish_s: when its last output had arrived.
     :ivar host: name of the slot's host.
     """
 
@@ -114,7 +114,7 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Do what standard input says.
+    """Run the jobs that standard input has.
 
     :returns: the exit code.
     """
@@ -128,7 +128,7 @@ def main() -> int:
         _write(READY)
         line = sys.stdin.buffer.readline()
         if not line:
-            # Whoever started this has gone.
+            # The program that started this one has ended.
             return 1
         times = run_tasks(order, contents, float(line))
     except client.FpgapoolError as error:
@@ -144,7 +144,7 @@ def _write(data: bytes) -> None:
 
 
 def _contents(order: Order) -> dict[str, memoryview]:
-    """For each accelerator, as much input as its largest job takes."""
+    """Return, for each accelerator, the input of its largest job."""
     rng = np.random.default_rng(0)
     largest_bytes: dict[str, int] = {}
     for task in order.tasks:
@@ -163,9 +163,9 @@ def _contents(order: Order) -> dict[str, memoryview]:
 
 
 def warm(order: Order) -> None:
-    """Use what jobs will use, so that its software is loaded.
+    """Use all accelerators once, so that workers load their software.
 
-    :raises fpgapool.client.FpgapoolError: if that does not work.
+    :raises fpgapool.client.FpgapoolError: if one fails.
     """
     from fpgapool.sim import warming
 
@@ -184,11 +184,11 @@ def warm(order: Order) -> None:
 def run_tasks(
     order: Order, contents: Mapping[str, memoryview], start_s: float
 ) -> list[Times]:
-    """Do each job at its time, and none any more when one fails.
+    """Run each job at its time; stop all when one fails.
 
     :param contents: input by accelerator, enough for each job.
     :param start_s: monotonic time of the beginning.
-    :raises fpgapool.client.FpgapoolError: what went wrong first.
+    :raises fpgapool.client.FpgapoolError: the first failure.
     """
     from fpgapool import client
 
@@ -204,7 +204,7 @@ def run_tasks(
             front_door=order.front_door,
             timeout_s=order.timeout_s,
             cancel=cancel,
-            # The worker looks at the parameters in any case.
+            # The worker checks the parameters in any case.
             verify=False,
         )
         return _times(task, arrival_s, report)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Expected-rate-aware: pairs of jobs and boards by the rate they would have.
+"""Expected-rate-aware: pairs jobs and boards by the rate they would have.
 
-For each board with an idle slot and each waiting job the rate is estimated
-that the job would get there now. Pairs with a poor rate are not allowed;
-among the others the one with the least work per rate is taken, and so on
-until none is left.
+For each board with an idle slot and each waiting job, the strategy estimates
+the rate that the job would get there now. It refuses pairs with a poor rate.
+Among the others it takes the pair with the least work per rate, and so on
+until no pair is left.
 """
 
 import dataclasses
@@ -20,19 +20,19 @@ from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
 from fpgapool.vocabulary import codes
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
-# A timeout has fallen due a little before its time, as everywhere.
+# As everywhere, a timeout is due a little before its time.
 _SLACK_S = 1e-12
-# However much others lose, a job's gain stays this part of its rate.
+# The least gain of a job, as a part of its rate.
 _LEAST_GAIN = 0.02
 
 
@@ -41,12 +41,12 @@ class EraOptions:
     """Options of :class:`EraStrategy`.
 
     "Its peak" is the rate that a job would get if only the DMA pipe limited
-    it. :data:`AS_WRITTEN` has the values of the rule that this one began as.
+    it. :data:`AS_WRITTEN` has the values of the first version of this rule.
 
     :param size_power: a job's work is its bytes to this power …
     :param aging_per_s: … divided by 1 + this × seconds waited.
-    :param long_from: a job that is larger than this share of those that came
-        last is long; 1: none is.
+    :param long_from: a job is long if it is larger than this share of the
+        jobs that came last; 1: no job is long.
     :param long_factor: times the work of such a job.
     :param min_share: a job whose own host has no board may go where its rate
         is this part of its peak …
@@ -60,11 +60,11 @@ class EraOptions:
     :param leave_penalty: times the work of such a job …
     :param leave_penalty_idle: … and this while many slots are idle.
     :param idle_share: this part of all slots idle is many; above 1: never.
-    :param loss_weight: what others lose by a job, times this, is taken from
-        its rate.
+    :param loss_weight: times the rates that others lose by a job, is
+        subtracted from its rate.
     :param spread: the work is multiplied by 1 + this × the part of the
         board's slots that is taken.
-    :raises ValueError: if one of them is negative or not a number.
+    :raises ValueError: if an option is negative or not a number.
     """
 
     size_power: float = 0.7
@@ -93,7 +93,7 @@ class EraOptions:
                 )
 
 
-#: Without anything that was found to be better.
+#: The first version of the rule, without later improvements.
 AS_WRITTEN = EraOptions(
     long_from=1.0,
     long_factor=1.0,
@@ -108,14 +108,15 @@ AS_WRITTEN = EraOptions(
 
 
 class EraStrategy(strategy.Strategy):
-    """Takes the best allowed pair until there is none.
+    """Takes the best allowed pair until no pair is left.
 
-    Equal pairs: the job that came first, then the board with the fewest
-    flows, then a slot that need not be programmed, then ``index`` order.
+    Of equal pairs it takes the job that came first, then the board with the
+    fewest flows, then a slot that need not be programmed, then ``index``
+    order.
     """
 
     wants_rates = True
-    # Rates change, and patience ends, while nothing else happens.
+    # Rates change, and patience ends, without any event.
     look_again_s = 1.0
 
     def __init__(self, options: EraOptions) -> None:
@@ -137,7 +138,7 @@ class EraStrategy(strategy.Strategy):
             return
         one_pass = _Pass(self.options, view, now)
         while view.slots.idle_total and view.waiting_count:
-            choice = one_pass.take_best()
+            choice = one_pass.assign_best()
             if choice is None:
                 break
             yield choice
@@ -166,11 +167,11 @@ class _Target:
 
 
 class _Pairs(typing.NamedTuple):
-    """Kinds of jobs and targets that are allowed together.
+    """Allowed pairs of kinds of jobs and targets.
 
     :ivar kinds: places of the kinds.
     :ivar targets: places of the targets.
-    :ivar works: least work of a job of the kind that may go there.
+    :ivar works: least work of a job of the kind that may go to the target.
     """
 
     kinds: _Numbers
@@ -179,10 +180,10 @@ class _Pairs(typing.NamedTuple):
 
 
 class _Pass:
-    """One pass: what does not change during it, and what is left of it.
+    """One pass: vectors over its jobs and targets.
 
-    Kinds of jobs and targets are rows and columns of matrices, and have
-    their places in these.
+    Kinds of jobs and targets are rows and columns of matrices; a place is a
+    number of such a row or column.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class _Pass:
         self._ingress: _Numbers = columns.ingress[numbers]
 
     def _is_shown(self) -> _Flags:
-        """Of each kind, whether its jobs are shown."""
+        """Return, for each kind, whether its jobs are shown."""
         shown = set(map(id, self._view.jobs.groups()))
         kinds = [self._kinds[number] for number in self._numbers.tolist()]
         return np.array(
@@ -273,14 +274,14 @@ class _Pass:
         return fits
 
     def _fits_in(self, at: int) -> list[bool]:
-        """Of each kind, whether its jobs fit a slot of a target."""
+        """Return, for each kind, whether its jobs fit a slot of a target."""
         target = self._targets[at]
         answers = {
             id(group): _slot_for(group, target, "") is not None
             for group in self._view.jobs.groups()
         }
         kinds = (self._kinds[number] for number in self._numbers.tolist())
-        # A kind or a group that is gone has no jobs any more.
+        # A kind or a group that no longer exists has no jobs.
         return [
             kind is not None and answers.get(id(kind.group), False)
             for kind in kinds
@@ -288,8 +289,8 @@ class _Pass:
 
     # -- one decision ----------------------------------------------------
 
-    def take_best(self) -> strategy.Choice | None:
-        """Give the best pair to each other; None: no pair is allowed."""
+    def assign_best(self) -> strategy.Choice | None:
+        """Assign the best pair; None: no pair is allowed."""
         pairs = self._allowed()
         if not len(pairs.kinds):
             return None
@@ -306,11 +307,11 @@ class _Pass:
             + self._options.spread * counts / self._slot_counts[pairs.targets]
         )
         best = np.flatnonzero(scores == scores.min())
-        return self._take(pairs, best, rates)
+        return self._assign_first(pairs, best, rates)
 
     def _allowed(self) -> _Pairs:
         options, view = self._options, self._view
-        self._see_pipes()
+        self._read_pipes()
         busy = self._up_count - view.slots.idle_total
         is_idle = 1.0 - busy / self._up_count >= options.idle_share
         share = options.min_share_idle if is_idle else options.min_share
@@ -329,7 +330,7 @@ class _Pass:
         rates, peaks, free = self._remote_rates()
         wanted = np.where(self._has_home, options.leave_min_share, share)
         if options.patience > 0:
-            # Of each kind the first job decides.
+            # The first job of each kind decides.
             waited = options.patience * self._waits_per_byte[first]
             shares = wanted[:, None] / (1.0 + waited[:, None] * peaks)
         else:
@@ -347,8 +348,8 @@ class _Pass:
             ),
         )
 
-    def _see_pipes(self) -> None:
-        """What is left of each pipe, and what one more flow would get."""
+    def _read_pipes(self) -> None:
+        """Compute the free rate of each pipe, and a further flow's share."""
         loads = self._loads
         capacities = loads.capacities
         left = np.maximum(capacities - loads.loads, 0.0)
@@ -362,13 +363,13 @@ class _Pass:
         )
 
     def _first_of_kinds(self, works: _Floats) -> tuple[_Floats, _Numbers]:
-        """The least work of each kind's jobs, and which job has it."""
+        """Return the least work of each kind's jobs, and the job with it."""
         least: _Floats = np.full(len(self._peaks), math.inf)
         np.minimum.at(least, self._kind_of, works)
         jobs = np.flatnonzero(
             (works == least[self._kind_of]) & (works < math.inf)
         )
-        # The first of equal ones is written last.
+        # The first of equal jobs is written last.
         if len(jobs) > np.count_nonzero(least < math.inf):
             jobs = np.array(
                 sorted(
@@ -383,7 +384,7 @@ class _Pass:
         return least, first
 
     def _remote_rates(self) -> tuple[_Floats, _Floats, _Floats]:
-        """Of each pair, if it is remote: the rate, its peak, what is free."""
+        """Return, for each pair as if remote, rate, peak and free share."""
         share, free, ratios = self._share, self._free, self._ratios
         out, inward, dma = self._out, self._in, self._dma
         peaks = np.minimum(self._peaks[:, None], share[dma][None, :])
@@ -419,7 +420,7 @@ class _Pass:
         )
 
     def _gains(self, pairs: _Pairs, rates: _Floats) -> _Floats:
-        """Rates less what others lose by them."""
+        """Return rates less the weighted losses of other jobs."""
         if not self._options.loss_weight:
             return rates
         kinds, targets = pairs.kinds, pairs.targets
@@ -437,10 +438,10 @@ class _Pass:
             rates - self._options.loss_weight * losses, _LEAST_GAIN * rates
         )
 
-    def _take(
+    def _assign_first(
         self, pairs: _Pairs, best: _Numbers, rates: _Floats
     ) -> strategy.Choice:
-        """Give the first of the best pairs to each other."""
+        """Assign the first of the best pairs."""
         ranked = []
         jobs: dict[tuple[int, bool], int] = {}
         for place in best.tolist():
@@ -454,7 +455,7 @@ class _Pass:
             slot = typing.cast(
                 slots.Slot,
                 _slot_for(
-                    typing.cast(waiting.JobGroup, record.group),
+                    typing.cast(queued.JobGroup, record.group),
                     self._targets[at],
                     record.job.accelerator,
                 ),
@@ -474,10 +475,10 @@ class _Pass:
         choice = self._view.give(self._records[job], slot)
         self._loads.set_rate(slot.id, float(rates[place]))
         self._works[job] = math.inf
-        self._use_up(int(pairs.targets[place]), slot)
+        self._remove_slot(int(pairs.targets[place]), slot)
         return choice
 
-    def _use_up(self, at: int, slot: slots.Slot) -> None:
+    def _remove_slot(self, at: int, slot: slots.Slot) -> None:
         target = self._targets[at]
         target.slots.remove(slot)
         if not target.slots:
@@ -486,8 +487,8 @@ class _Pass:
             self._fits[:, at] = self._fits_in(at)
 
 
-def _is_choosy(group: waiting.JobGroup) -> bool:
-    """Whether there may be slots that a group's jobs do not fit."""
+def _is_choosy(group: queued.JobGroup) -> bool:
+    """Return whether a group's jobs may not fit some slots."""
     return bool(group.shapes or group.avoiding)
 
 
@@ -496,14 +497,14 @@ def _whole(values: list[int]) -> _Numbers:
 
 
 def _excess(wanted: _Floats, left: _Floats) -> _Floats:
-    """What is wanted beyond what is left."""
+    """Return the wanted rates beyond the free ones."""
     return np.maximum(wanted - left, 0.0)
 
 
 def _slot_for(
-    group: waiting.JobGroup, target: _Target, accelerator: str
+    group: queued.JobGroup, target: _Target, accelerator: str
 ) -> slots.Slot | None:
-    """The slot that a job of a group gets there, if it fits any."""
+    """Return the slot that a job of a group gets there, if it fits any."""
     if not group.fits_shape(target.shape):
         return None
     found: slots.Slot | None = None

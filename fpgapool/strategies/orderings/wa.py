@@ -10,13 +10,9 @@ from fpgapool.core import ordered
 from fpgapool.core import thresholds
 from fpgapool.strategies import base
 
-#: For sizes that are about exponential.
+#: For sizes that vary about exponentially.
 EXPONENTIAL_THRESHOLDS_BYTES = thresholds.hybrid_thresholds(
     20e6, 1.41, 5, 16, 20
-)
-#: For heavy tails.
-HEAVY_TAIL_THRESHOLDS_BYTES = thresholds.hybrid_thresholds(
-    26e6, 1.8, 10, 11, 20
 )
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Any compatible idle slot, whoever's host it is on."""
+"""Any compatible idle slot, on any host."""
 
 import dataclasses
 import itertools
@@ -11,14 +11,14 @@ import numpy
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes
 
-# So few idle slots are looked at one by one.
+# Up to this many idle slots, a loop over them is faster than the indexes.
 _FEW = 8
 
 #: Orders of slots: by host and slot number; at random; the host with the
@@ -27,7 +27,7 @@ SLOT_ORDERS = ("index", "random", "least_busy")
 
 
 def check_order(option: str, order: str) -> None:
-    """Make sure that an option names an order of slots.
+    """Check that an option names an order of slots.
 
     :raises ValueError: if it does not.
     """
@@ -41,8 +41,8 @@ def check_order(option: str, order: str) -> None:
 class AnyOptions:
     """Options of :class:`AnyPlacement`.
 
-    :param slot_choice: which of the idle slots that fit a job it gets.
-    :raises ValueError: if that is no order of slots.
+    :param slot_choice: order in which a job prefers idle slots.
+    :raises ValueError: if there is no such order of slots.
     """
 
     slot_choice: str = "least_busy"
@@ -52,10 +52,10 @@ class AnyOptions:
 
 
 class AnyPlacement(base.Placement):
-    """Jobs in key order; one that nothing idle fits blocks nobody.
+    """Serves jobs in key order; a job that fits no idle slot blocks no other.
 
-    Among slots that the order holds for equal, except under ``index``, one
-    that need not be programmed for the job is preferred.
+    Among slots that are equal in the order, except under ``index``, the
+    placement prefers one that need not be programmed for the job.
 
     ``random`` draws once for each decision, also if only one slot is left:
     ``generator.integers(n)`` counts off n candidates. These are the idle
@@ -86,7 +86,7 @@ class AnyPlacement(base.Placement):
             return
         groups = [group for group in view.jobs.groups() if group.count]
         while groups := [group for group in groups if view.has_idle(group)]:
-            key = waiting.first_key(*[group.first() for group in groups])
+            key = queued.first_key(*[group.first() for group in groups])
             if key is None:
                 break
             record = view.record(key[-1])
@@ -99,9 +99,9 @@ class AnyPlacement(base.Placement):
         return (codes.WAITING_FOR_PASS,)
 
     def _choose(
-        self, view: pool_view.PoolView, record: waiting.JobRecord
+        self, view: pool_view.PoolView, record: queued.JobRecord
     ) -> model.SlotId:
-        group = typing.cast(waiting.JobGroup, record.group)
+        group = typing.cast(queued.JobGroup, record.group)
         accelerator = record.job.accelerator
         if group.avoiding or view.slots.idle_total <= _FEW:
             return self._choose_among_all(view, group, accelerator)
@@ -112,7 +112,7 @@ class AnyPlacement(base.Placement):
     def _choose_first(
         self,
         view: pool_view.PoolView,
-        group: waiting.JobGroup,
+        group: queued.JobGroup,
         accelerator: str,
     ) -> model.SlotId:
         table = view.slots
@@ -135,7 +135,7 @@ class AnyPlacement(base.Placement):
     def _draw(
         self,
         view: pool_view.PoolView,
-        group: waiting.JobGroup,
+        group: queued.JobGroup,
         accelerator: str,
     ) -> model.SlotId:
         shapes = _idle_shapes(view, group)
@@ -153,12 +153,13 @@ class AnyPlacement(base.Placement):
     def _choose_among_all(
         self,
         view: pool_view.PoolView,
-        group: waiting.JobGroup,
+        group: queued.JobGroup,
         accelerator: str,
     ) -> model.SlotId:
         """Choose without the indexes.
 
-        They do not know where a job failed, and few slots need none.
+        The indexes do not know the slots where a job failed, and for few
+        slots they are not needed.
         """
         hosts = view.slots.idle_hosts
         fitting = [
@@ -190,7 +191,7 @@ class AnyPlacement(base.Placement):
 
 
 def _idle_shapes(
-    view: pool_view.PoolView, group: waiting.JobGroup
+    view: pool_view.PoolView, group: queued.JobGroup
 ) -> list[str]:
     return sorted(
         shape
@@ -203,10 +204,10 @@ def _first_rank(
     table: slots.SlotTable,
     buckets: abc.Iterable[slots.OpenBucket | slots.ProgrammedBucket],
 ) -> ordered.Key:
-    """The first rank in any of the buckets; empty if they are."""
+    """Return the first rank in any of the buckets; empty if they are."""
     queues = map(table.hosts_in, buckets)
     firsts = (queue.first() for queue in queues if queue is not None)
-    return waiting.first_key(*firsts) or ()
+    return queued.first_key(*firsts) or ()
 
 
 def _slot_queues(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Resource-aware: a job's own host first, others with restraint."""
+"""Resource-aware: a job's own host first, other hosts within limits."""
 
 import dataclasses
 import heapq
@@ -11,15 +11,15 @@ import numpy
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
 from fpgapool.strategies import base
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.vocabulary import codes
 
-# Where so few hosts have idle slots they are all looked at.
+# Up to this many hosts with idle slots, a loop over them is faster.
 _FEW = 4
 
 
@@ -27,19 +27,19 @@ _FEW = 4
 class RaOptions:
     """Options of :class:`RaPlacement`.
 
-    :param remote_limit: how many jobs of elsewhere may hold slots of a
-        host; None: half of its slots, at least one.
-    :param skip_limit: a job that was passed over so often by slots of
-        other hosts may leave its host; None: not for that, and it is not
-        counted.
-    :param wait_s_per_byte: a job that has waited so long for each claimed
-        byte may leave its host.
-    :param fallback: whether a slot that nobody may have goes to the first
-        job that it fits all the same.
-    :param slot_choice: ``index``: a job that arrives gets the lowest idle
-        slot of its host; else one that need not be programmed is preferred.
-    :param offer_order: in which order idle slots are offered.
-    :raises ValueError: if one of them is out of its range.
+    :param remote_limit: how many slots of a host jobs of other hosts may
+        hold; None: half of its slots, at least one.
+    :param skip_limit: a job may leave its host after slots of other hosts
+        have passed it over this often; None: passes are not counted.
+    :param wait_s_per_byte: a job may leave its host after it has waited this
+        long for each claimed byte.
+    :param fallback: whether a slot that no job may have goes to the first
+        job that it fits nevertheless.
+    :param slot_choice: ``index``: an arriving job gets the lowest idle slot
+        of its host; any other value: it prefers a slot that need not be
+        programmed.
+    :param offer_order: order in which idle slots are offered.
+    :raises ValueError: if an option is out of its range.
     """
 
     remote_limit: int | None = None
@@ -54,7 +54,7 @@ class RaOptions:
             limit = getattr(self, name)
             if limit is not None and limit < 0:
                 raise ValueError(f"{name} must not be negative, not {limit}")
-        # Infinity is a value of use: no job leaves its host for waiting.
+        # Infinity is allowed: jobs do not leave their hosts for waiting.
         if math.isnan(self.wait_s_per_byte) or self.wait_s_per_byte < 0:
             raise ValueError(
                 "wait_s_per_byte must not be negative, "
@@ -65,11 +65,11 @@ class RaOptions:
 
 
 class RaPlacement(base.Placement):
-    """Offers each idle slot once, to jobs of its own host above all.
+    """Offers each idle slot once, to jobs of its own host first.
 
-    Only slots are visited to which an offer can make a difference: such a
-    slot takes a job, or passes over a job that counts it. During a pass
-    slots only lose interest, never gain it.
+    The placement visits only slots whose offer can change something: a job
+    takes the slot, or counts that the slot passed it over. During a pass, the
+    set of these slots only shrinks.
 
     Under ``offer_order`` ``least_busy`` and ``random``, a job that takes the
     slot that it is offered gets another one of the same shape and host in
@@ -117,7 +117,7 @@ class RaPlacement(base.Placement):
     def _serve_all(
         self,
         view: pool_view.PoolView,
-        arrived: list[waiting.JobRecord],
+        arrived: list[queued.JobRecord],
     ) -> abc.Iterator[strategy.Choice]:
         yield from self._serve_arrivals(view, arrived)
         if view.slots.idle_total:
@@ -145,9 +145,9 @@ class RaPlacement(base.Placement):
     def _serve_arrivals(
         self,
         view: pool_view.PoolView,
-        arrived: list[waiting.JobRecord],
+        arrived: list[queued.JobRecord],
     ) -> abc.Iterator[strategy.Choice]:
-        """Give jobs that arrived just now an idle slot of their own host."""
+        """Give jobs that have just arrived an idle slot of their own host."""
         arrived.sort(key=lambda record: (record.job.arrival_s, record.job.id))
         for record in arrived:
             job, group = record.job, record.group
@@ -178,7 +178,7 @@ class _Offers:
         self._counts_skips = options.skip_limit is not None
         self._swaps = options.offer_order != "index"
         self._offered: set[model.SlotId] = set()
-        # Ranks of the hosts with an idle slot for a waiting job of theirs.
+        # Ranks of hosts with an idle slot that fits a waiting job of the host.
         self._local_ranks: list[ordered.Key] | None = None
 
     def make(self) -> abc.Iterator[strategy.Choice]:
@@ -191,7 +191,7 @@ class _Offers:
                 break
             choice = self._offer_one_of(table.hosts[rank[-1]])
             if choice is None:
-                # Just beyond this rank: there is nothing left to offer.
+                # Go just beyond this rank: the host has nothing left to offer.
                 cursor = (*rank, math.inf)
                 continue
             # The same host may come again, at this rank or a later one.
@@ -215,7 +215,7 @@ class _Offers:
     # -- which host is next ----------------------------------------------
 
     def _next_rank(self, cursor: ordered.Key) -> ordered.Key | None:
-        """The next host with an idle slot that may be of use."""
+        """Return the next host with an idle slot that may be of use."""
         table = self._view.slots
         if len(table.idle_hosts) <= _FEW:
             return self._next_of_few(cursor)
@@ -227,7 +227,7 @@ class _Offers:
                 queue = table.hosts_in(bucket)
                 if queue is not None:
                     firsts.append(queue.at_or_after(cursor))
-        return waiting.first_key(*firsts)
+        return queued.first_key(*firsts)
 
     def _next_of_few(self, cursor: ordered.Key) -> ordered.Key | None:
         first: ordered.Key | None = None
@@ -267,7 +267,7 @@ class _Offers:
         )
 
     def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:
-        """Which hosts' slots of a shape are of use wherever jobs are from."""
+        """Yield the hosts whose slots of a shape may serve any host's jobs."""
         groups = [
             group for group in self._view.jobs.groups_for(shape) if group.count
         ]
@@ -278,13 +278,13 @@ class _Offers:
         if self._fallback or any(map(self._has_remote_job, groups)):
             yield (shape, True)
 
-    def _has_remote_job(self, group: waiting.JobGroup) -> bool:
-        """Whether a job would take, or count, a slot of another host."""
+    def _has_remote_job(self, group: queued.JobGroup) -> bool:
+        """Return whether a job would take or count a slot of another host."""
         return bool(
             group.roaming or (self._counts_skips and group.homed_count)
         )
 
-    # -- who gets its slots ----------------------------------------------
+    # -- offers ----------------------------------------------------------
 
     def _offer_one_of(self, host: slots.Host) -> strategy.Choice | None:
         """Offer a host's idle slots until one is taken."""
@@ -308,7 +308,7 @@ class _Offers:
         if self._counts_skips and is_open:
             self._skip_before(first, slot)
         if first is None and self._fallback:
-            first = waiting.first_key(
+            first = queued.first_key(
                 *[g.first() for g in groups if slot.id not in g.avoiding]
             )
         if first is None:
@@ -317,15 +317,15 @@ class _Offers:
         return self._view.give(record, self._swap(slot, record))
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
-        # Those from the slot's own host are not among them: the first of
-        # these would have been taken.
+        # Jobs from the slot's own host are not among them: the first of these
+        # would have taken the slot.
         for group in self._view.jobs.groups_for(slot.shape):
             if slot.id not in group.avoiding:
                 for skipped in group.jobs.below(key):
                     self._view.skip(skipped[-1])
 
-    def _swap(self, slot: slots.Slot, record: waiting.JobRecord) -> slots.Slot:
-        """The slot that the job gets when it takes the offered one."""
+    def _swap(self, slot: slots.Slot, record: queued.JobRecord) -> slots.Slot:
+        """Return the slot that the job gets if it accepts the offered one."""
         if not self._swaps or len(slot.host.idle) == 1:
             return slot
         accelerator, group = record.job.accelerator, record.group

@@ -127,7 +127,7 @@ def test_the_simulator_knows_the_strategy(tmp_path: pathlib.Path) -> None:
         *("--load=2", "--seed=1", f"--output={scenario}"),
     )
     document = json.loads(scenario.read_text())
-    document["policies"] = {"fifo": {}, "priority": {}, "sjf": {}}
+    document["strategies"] = {"fifo": {}, "priority": {}, "sjf": {}}
     scenario.write_text(json.dumps(document))
     _simulate("run", str(scenario), f"--output={output}")
     results = json.loads(output.read_text())["results"]

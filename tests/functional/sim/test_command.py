@@ -37,7 +37,7 @@ def test_from_a_workload_to_results(tmp_path: pathlib.Path) -> None:
         ran = simulate(
             "run",
             scenario,
-            *"--policy fifo wra --seed 5 --output".split(),
+            *"--strategy fifo wra --seed 5 --output".split(),
             results,
         )
         assert (ran.returncode, ran.stderr) == (0, "")

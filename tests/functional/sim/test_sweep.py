@@ -18,7 +18,7 @@ SPECIFICATION = """
 fixed: {hosts: 4, boards: 2, jobs-per-host: 3}
 vary: {load: [0.5, 0.9]}
 seeds: 2
-policies: [fifo, wra]
+strategies: [fifo, wra]
 """
 
 

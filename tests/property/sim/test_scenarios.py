@@ -57,8 +57,8 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
     )
 
 
-policies = st.builds(
-    scenarios.Policy,
+strategies = st.builds(
+    scenarios.StrategyOptions,
     strategy=optional(texts),
     seed=optional(numbers),
     remote_limit=optional(numbers),
@@ -109,8 +109,8 @@ def whole_scenarios(draw: st.DrawFn) -> scenarios.Scenario:
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         cluster=cluster,
-        policies=draw(
-            st.dictionaries(texts, policies, min_size=1, max_size=3)
+        strategies=draw(
+            st.dictionaries(texts, strategies, min_size=1, max_size=3)
         ),
         jobs=draw(
             st.lists(

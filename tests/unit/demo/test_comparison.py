@@ -40,7 +40,7 @@ def test_a_slot_that_does_not_work_ends_it(
     monkeypatch.setattr(execution, "run_jobs", lambda *told: ran.append(told))
     monkeypatch.setattr(comparison, "WORK_S", 0.01)
     console = rich.console.Console(file=io.StringIO())
-    with pytest.raises(errors.DemoError, match="not every slot") as caught:
+    with pytest.raises(errors.DemoError, match="a slot failed") as caught:
         comparison.perform(comparison.Settings(out=tmp_path, seed=1), console)
     assert caught.value.code == errors.POOL_FAILED
     assert "CORE_FAILED" in caught.value.message

@@ -27,7 +27,7 @@ def make_scenario(**members: typing.Any) -> dict[str, typing.Any]:
                 "sha": {"peak_bytes_per_s": 0.6e9},
             },
         },
-        "policies": {"fifo": {}, "wra": {}},
+        "strategies": {"fifo": {}, "wra": {}},
         "jobs": [
             make_job(0, host=0, size_bytes=1e9),
             make_job(1, host=1, arrival_s=0.25, tenant="a"),

@@ -119,9 +119,9 @@ def test_no_chunk_or_no_window(members: dict[str, int]) -> None:
 
 def test_engines_agree_on_average() -> None:
     scenario = scenarios.read(commands.LARGEST_CASE)
-    for policy in scenario.policies:
-        fluid_jobs = simulation.run(scenario, policy)
-        chunk_jobs = simulation.run(scenario, policy, engine="chunk")
+    for strategy in scenario.strategies:
+        fluid_jobs = simulation.run(scenario, strategy)
+        chunk_jobs = simulation.run(scenario, strategy, engine="chunk")
         fluid_s = sum(job.finish_s for job in fluid_jobs)
         chunk_s = sum(job.finish_s for job in chunk_jobs)
         assert chunk_s == pytest.approx(fluid_s, rel=0.1)

@@ -30,7 +30,7 @@ def test_tenants_share_the_slots(
     ]
     scenario = commands.write(
         tmp_path / "scenario.json",
-        commands.make_scenario(jobs=jobs, policies={"fifo": {}}),
+        commands.make_scenario(jobs=jobs, strategies={"fifo": {}}),
     )
     found = {}
     for flag in ([], ["--fair-share"]):

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import math
 import pathlib
+import types
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ import pytest
 from fpgapool.cmd import sim
 from fpgapool.sim import families
 from fpgapool.sim import figures
+from fpgapool.sim import gains
 from fpgapool.sim import metrics
 from fpgapool.sim.figures import curves
 from fpgapool.sim.figures import experiments
@@ -27,8 +30,6 @@ from fpgapool.sim.figures import figure9
 from fpgapool.sim.figures import figure10
 from fpgapool.sim.figures import figure11
 from fpgapool.sim.figures import figure12
-from fpgapool.sim.figures import figure13
-from fpgapool.sim.figures import figure14
 from fpgapool.sim.figures import maps
 from fpgapool.sim.figures import pairs
 from fpgapool.sim.figures import table6
@@ -103,18 +104,16 @@ def test_all_makes_each_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    class Fake:
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def make(
-            self, out_dir: pathlib.Path, measure: experiments.Measure, /
-        ) -> str:
-            assert out_dir == tmp_path
-            return f"[{self._name}] holds"
+    def make(
+        name: str, out_dir: pathlib.Path, measure: experiments.Measure, /
+    ) -> str:
+        assert out_dir == tmp_path
+        return f"[{name}] holds"
 
     monkeypatch.setattr(
-        figures, "FIGURES", {name: Fake(name) for name in ("5", "7")}
+        figures,
+        "FIGURES",
+        {name: functools.partial(make, name) for name in ("5", "7")},
     )
     for chosen in (["all"], ["7", "5", "7"], ["5", "all"]):
         assert sim.main(["figures", *chosen, "--out", str(tmp_path)]) == 0
@@ -210,11 +209,15 @@ def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure10, "MEANS_MB", (100, 1000))
     monkeypatch.setattr(figure11, "ALPHAS", (0.7, 1.7))
     monkeypatch.setattr(figure12, "SHARES_PERCENT", (10, 90))
-    for module in (figure13, figure14):
-        plan = dataclasses.replace(
-            module.PLAN, qs=(module.PLAN.best.q,), k1s=(1, module.PLAN.best.k1)
+    for plan in (maps.FIGURE13, maps.FIGURE14):
+        few = dataclasses.replace(
+            plan, qs=(plan.best.q,), k1s=(1, plan.best.k1)
         )
-        monkeypatch.setattr(module, "PLAN", plan)
+        monkeypatch.setitem(
+            figures.FIGURES,
+            str(plan.number),
+            functools.partial(maps.make, few),
+        )
 
 
 @pytest.mark.usefixtures("few_points")
@@ -237,7 +240,7 @@ def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_simulated_figure(
     name: str, rows: int, tmp_path: pathlib.Path
 ) -> None:
-    said = figures.FIGURES[name].make(tmp_path, _invented(_tiny))
+    said = figures.FIGURES[name](tmp_path, _invented(_tiny))
     subject = f"Figure {name}" if name.isdecimal() else "The reference table"
     assert said.startswith((f"{subject} holds", f"{subject} does not hold"))
     assert said.endswith(".")
@@ -325,7 +328,7 @@ def test_a_run_is_done_once_for_all_figures(
 def test_gain_over_seeds() -> None:
     before = [_measured(8.0, 9.0, 0.2, 0.1), _measured(8.0, 9.0, 0.2, 0.1)]
     after = [_measured(4.0, 3.0, 0.4, 0.4), _measured(1.0, 9.0, 0.8, 0.1)]
-    gain = experiments.compare(before, after)
+    gain = gains.compare(before, after)
     assert gain.seeds == 2
     assert gain.act == pytest.approx((4.0, 2.0, 8.0))
     assert gain.tct95 == pytest.approx((math.sqrt(3.0), 1.0, 3.0))
@@ -334,7 +337,7 @@ def test_gain_over_seeds() -> None:
     assert gain.means == pytest.approx(
         {"act_s": 2.5, "tct95_s": 6.0, "sar": 0.6, "dlr": 0.25}
     )
-    nothing_local = experiments.compare([_measured(dlr=0.0)], after[:1])
+    nothing_local = gains.compare([_measured(dlr=0.0)], after[:1])
     assert nothing_local.dlr.mean == math.inf
 
 
@@ -416,7 +419,7 @@ def _as(factors: Mapping[str, Sequence[float]]) -> experiments.Measure:
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("figure", [figure10, figure11])
 def test_claims_of_figures_10_and_11(
-    figure: figures.Figure, tmp_path: pathlib.Path
+    figure: types.ModuleType, tmp_path: pathlib.Path
 ) -> None:
     said = figure.make(tmp_path, _as(_AS_IN_THE_PAPER))
     assert said.split(" (")[0].endswith(" holds")
@@ -463,15 +466,15 @@ def test_claims_of_figure_12(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_claims_of_figure_13(tmp_path: pathlib.Path) -> None:
-    said = figure13.make(tmp_path, _as(_AS_IN_THE_PAPER))
+    said = maps.make(maps.FIGURE13, tmp_path, _as(_AS_IN_THE_PAPER))
     assert said.startswith("Figure 13 holds (")
     assert "in ACT at 20 and in TCT at 20 of 20 settings" in said
     ahead = {**_AS_IN_THE_PAPER, "wa": (1.0, 1.0, 1.0, 1.0)}
     ahead |= {"wra": (1.5, 1.5, 1.0, 1.0)}
-    said = figure13.make(tmp_path, _as(ahead))
+    said = maps.make(maps.FIGURE13, tmp_path, _as(ahead))
     assert said.startswith("Figure 13 holds in part (")
     behind = {**ahead, "wa": (1.6, 1.6, 1.0, 1.0)}
-    said = figure13.make(tmp_path, _as(behind))
+    said = maps.make(maps.FIGURE13, tmp_path, _as(behind))
     assert said.startswith("Figure 13 does not hold (")
 
 

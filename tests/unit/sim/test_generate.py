@@ -30,8 +30,8 @@ def test_defaults_are_the_papers_first_setting(
     assert cluster.slots_per_device == 4
     assert {each.return_ratio for each in cluster.accelerators.values()} == {1}
     assert len(scenario.jobs) == 5000
-    assert list(scenario.policies) == ["fifo", "sjf", "wa", "ra", "wra"]
-    assert scenario.policies["wra"] == scenarios.Policy(
+    assert list(scenario.strategies) == ["fifo", "sjf", "wa", "ra", "wra"]
+    assert scenario.strategies["wra"] == scenarios.StrategyOptions(
         skip_limit=5,
         wait_s_per_byte=1e-8,
         slot_choice="random",
@@ -69,7 +69,7 @@ def test_what_is_generated_runs(
 ) -> None:
     path = tmp_path / "s.json"
     generate(path, "--hosts=6", "--boards=3", *options.split())
-    assert sim.main(["run", str(path), "--policy", "fifo", "wra"]) == 0
+    assert sim.main(["run", str(path), "--strategy", "fifo", "wra"]) == 0
     assert "wra" in capsys.readouterr().out
 
 
@@ -81,7 +81,7 @@ def test_options_reach_the_scenario(tmp_path: pathlib.Path) -> None:
         *"--hosts 4 --boards 2 --slots-per-device 2 --return-ratio 0".split(),
         *"--dma-bytes-per-s 1e9 --nic-bytes-per-s 5e8".split(),
         *"--peak-bytes-per-s gzip=5e8 --host-w 90 --jobs 30".split(),
-        *"--reconfiguration-s 0.5 --name mine --policy ra wa".split(),
+        *"--reconfiguration-s 0.5 --name mine --strategy ra wa".split(),
         *"--sizes empirical --tenant a=1 --skip-limit none --wakeups".split(),
         f"--sizes-file={tmp_path / 'sizes.txt'}",
     )
@@ -97,8 +97,8 @@ def test_options_reach_the_scenario(tmp_path: pathlib.Path) -> None:
     )
     assert scenario.name == "mine"
     assert scenario.wakeups
-    assert list(scenario.policies) == ["ra", "wa"]
-    assert scenario.policies["ra"].skip_limit is None
+    assert list(scenario.strategies) == ["ra", "wa"]
+    assert scenario.strategies["ra"].skip_limit is None
     assert len(scenario.jobs) == 30
     assert {job.size_bytes for job in scenario.jobs} == {1000, 3000}
     assert {job.tenant for job in scenario.jobs} == {"a"}
@@ -107,8 +107,8 @@ def test_options_reach_the_scenario(tmp_path: pathlib.Path) -> None:
 def test_heavy_tails_have_their_thresholds(tmp_path: pathlib.Path) -> None:
     scenario = generate(tmp_path / "s.json", "--jobs=5", "--sizes=power-law")
     for name in ("wa", "wra"):
-        assert scenario.policies[name].E_bytes == 26e6
-    assert scenario.policies["ra"].E_bytes is None
+        assert scenario.strategies[name].E_bytes == 26e6
+    assert scenario.strategies["ra"].E_bytes is None
 
 
 def test_arrivals_whatever_the_boards_are(tmp_path: pathlib.Path) -> None:
@@ -169,7 +169,7 @@ BAD = {
     "--bias 0": "--bias: must be finite and above 0",
     "--mean-size-bytes 1e6": "--sizes: exponential: 0 <= s0_bytes < mean",
     "--mean-size-bytes nan": "--sizes: exponential: ",
-    "--alpha 2": "--alpha: says nothing about sizes exponential",
+    "--alpha 2": "--alpha: cannot be used with --sizes exponential",
     "--sizes power-law --alpha -1": "--sizes: power-law: alpha",
     "--sizes lognormal --sigma 0": "--sizes: lognormal: sigma",
     "--sizes empirical": "--sizes: empirical: --sizes-file is missing",
@@ -178,7 +178,7 @@ BAD = {
     "--accelerator aes=x": "--accelerator: aes=x: 'x' is not a number",
     "--accelerator aes=0": "workload: accelerators: none has a weight",
     "--accelerator aes=nan": "workload: the weight of 'aes'",
-    "--accelerator aes --accelerator aes": "--accelerator: aes=1: 'aes' twice",
+    "--accelerator aes --accelerator aes": "aes=1: has 'aes' twice",
     "--peak-bytes-per-s a": "--peak-bytes-per-s: a: is not NAME=NUMBER",
     "--peak-bytes-per-s a=0": "--peak-bytes-per-s: a: must be finite",
     "--host-weight x=1": "--host-weight: x: is not the number of a host",
@@ -186,7 +186,7 @@ BAD = {
     "--tenant a": "--tenant: a: is not NAME=NUMBER",
     "--tenant a=1:2": "workload: the board share of tenant 'a'",
     "--tenant a=1:x": "--tenant: a=1:x: 'x' is not a number",
-    "--policy best": "there is no strategy 'best'; known: ",
+    "--strategy best": "there is no strategy 'best'; known: ",
     "--remote-limit -1": "--remote-limit: must be at least 0, not -1",
     "--wait-s-per-byte nan": "--wait-s-per-byte: must be finite",
     "--trace t.csv": "t.csv: No such file or directory",

@@ -32,10 +32,10 @@ def schedules() -> list[typing.Any]:
     found = []
     for path in CASES:
         case = json.loads(path.read_text())
-        for policy, expected in case["expected"].items():
+        for strategy, expected in case["expected"].items():
             found.append(
                 pytest.param(
-                    case["jobs"], expected, id=f"{path.stem}-{policy}"
+                    case["jobs"], expected, id=f"{path.stem}-{strategy}"
                 )
             )
     return found

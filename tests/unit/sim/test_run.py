@@ -34,8 +34,8 @@ def test_worked_examples(case: pathlib.Path, tmp_path: pathlib.Path) -> None:
     results = json.loads((tmp_path / "out.json").read_text())["results"]
     expected = json.loads(case.read_text())["expected"]
     assert results.keys() == expected.keys()
-    for policy, right in expected.items():
-        found = results[policy]
+    for strategy, right in expected.items():
+        found = results[strategy]
         assert found.keys() == right.keys()
         assert found["metrics"] == pytest.approx(right["metrics"], rel=1e-6)
         assert len(found["jobs"]) == len(right["jobs"])
@@ -57,8 +57,8 @@ def test_a_seed_gives_the_same_file(
 ) -> None:
     case = json.loads(commands.LARGEST_CASE.read_text())
     del case["expected"]
-    for policy in case["policies"].values():
-        policy.update(slot_choice="random", offer_order="random")
+    for strategy in case["policies"].values():
+        strategy.update(slot_choice="random", offer_order="random")
     source = commands.write(tmp_path / "s.json", case)
     outputs = []
     for seed in ("7", "7", "8"):
@@ -72,7 +72,7 @@ def test_a_seed_gives_the_same_file(
 def test_details_stand_beside_the_results(
     scenario: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    run(scenario, "--policy", "fifo", "--output", tmp_path / "o.json")
+    run(scenario, "--strategy", "fifo", "--output", tmp_path / "o.json")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found.keys() == {"results", "details"}
     details = found["details"]["fifo"]
@@ -95,16 +95,16 @@ def test_energy_where_the_scenario_sets_power(
         tmp_path / "o.json",
     )
     found = json.loads((tmp_path / "o.json").read_text())
-    for policy, details in found["details"].items():
-        makespan_s = found["results"][policy]["metrics"]["makespan_s"]
+    for strategy, details in found["details"].items():
+        makespan_s = found["results"][strategy]["metrics"]["makespan_s"]
         assert details["energy"]["total_j"] == pytest.approx(300 * makespan_s)
     assert "energy" in capsys.readouterr().out
 
 
-def test_policies_are_compared_with_the_first_one(
+def test_strategies_are_compared_with_the_first_one(
     scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(scenario, "--policy", "wra", "sjf", "--policy", "fifo", "wra")
+    run(scenario, "--strategy", "wra", "sjf", "--strategy", "fifo", "wra")
     said = capsys.readouterr().out
     assert "improvement over wra" in said
     rows = [line.split()[0] for line in said.splitlines() if line.strip()]
@@ -113,10 +113,10 @@ def test_policies_are_compared_with_the_first_one(
     assert named == ["wra", "sjf", "fifo"] * 2
 
 
-def test_a_policy_alone_shows_its_metrics(
+def test_a_strategy_alone_shows_its_metrics(
     scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(scenario, "--policy", "fifo")
+    run(scenario, "--strategy", "fifo")
     said = capsys.readouterr().out
     for name in ("ACT", "TCT(95)", "p99", "SAR", "DLR", "makespan"):
         assert name in said
@@ -126,14 +126,31 @@ def test_a_policy_alone_shows_its_metrics(
 def test_a_strategy_that_the_scenario_does_not_name(
     scenario: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    run(scenario, "--policy", "ra", "--output", tmp_path / "o.json")
+    run(scenario, "--strategy", "ra", "--output", tmp_path / "o.json")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["results"].keys() == {"ra"}
 
 
+def test_a_file_that_calls_strategies_policies(
+    scenario: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    content = commands.make_scenario(
+        strategies={"mine": {"strategy": "ra", "skip_limit": 0}}
+    )
+    content["cluster"]["host_overrides"] = {"2": {"slots_per_device": 1}}
+    old = {**content, "policies": content["strategies"]}
+    del old["strategies"]
+    paths = []
+    for number, each in enumerate((content, old)):
+        path = commands.write(tmp_path / f"s{number}.json", each)
+        paths.append(tmp_path / f"o{number}.json")
+        run(path, "--output", paths[-1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_pictures(scenario: pathlib.Path, tmp_path: pathlib.Path) -> None:
     content = commands.make_scenario()
-    content["policies"] = {
+    content["strategies"] = {
         "a/b": {"strategy": "fifo"},
         "a?b": {"strategy": "wra"},
     }
@@ -173,15 +190,15 @@ def _no_rate(scenario: dict[str, typing.Any]) -> None:
 
 
 def _thresholds(scenario: dict[str, typing.Any]) -> None:
-    scenario["policies"]["wra"]["thresholds_bytes"] = [2e6, 1e6]
+    scenario["strategies"]["wra"]["thresholds_bytes"] = [2e6, 1e6]
 
 
 def _strategy(scenario: dict[str, typing.Any]) -> None:
-    scenario["policies"]["wra"]["strategy"] = "best"
+    scenario["strategies"]["wra"]["strategy"] = "best"
 
 
 def _range(scenario: dict[str, typing.Any]) -> None:
-    scenario["policies"]["wra"]["slot_choice"] = "whichever"
+    scenario["strategies"]["wra"]["slot_choice"] = "whichever"
 
 
 BAD = {
@@ -192,18 +209,22 @@ BAD = {
     "infinite": (_of("size_bytes", float("inf")), "jobs[0].size_bytes", "inf"),
     "early": (_of("arrival_s", -1), "jobs[0].arrival_s", ">= 0"),
     "host": (_of("host", 3), "jobs[0].host", "no host 3, only 0 to 2"),
-    "twice": (_twice, "jobs[2].id", "0 twice"),
+    "twice": (_twice, "jobs[2].id", "0 is used twice"),
     "accelerator": (_of("accelerator", "x"), "jobs[0].accelerator", "aes"),
     "no rate": (_no_rate, "cluster.accelerators", "peak_bytes_per_s"),
     "thresholds": (
         _thresholds,
-        "policies.wra.thresholds_bytes[1]",
+        "strategies.wra.thresholds_bytes[1]",
         "1e+06 is not above 2e+06",
     ),
-    "strategy": (_strategy, "policies.wra", "known: "),
-    "option": (_range, "policies.wra", "whichever"),
+    "strategy": (_strategy, "strategies.wra", "known: "),
+    "option": (_range, "strategies.wra", "whichever"),
     "no jobs": (lambda each: each.update(jobs=[]), "jobs", "none"),
-    "no policy": (lambda each: each.update(policies={}), "policies", "none"),
+    "no strategy": (
+        lambda each: each.update(strategies={}),
+        "strategies",
+        "none",
+    ),
     "format": (lambda each: each.update(format="x"), "format", "x"),
 }
 
@@ -256,7 +277,7 @@ def test_missing_file(
     assert said == f"{path}: No such file or directory"
 
 
-def test_unknown_policy_names_the_known_ones(
+def test_unknown_strategy_names_the_known_ones(
     scenario: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,12 +285,11 @@ def test_unknown_policy_names_the_known_ones(
     """And nothing runs before all of them are known."""
     monkeypatch.setattr(simulation, "run", None)
     said = commands.refused(
-        capsys, "run", scenario, "--policy", "fifo", "best"
+        capsys, "run", scenario, "--strategy", "fifo", "best"
     )
     assert said == (
-        f"{scenario}: policies.best: there is no policy 'best'; known: fifo, "
-        f"wra (of the scenario), {', '.join(simulation.strategy_names())} "
-        "(strategies)"
+        f"{scenario}: strategies.best: there is no strategy 'best'; known: "
+        f"{', '.join(simulation.strategy_names())}; in the scenario: fifo, wra"
     )
 
 
@@ -302,7 +322,7 @@ def test_jobs_that_nobody_serves(
 ) -> None:
     """A board host's job may wait for ever: a result would be wrong."""
     content = commands.make_scenario()
-    content["policies"] = {
+    content["strategies"] = {
         "ra": {
             "remote_limit": 0,
             "wait_s_per_byte": 1e9,

@@ -16,7 +16,7 @@ vary:
   load: [0.5, 0.9]
   wakeups: [false, true]
 seeds: 2
-policies: [fifo, wra]
+strategies: [fifo, wra]
 """
 
 
@@ -47,12 +47,12 @@ def test_all_combinations(path: pathlib.Path) -> None:
         "--wakeups",
     )
     scenario = tasks[-1].scenario()
-    assert list(scenario.policies) == ["wra"]
+    assert list(scenario.strategies) == ["wra"]
     assert scenario.wakeups
     assert {job.tenant for job in scenario.jobs} <= {"a", "b"}
 
 
-def test_policies_are_compared_on_the_same_jobs(path: pathlib.Path) -> None:
+def test_strategies_are_compared_on_the_same_jobs(path: pathlib.Path) -> None:
     _, tasks = read(path)
     assert tasks[0].scenario().jobs == tasks[1].scenario().jobs
     assert tasks[0].scenario().jobs != tasks[2].scenario().jobs
@@ -78,44 +78,58 @@ def test_points_are_what_differs_in_its_seed_only(path: pathlib.Path) -> None:
     for first, group in points:
         assert group[0] is first
         assert [task.seed for task in group] == [1, 2]
-        assert {task.policy for task in group} == {first.policy}
+        assert {task.strategy for task in group} == {first.strategy}
 
 
 def test_what_was_done_is_remembered(path: pathlib.Path) -> None:
     specification, tasks = read(path)
     directory = path.parent / "new" / "out"
     row = [0.1 + number for number in range(len(sweeps.METRICS))]
-    with sweeps.Journal(directory, specification) as journal:
+    with sweeps.open_journal(directory, specification) as journal:
         assert journal.rows == {}
-        journal.add(tasks[0], row)
-        journal.add(tasks[3], row)
-    with sweeps.Journal(directory, specification) as journal:
+        journal.add(tasks[0].key, row)
+        journal.add(tasks[3].key, row)
+    with sweeps.open_journal(directory, specification) as journal:
         assert journal.rows == {tasks[0].key: row, tasks[3].key: row}
 
 
 def test_a_line_without_its_end_is_done_again(path: pathlib.Path) -> None:
     specification, tasks = read(path)
     row = [1.0] * len(sweeps.METRICS)
-    with sweeps.Journal(path.parent, specification) as journal:
+    with sweeps.open_journal(path.parent, specification) as journal:
         for task in tasks[:2]:
-            journal.add(task, row)
+            journal.add(task.key, row)
     text = journal.path.read_text()
     journal.path.write_text(text[:-3])
-    with sweeps.Journal(path.parent, specification) as journal:
+    with sweeps.open_journal(path.parent, specification) as journal:
         assert list(journal.rows) == [tasks[0].key]
-        journal.add(tasks[1], row)
+        journal.add(tasks[1].key, row)
     assert journal.path.read_text() == text
 
 
-def test_more_seeds_and_policies_can_be_added(path: pathlib.Path) -> None:
+def test_more_seeds_and_strategies_can_be_added(path: pathlib.Path) -> None:
     specification, tasks = read(path)
-    with sweeps.Journal(path.parent, specification) as journal:
-        journal.add(tasks[0], [1.0] * len(sweeps.METRICS))
+    with sweeps.open_journal(path.parent, specification) as journal:
+        journal.add(tasks[0].key, [1.0] * len(sweeps.METRICS))
     path.write_text(
         SPECIFICATION.replace("seeds: 2", "seeds: 9").replace("wra", "ra")
     )
-    with sweeps.Journal(path.parent, sweeps.read(path)) as journal:
+    with sweeps.open_journal(path.parent, sweeps.read(path)) as journal:
         assert list(journal.rows) == [tasks[0].key]
+
+
+def test_files_that_call_strategies_policies(path: pathlib.Path) -> None:
+    specification, tasks = read(path)
+    row = [1.0] * len(sweeps.METRICS)
+    with sweeps.open_journal(path.parent, specification) as journal:
+        journal.add(tasks[0].key, row)
+    text = journal.path.read_text()
+    journal.path.write_text(text.replace("strategy", "policy", 1))
+    path.write_text(SPECIFICATION.replace("strategies", "policies"))
+    assert sweeps.read(path) == specification
+    with sweeps.open_journal(path.parent, sweeps.read(path)) as journal:
+        assert journal.rows == {tasks[0].key: row}
+    assert journal.path.read_text() == text
 
 
 @pytest.mark.parametrize(
@@ -128,11 +142,11 @@ def test_more_seeds_and_policies_can_be_added(path: pathlib.Path) -> None:
 def test_results_of_another_sweep(
     path: pathlib.Path, old: str, new: str, reason: str
 ) -> None:
-    sweeps.Journal(path.parent, sweeps.read(path)).close()
+    sweeps.open_journal(path.parent, sweeps.read(path)).close()
     before = (path.parent / sweeps.RESULTS).read_bytes()
     path.write_text(SPECIFICATION.replace(old, new))
     with pytest.raises(errors.InputError, match=reason):
-        sweeps.Journal(path.parent, sweeps.read(path))
+        sweeps.open_journal(path.parent, sweeps.read(path))
     assert (path.parent / sweeps.RESULTS).read_bytes() == before
 
 
@@ -147,11 +161,11 @@ def test_results_that_make_no_sense(
     path: pathlib.Path, line: str, reason: str
 ) -> None:
     specification = sweeps.read(path)
-    sweeps.Journal(path.parent, specification).close()
+    sweeps.open_journal(path.parent, specification).close()
     results = path.parent / sweeps.RESULTS
     results.write_text(results.read_text() + line)
     with pytest.raises(errors.InputError, match=reason):
-        sweeps.Journal(path.parent, specification)
+        sweeps.open_journal(path.parent, specification)
 
 
 @pytest.mark.parametrize(
@@ -159,18 +173,26 @@ def test_results_that_make_no_sense(
     [
         ("seeds: 2", "seeds: 0", "seeds: expected `int` >= 1"),
         ("seeds: 2", "seeds: []", "seeds: expected `array` of length >= 1"),
-        ("seeds: 2", "seeds: [3, 3]", "seeds: the same value twice"),
+        ("seeds: 2", "seeds: [3, 3]", "seeds: has the same value twice"),
         ("seeds: 2", "", "object missing required field `seeds`"),
         ("seeds: 2", "seed: 2", "object contains unknown field `seed`"),
-        ("[fifo, wra]", "[]", "policies: expected `array` of length >= 1"),
+        ("[fifo, wra]", "[]", "strategies: expected `array` of length >= 1"),
         ("[fifo, wra]", "[x]", "there is no strategy 'x'; known: era, fifo"),
         ("[0.5, 0.9]", "[]", "vary[...]: expected `array` of length >= 1"),
-        ("[0.5, 0.9]", "[0.5, 0.5]", "load: the same value twice"),
+        ("[0.5, 0.9]", "[0.5, 0.5]", "load: has the same value twice"),
         ("[0.5, 0.9]", "[0.5, -1]", "--load: must be finite and above 0"),
         ("[0.5, 0.9]", "[.nan]", "--load: must be finite and above 0"),
         ("  load", "  laod", "unrecognized arguments: --laod=0.5"),
-        ("  load", "  boards", "vary.boards: twice"),
-        ("  load", "  policy", "vary.policy: a sweep sets it itself"),
+        (
+            "  load",
+            "  boards",
+            "vary.boards: the specification has this option twice",
+        ),
+        (
+            "  load",
+            "  strategy",
+            "vary.strategy: a sweep sets this option itself",
+        ),
         ("hosts: 4", "hosts: x", "argument --hosts: invalid int value: 'x'"),
         ("seeds: 2", "engine: x\nseeds: 2", "engine: there is no engine 'x'"),
         ("seeds: 2", "seeds: [", "line "),

@@ -47,7 +47,10 @@ BAD = {
         f"{HEADER},colour\n",
         "line 1: unknown column 'colour'; known:",
     ),
-    "column twice": (f"{HEADER},host\n", "line 1: column 'host' twice"),
+    "column twice": (
+        f"{HEADER},host\n",
+        "line 1: has the column 'host' twice",
+    ),
     "short": (f"{HEADER}\n0,0,1\n", "line 2: has 3 values for 4 columns"),
     "unsorted": (
         f"{HEADER}\n2,0,1,aes\n1,0,1,aes\n",
@@ -73,7 +76,7 @@ BAD = {
     ),
     "id twice": (
         f"id,{HEADER}\n4,0,0,1,aes\n4,0,0,1,aes\n",
-        "line 3, column id: 4 twice, the first is in line 2",
+        "line 3, column id: 4 is used twice, first in line 2",
     ),
     "no id": (f"id,{HEADER}\n,0,0,1,aes\n", "line 2, column id: ''"),
     "quotes": (f'{HEADER}\n0,0,"1"x,aes\n', "line 2: "),

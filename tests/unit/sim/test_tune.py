@@ -17,8 +17,8 @@ from fpgapool.cmd import sim
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.core import distributions
 from fpgapool.sim import metrics
+from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import tuning
-from fpgapool.sim.commands import tune
 from fpgapool.strategies import base
 from fpgapool.strategies.orderings import wa
 from tests.unit.sim import commands
@@ -54,7 +54,7 @@ def thresholds_of(text: str, directory: pathlib.Path) -> tuple[float, ...]:
 
 
 def test_defaults_are_the_conductors(tmp_path: pathlib.Path) -> None:
-    found = tune._Setting(*tune._DEFAULT).thresholds_bytes
+    found = scenarios.SHORT_TAIL.thresholds_bytes
     assert found == wa.EXPONENTIAL_THRESHOLDS_BYTES
     assert found == thresholds_of("", tmp_path)
 
@@ -166,8 +166,9 @@ def test_what_is_better(act: float, tct95: float, is_better: bool) -> None:
         [make_comparison("wa", act, tct95), make_comparison("wra", 1, 1)]
     )
     assert summary.is_better is is_better
-    assert (summary.act, summary.tct95) == pytest.approx((act, tct95))
-    assert summary.default_act_s == 10
+    assert summary.gain.act.mean == pytest.approx(act)
+    assert summary.gain.tct95.mean == pytest.approx(tct95)
+    assert summary.default["act_s"] == 10
 
 
 def test_means_over_seeds() -> None:
@@ -178,10 +179,9 @@ def test_means_over_seeds() -> None:
             make_comparison("wra", 1.0, 1.0),
         ]
     )
-    assert summary.act == pytest.approx(1)
-    assert summary.act_range == pytest.approx((0.5, 2))
-    assert summary.tct95 == pytest.approx(2)
-    assert summary.tuned_act_s == pytest.approx(12.5)
+    assert summary.gain.act == pytest.approx((1, 0.5, 2))
+    assert summary.gain.tct95.mean == pytest.approx(2)
+    assert summary.gain.means["act_s"] == pytest.approx(12.5)
 
 
 BAD = {

@@ -30,7 +30,7 @@ def make_scenario(
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         cluster=scenarios.Cluster(**{**defaults, **members}),  # type: ignore[arg-type]
-        policies={"fifo": scenarios.Policy()},
+        strategies={"fifo": scenarios.StrategyOptions()},
         jobs=jobs,
     )
 

@@ -16,6 +16,7 @@ import pytest
 from fpgapool.accelerators import base as profiles
 from fpgapool.allinone import wiring
 from fpgapool.cmd import sim
+from fpgapool.sim import allinone
 from fpgapool.sim import errors
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import simulation
@@ -173,7 +174,7 @@ class Real:
         if self.failure is not None:
             raise self.failure
         self.scales.append(scale)
-        outcomes = simulation.run(scenario, experiments.POLICY)
+        outcomes = simulation.run(scenario, experiments.STRATEGY)
         assert timeout_s > max(each.finish_s for each in outcomes)
         times = {
             job.id: tenant.Times(
@@ -362,7 +363,7 @@ def test_in_memory_unless_told_otherwise(
 def test_a_pool_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(system, "_POOL", "fpgapool.cmd.nonsense")
+    monkeypatch.setattr(allinone, "_PROGRAM", "fpgapool.cmd.nonsense")
     with pytest.raises(errors.SystemFailed, match="pool did not start:\n"):
         system.run(small_scenario(), SCALE, 10.0)
 

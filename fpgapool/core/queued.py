@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Waiting jobs, in groups that fit the same slots and lanes shown together."""
+
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+
+_NOTHING: frozenset[model.SlotId] = frozenset()
+
+
+class JobRecord:
+    """A job that waits or has a slot.
+
+    :ivar key: its place in the queue.
+    :ivar skips: how often slots of other hosts passed it over.
+    :ivar avoided: the slots on which it failed to start.
+    :ivar group: the group that it waits in; None: it has a slot.
+    :ivar homed: whether it waits for its own host.
+    :ivar patience_s: when it will have waited for its own host for long
+        enough, if it does wait for it.
+    :ivar limit_s: when it will have waited for too long, if it waits and ever.
+    :ivar urgent: whether it has waited for so long that it goes first.
+    :ivar urgent_s: when it will have, if it waits and ever.
+    :ivar slot_id: the slot that it has.
+    :ivar paid_bytes: what is left of its claim after earlier slots; None: the
+        claim was not charged yet.
+    :ivar column: its place in the columns, while it waits and they are kept.
+    """
+
+    __slots__ = (
+        "avoided",
+        "column",
+        "group",
+        "homed",
+        "job",
+        "key",
+        "limit_s",
+        "paid_bytes",
+        "patience_s",
+        "skips",
+        "slot_id",
+        "urgent",
+        "urgent_s",
+    )
+
+    def __init__(self, job: model.Job, key: ordered.Key) -> None:
+        self.job = job
+        self.key = key
+        self.skips = job.skips
+        self.avoided = _NOTHING
+        self.group: JobGroup | None = None
+        self.homed = False
+        self.patience_s: float | None = None
+        self.limit_s: float | None = None
+        self.urgent = False
+        self.urgent_s: float | None = None
+        self.slot_id: model.SlotId | None = None
+        self.paid_bytes: float | None = None
+        self.column = 0
+
+
+class JobGroup:
+    """The waiting jobs of a lane that fit the same slots.
+
+    :ivar lane: the lane.
+    :ivar count: how many there are.
+    :ivar jobs: all of them.
+    :ivar homed_count: how many of them wait for their own host.
+    :ivar roaming: those that do not: they have waited for it for long
+        enough, it has no usable slot that fits them, or they have none.
+    :ivar by_host: the jobs of each host. This and the two above are empty,
+        if the strategy does not ask for hosts.
+    :ivar homes: those of these hosts that have a usable slot that fits.
+    :ivar avoided: the slots on which its jobs failed to start.
+    :ivar avoiding: ``avoided``, or nothing while no other slot is left.
+    """
+
+    __slots__ = (
+        "avoided",
+        "avoiding",
+        "by_host",
+        "count",
+        "homed_count",
+        "homes",
+        "jobs",
+        "lane",
+        "roaming",
+        "shapes",
+    )
+
+    def __init__(
+        self,
+        lane: "Lane",
+        shapes: model.Shapes,
+        avoided: frozenset[model.SlotId],
+    ) -> None:
+        self.lane = lane
+        self.shapes = shapes
+        self.avoided = avoided
+        self.avoiding = avoided
+        self.count = 0
+        self.jobs = ordered.KeyQueue()
+        self.homed_count = 0
+        self.roaming = ordered.KeyQueue()
+        self.by_host: dict[model.HostId, ordered.KeyQueue] = {}
+        self.homes: set[model.HostId] = set()
+
+    def fits_shape(self, shape: str) -> bool:
+        """Whether slots of this shape fit its jobs."""
+        return not self.shapes or shape in self.shapes
+
+    def fits(self, slot_id: model.SlotId, shape: str) -> bool:
+        """Whether its jobs may be given this slot."""
+        return self.fits_shape(shape) and slot_id not in self.avoiding
+
+    def first(self) -> ordered.Key | None:
+        """The first of its jobs."""
+        return self.jobs.first()
+
+    def first_for(
+        self, host_id: model.HostId, is_open: bool
+    ) -> ordered.Key | None:
+        """The first of its jobs that come from this host.
+
+        :param is_open: or that may go to any host.
+        """
+        jobs = self.by_host.get(host_id)
+        first = None if jobs is None else jobs.front[0]
+        if is_open:
+            roaming = self.roaming.front
+            if roaming and (first is None or roaming[0] < first):
+                return roaming[0]
+        return first
+
+
+class Shown:
+    """The waiting jobs that a strategy sees.
+
+    :ivar arrived: those that were submitted at this event, by their ids.
+    """
+
+    __slots__ = ("_by_shape", "_groups", "arrived")
+
+    def __init__(self, groups: abc.Collection[JobGroup]) -> None:
+        self._groups = groups
+        self._by_shape: dict[str, tuple[JobGroup, ...]] = {}
+        self.arrived: dict[model.JobId, JobRecord] = {}
+
+    @property
+    def count(self) -> int:
+        """How many jobs there are."""
+        return sum(group.count for group in self._groups)
+
+    def groups(self) -> abc.Collection[JobGroup]:
+        """All groups; some may have no jobs."""
+        return self._groups
+
+    def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
+        """The groups whose jobs slots of this shape fit."""
+        groups = self._by_shape.get(shape)
+        if groups is None:
+            groups = self._by_shape[shape] = tuple(
+                group for group in self._groups if group.fits_shape(shape)
+            )
+        return groups
+
+    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+        """See which jobs were submitted at this event.
+
+        :param lanes: where there are any.
+        """
+
+
+class Lane(Shown):
+    """Jobs that are always shown or hidden together.
+
+    :ivar project: whose jobs they are; None: of all projects that have no
+        lane of their own.
+    :ivar urgent: whether they have waited for so long that they go first.
+    :ivar size: how many there are.
+    :ivar by_needs: their groups.
+    """
+
+    __slots__ = ("by_needs", "project", "size", "urgent")
+
+    def __init__(self, project: str | None, urgent: bool) -> None:
+        self.by_needs: dict[
+            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
+        ] = {}
+        super().__init__(self.by_needs.values())
+        self.project = project
+        self.urgent = urgent
+        self.size = 0
+
+    @property
+    def count(self) -> int:
+        """How many jobs there are."""
+        return self.size
+
+    def make_group(
+        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+    ) -> JobGroup:
+        """Make the group of jobs with these needs."""
+        group = JobGroup(self, shapes, avoided)
+        self.by_needs[shapes, avoided] = group
+        self._by_shape.clear()
+        return group
+
+    def drop(self, group: JobGroup) -> None:
+        """Forget a group."""
+        del self.by_needs[group.shapes, group.avoided]
+        self._by_shape.clear()
+
+
+class Together(Shown):
+    """The jobs of several lanes, as long as these keep their groups."""
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self, lanes: abc.Collection[Lane]) -> None:
+        super().__init__([group for lane in lanes for group in lane.groups()])
+        self._lanes = frozenset(lanes)
+
+    def greet(self, lanes: abc.Iterable[Lane]) -> None:
+        """See which jobs were submitted at this event."""
+        self.arrived = {
+            job_id: record
+            for lane in lanes
+            if lane in self._lanes
+            for job_id, record in lane.arrived.items()
+        }
+
+
+def together(lanes: abc.Sequence[Lane]) -> Shown:
+    """The jobs of one lane or more."""
+    return lanes[0] if len(lanes) == 1 else Together(lanes)
+
+
+def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
+    """The smallest key of those that there are."""
+    first: ordered.Key | None = None
+    for key in keys:
+        if key is not None and (first is None or key < first):
+            first = key
+    return first

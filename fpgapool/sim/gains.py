@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much better one strategy is than another, over several seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.sim import metrics
+
+#: The metrics of :attr:`Gain.means`.
+MEANS = ("act_s", "tct95_s", "sar", "dlr")
+
+# Two-sided 95 % quantiles of Student's t, by degrees of freedom; beyond, the
+# quantile of the normal distribution.
+_STUDENT = (
+    *(12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+_NORMAL = 1.96
+
+
+class Spread(typing.NamedTuple):
+    """A value over several seeds: mean, smallest and largest."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """How a strategy did against another one on the same jobs.
+
+    The means of factors are geometric.
+
+    :ivar act: how many times shorter the average completion time is.
+    :ivar tct95: how many times shorter its 95th percentile is.
+    :ivar sar: how many times larger the slot access ratio is.
+    :ivar dlr: how many times larger the data locality ratio is.
+    :ivar means: of the strategy's own metrics, see :data:`MEANS`.
+    """
+
+    seeds: int
+    act: Spread
+    tct95: Spread
+    sar: Spread
+    dlr: Spread
+    means: Mapping[str, float]
+
+
+def compare(
+    before: Sequence[metrics.Metrics], after: Sequence[metrics.Metrics]
+) -> Gain:
+    """Compare two strategies.
+
+    :param before: the metrics of the reference, by seed.
+    :param after: the metrics of the other strategy, for the same seeds.
+    """
+    factors = [
+        metrics.improvement(old, new)
+        for old, new in zip(before, after, strict=True)
+    ]
+    return Gain(
+        seeds=len(factors),
+        act=_spread([each.act for each in factors]),
+        tct95=_spread([each.tct95 for each in factors]),
+        sar=_spread([each.sar for each in factors]),
+        dlr=_spread([each.dlr for each in factors]),
+        means=means(after),
+    )
+
+
+def means(measured: Sequence[metrics.Metrics]) -> dict[str, float]:
+    """Return the means of :data:`MEANS` over the seeds, by name."""
+    return {
+        name: statistics.fmean(getattr(each, name) for each in measured)
+        for name in MEANS
+    }
+
+
+def _spread(factors: Sequence[float]) -> Spread:
+    low, high = min(factors), max(factors)
+    if low > 0 and high < math.inf:
+        logarithms = math.fsum(map(math.log, factors))
+        return Spread(math.exp(logarithms / len(factors)), low, high)
+    return Spread(math.fsum(factors) / len(factors), low, high)
+
+
+def confidence(values: Sequence[float]) -> tuple[float, float]:
+    """Return a mean, and half of its 95 % confidence interval.
+
+    :returns: the half is infinite if there is only one value.
+    """
+    mean, freedom = statistics.fmean(values), len(values) - 1
+    if not freedom:
+        return mean, math.inf
+    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
+    return mean, quantile * statistics.stdev(values) / math.sqrt(len(values))

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Results of many runs, in a CSV file that grows with each run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pathlib
+import typing
+from collections.abc import Sequence
+
+from fpgapool.sim import errors
+from fpgapool.sim import files
+
+Rows = dict[tuple[str, ...], list[float]]
+
+
+def read(
+    path: pathlib.Path, keys: Sequence[str], values: Sequence[str]
+) -> Rows:
+    """Read the results so far.
+
+    :param path: of the file; if it does not exist, there are no results.
+    :param keys: names of the columns that tell runs apart.
+    :param values: names of the columns of results.
+    :returns: the results, by key.
+    :raises errors.InputError: if it cannot be read, or has other columns.
+    """
+    if not path.exists():
+        return {}
+    columns = [*keys, *values]
+    text = files.read_text(path)
+    # If the program was killed while it wrote a line, only the end of this
+    # line is missing.
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    rows: Rows = {}
+    for number, row in enumerate(csv.reader(lines), 1):
+        try:
+            if number == 1:
+                # Older files call the strategy "policy".
+                if [_RENAMED.get(name, name) for name in row] != columns:
+                    raise ValueError("has other columns")
+                continue
+            if len(row) != len(columns):
+                raise ValueError("has another number of columns")
+            rows[tuple(row[: len(keys)])] = [
+                float(cell) for cell in row[len(keys) :]
+            ]
+        except ValueError as error:
+            raise errors.InputError(
+                str(path), f"line {number}", str(error)
+            ) from error
+    return rows
+
+
+_RENAMED = {"policy": "strategy"}
+
+
+class Journal:
+    """The results so far, and a file that gets each further one.
+
+    :param path: of the file; see :func:`read`.
+    :raises errors.InputError: if it cannot be used.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, keys: Sequence[str], values: Sequence[str]
+    ) -> None:
+        self.path = path
+        self.rows = read(path, keys, values)
+        lines = [_line([*keys, *values])]
+        lines += [_line([*key, *row]) for key, row in self.rows.items()]
+        files.write(path, "".join(lines).encode())
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, key: tuple[str, ...], row: Sequence[float]) -> None:
+        """Add the result of a run; it survives an interruption."""
+        self.rows[key] = list(row)
+        self._file.write(_line([*key, *row]))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+def _line(cells: Sequence[object]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()
