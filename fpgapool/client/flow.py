@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import itertools
 import mmap
 import threading
 import time
 import typing
+from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool.client import checksum as checksums
@@ -31,6 +31,7 @@ from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
@@ -65,23 +66,17 @@ class _SlotLost(exceptions.CodedError):
     """The worker will not go on with the session."""
 
 
-class Piece:
+class Piece(stream.Piece):
     """Input of one task, from being filled until it is acknowledged.
 
-    :ivar number: of its buffer.
     :ivar data: the input; the caller may replace it before sending.
+    :ivar shared: the buffers that it is in, None if it is elsewhere.
     :ivar input_crc32: see :class:`checksums.Sent`.
     """
 
-    __slots__ = (
-        "data",
-        "end",
-        "input_crc32",
-        "number",
-        "offset_bytes",
-        "shared",
-        "task_id",
-    )
+    __slots__ = ("input_crc32", "shared")
+
+    input_crc32: int
 
     def __init__(
         self,
@@ -89,13 +84,11 @@ class Piece:
         data: memoryview,
         shared: connections.SharedBuffers | None,
     ) -> None:
-        self.number = number
+        # Not the base's: one call less for every piece.
         self.data = data
+        self.number = number
+        self.flags = 0
         self.shared = shared
-        self.end = False
-        self.task_id = 0
-        self.offset_bytes = 0
-        self.input_crc32 = 0
 
     def keep(self) -> None:
         """Have the input outlive its buffer.
@@ -104,24 +97,6 @@ class Piece:
         """
         self.data = memoryview(bytes(self.data))
         self.shared = None
-
-    @property
-    def end_offset_bytes(self) -> int:
-        """Position behind its last byte."""
-        return self.offset_bytes + len(self.data)
-
-    def header(self) -> bytes:
-        """The INPUT header that announces it."""
-        flags = frames.END if self.end else 0
-        return frames.pack_header(
-            frames.INPUT,
-            flags if self.shared is None else flags | frames.SHM,
-            0,
-            self.task_id,
-            self.offset_bytes,
-            len(self.data),
-            0 if self.shared is None else self.number,
-        )
 
 
 class Output(typing.NamedTuple):
@@ -228,22 +203,20 @@ class Flow:
         self.window_bytes = opened.window_bytes
         self.chunk_multiple_bytes = opened.chunk_multiple_bytes
         self.stateless = opened.stateless
-        #: Input handed to the worker, acknowledged or not.
-        self.sent_bytes = opened.input_offset_bytes
-        self.acknowledged_bytes = opened.input_offset_bytes
-        self.received_bytes = opened.output_offset_bytes
+        starts_bytes = opened.input_offset_bytes, opened.output_offset_bytes
+        self._input: stream.Outbound[Piece] = stream.Outbound(
+            stream.CLIENT, starts_bytes[0], self.window_bytes
+        )
+        self._output = stream.Inbound(
+            stream.CLIENT,
+            starts_bytes[1],
+            due_bytes=-(-self.window_bytes // 4),
+        )
+        self._count_buffers()
         self.ended = False
         self.closed: dict[str, typing.Any] | None = None
         self.reconnects = 0
         self.reopens = 0
-        # What has come of the present worker's output. A worker in another
-        # slot begins with output that was received before.
-        self._position_bytes = self.received_bytes
-        # Where output goes on when all input is sent again that is not
-        # acknowledged.
-        self._settled_output_bytes = self.received_bytes
-        self._released_bytes = self.received_bytes
-        self._held_outputs = 0
         self._last_task_id = 0
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
@@ -255,27 +228,29 @@ class Flow:
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes what has to be sent again.
         self._sending = threading.Lock()
-        self._unacknowledged: collections.deque[Piece] = collections.deque()
         self._stopped = False
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
-            checksums.Verifier(self.sent_bytes, self.received_bytes)
-            if self.checksum
-            else None
+            checksums.Verifier(*starts_bytes) if self.checksum else None
         )
-        # The last output has come, and is not checked yet.
-        self._ending = False
         # There is nothing to give back any more.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
-        count = self._buffer_count(connection)
+        shared = connection.shared
+        count = (
+            self.window_bytes // self.chunk_bytes
+            if shared is None
+            else shared.buffers
+        )
         self._own: list[memoryview | None] = [None] * count
         self._free = collections.deque(range(count))
 
-    def _buffer_count(self, connection: connections.Connection) -> int:
-        if connection.shared is not None:
-            return connection.shared.buffers
-        return self.window_bytes // self.chunk_bytes
+    def _count_buffers(self) -> None:
+        """Short outputs occupy whole buffers: acknowledge them sooner."""
+        shared = self._connection.shared
+        self._output.due_pieces = (
+            stream.UNLIMITED if shared is None else -(-shared.buffers // 4)
+        )
 
     @property
     def view(self) -> views.SessionView:
@@ -297,7 +272,17 @@ class Flow:
     @property
     def idle(self) -> bool:
         """Whether everything that was sent is acknowledged."""
-        return not self._unacknowledged
+        return not self._input.kept
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Input whose output has arrived completely."""
+        return self._input.acknowledged_bytes
+
+    @property
+    def received_bytes(self) -> int:
+        """Output that has arrived, once or more often."""
+        return self._output.delivered_bytes
 
     # Sending
 
@@ -311,15 +296,9 @@ class Flow:
         if shared is not None:
             buffer = shared.input(number)[: self.chunk_bytes]
         else:
-            buffer = self._own_buffer(number)
-        return Piece(number, buffer, shared)
-
-    def _own_buffer(self, number: int) -> memoryview:
-        buffer = self._own[number]
-        if buffer is None:
-            buffer = blank(self.chunk_bytes)
+            buffer = self._own[number] or blank(self.chunk_bytes)
             self._own[number] = buffer
-        return buffer
+        return Piece(number, buffer, shared)
 
     def take(self, number: int) -> None:
         """Take a certain free buffer.
@@ -343,9 +322,9 @@ class Flow:
         :raises channel.DeadlineExceeded: if the deadline passes.
         """
         with self._lock:
-            while not self._has_room(length_bytes):
-                if self._stopped:
-                    raise Stopped
+            while not self._stopped and not (
+                self._free and self._input.has_room(length_bytes)
+            ):
                 if not self._changed.wait(channel.remaining_s(deadline_s)):
                     raise channel.DeadlineExceeded("deadline passed")
             if self._stopped:
@@ -354,13 +333,6 @@ class Flow:
         if not filled and self._connection.shared is None:
             return Piece(number, memoryview(b""), None)
         return self.piece(number)
-
-    def _has_room(self, length_bytes: int) -> bool:
-        in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
-        return (
-            bool(self._free)
-            and in_flight_bytes + length_bytes <= self.window_bytes
-        )
 
     def send(
         self,
@@ -387,47 +359,44 @@ class Flow:
             self._sending.acquire()
         try:
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
-            piece.task_id = self._last_task_id
-            piece.offset_bytes = self.sent_bytes
-            piece.end = end
             if self._verifier is not None:
                 # Before a worker can reach it.
                 self._verifier.add_input(piece)
             with self._lock:
-                self._unacknowledged.append(piece)
-                self.sent_bytes += len(piece.data)
+                self._input.add(piece, self._last_task_id, end)
             connection = self._connection
             prefix = self._release() if release_output else b""
             try:
-                self._transmit(connection, piece, prefix, deadline_s)
+                self._send_unsent(prefix, deadline_s)
             except channel.ChannelClosed:
                 connection.channel.shutdown()
         finally:
             self._sending.release()
 
-    def _transmit(
-        self,
-        connection: connections.Connection,
-        piece: Piece,
-        prefix: bytes,
-        deadline_s: float | None,
-    ) -> None:
-        shared = connection.shared
-        source, piece.shared = piece.shared, shared
-        if shared is None:
-            connection.channel.send(
-                prefix + piece.header(),
-                piece.data,
-                deadline_s=deadline_s,
-            )
-            self._check_held(source)
-            return
-        if source is None or source.identity != shared.identity:
-            # The worker made new buffers, or it is another one.
-            buffer = shared.input(piece.number)
-            buffer[: len(piece.data)] = piece.data
-            self._check_held(source)
-        connection.channel.send(prefix + piece.header(), deadline_s=deadline_s)
+    def _send_unsent(self, prefix: bytes, deadline_s: float | None) -> None:
+        connection = self._connection
+        data, shared = connection.channel, connection.shared
+        while self._input.unsent:
+            piece = self._input.take()
+            source, piece.shared = piece.shared, shared
+            if shared is None:
+                data.send(
+                    prefix + piece.header(frames.INPUT, False),
+                    piece.data,
+                    deadline_s=deadline_s,
+                )
+                self._check_held(source)
+            else:
+                if source is None or source.identity != shared.identity:
+                    # The worker made new buffers, or it is another one.
+                    buffer = shared.input(piece.number)
+                    buffer[: len(piece.data)] = piece.data
+                    self._check_held(source)
+                data.send(
+                    prefix + piece.header(frames.INPUT, True),
+                    deadline_s=deadline_s,
+                )
+            prefix = b""
 
     def _keep(
         self, shared: connections.SharedBuffers, pieces: Iterable[Piece]
@@ -464,35 +433,22 @@ class Flow:
         while True:
             connection = self._connection
             try:
-                self._release_when_due(connection, deadline_s)
+                if self._output.ack_due:
+                    connection.channel.send(
+                        self._release(), deadline_s=deadline_s
+                    )
                 header = _recv_header(connection, self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:
                 self._recover(deadline_s, exc)
 
     def _release(self) -> bytes:
-        if self._released_bytes == self._position_bytes:
+        output = self._output
+        if output.acknowledged_bytes == output.consumed_bytes:
             return b""
-        self._released_bytes = self._position_bytes
-        self._held_outputs = 0
         return frames.pack_header(
-            frames.ACK, offset_bytes=self._position_bytes
+            frames.ACK, offset_bytes=output.acknowledge()
         )
-
-    def _release_when_due(
-        self,
-        connection: connections.Connection,
-        deadline_s: float | None,
-    ) -> None:
-        held_bytes = self._position_bytes - self._released_bytes
-        due = 4 * held_bytes >= self.window_bytes
-        if connection.shared is not None:
-            # Short outputs occupy whole buffers.
-            due = due or 4 * self._held_outputs >= connection.shared.buffers
-        if due:
-            acknowledgement = self._release()
-            if acknowledgement:
-                connection.channel.send(acknowledgement, deadline_s=deadline_s)
 
     def _handle(
         self,
@@ -534,39 +490,26 @@ class Flow:
         header: frames.FrameHeader,
         place: memoryview,
         deadline_s: float | None,
-    ) -> Output:
+    ) -> Output | None:
+        if not self._output.accept(header):
+            return None
         length_bytes = header.payload_length_bytes
-        if header.offset_bytes != self._position_bytes:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR,
-                f"output at {header.offset_bytes}, "
-                f"expected at {self._position_bytes}",
-            )
-        if length_bytes > connection.opened.chunk_bytes:
-            raise frames.ProtocolError(
-                frames.FRAME_TOO_LARGE, f"output of {length_bytes} bytes"
-            )
         if header.flags & frames.SHM:
             data = self._shared_output(connection, header)
         else:
             data = self._place(place, length_bytes)
             connection.channel.recv_exact_into(data, deadline_s)
-        # What another slot gave already.
-        known_bytes = min(
-            self.received_bytes - self._position_bytes, length_bytes
-        )
+        end = bool(header.flags & frames.END)
+        known_bytes = self._output.consume(length_bytes, header.task_id, end)
         if self._verifier is not None:
             self._verifier.add_output(data, known_bytes)
-        self._position_bytes += length_bytes
-        self.received_bytes = max(self.received_bytes, self._position_bytes)
+        elif end:
+            self._finish()
         last = bool(header.flags & (frames.TASK_END | frames.END))
-        if header.flags & frames.END:
-            if self._verifier is None:
-                self._finish()
-            else:
-                self._ending = True
+        if not known_bytes:
+            return Output(data, last)
         fresh = data[known_bytes:]
-        if known_bytes and fresh and not header.flags & frames.SHM:
+        if fresh and not header.flags & frames.SHM:
             # Callers find output at the front of the place they gave.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
@@ -585,8 +528,7 @@ class Flow:
         # acknowledgement behind it get lost.
         self.ended = True
         with self._lock:
-            self._unacknowledged.clear()
-            self.acknowledged_bytes = self.sent_bytes
+            self._input.finish()
             self._changed.notify_all()
 
     def _shared_output(
@@ -597,44 +539,33 @@ class Flow:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"no shared buffer {header.aux}"
             )
-        self._held_outputs += 1
         return shared.output(header.aux)[: header.payload_length_bytes]
 
     def _acknowledged(self, header: frames.FrameHeader) -> None:
-        offset_bytes = header.offset_bytes
+        verifier = self._verifier
         with self._lock:
-            if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR,
-                    f"input {offset_bytes} acknowledged, of "
-                    f"{self.acknowledged_bytes} to {self.sent_bytes}",
-                )
-            if self._verifier is not None:
-                self._verify(self._verifier, header)
-            pieces = self._unacknowledged
-            while pieces and _is_covered(pieces[0], header):
-                self._free.append(pieces.popleft().number)
-            self.acknowledged_bytes = offset_bytes
-            self._settled_output_bytes = self._position_bytes
+            pieces = self._input.acknowledge(
+                header.offset_bytes,
+                header.task_id,
+                None if verifier is None else self._verify(header, verifier),
+            )
+            for piece in pieces:
+                self._free.append(piece.number)
+            self._output.settle()
             self._changed.notify_all()
-            ended = self._ending and not self._unacknowledged
+            ended = self._output.finished and self.idle and not self.ended
         if ended:
+            # With checksums an END counts only now.
             self._finish()
 
     def _verify(
-        self, verifier: checksums.Verifier, header: frames.FrameHeader
-    ) -> None:
-        covered = list(
-            itertools.takewhile(
-                lambda piece: _is_covered(piece, header),
-                self._unacknowledged,
-            )
-        )
-        verifier.check(
-            header,
-            covered[-1] if covered else None,
-            idle=len(covered) == len(self._unacknowledged),
-        )
+        self, header: frames.FrameHeader, verifier: checksums.Verifier
+    ) -> Callable[[list[Piece]], None]:
+        def check(pieces: list[Piece]) -> None:
+            idle = len(pieces) == len(self._input.kept)
+            verifier.check(header, pieces[-1] if pieces else None, idle)
+
+        return check
 
     def _complain(
         self,
@@ -673,7 +604,10 @@ class Flow:
         self._ended_by_worker = True
         if code == codes.INVALID_PARAMS:
             raise errors.InvalidParams(message)
-        raise errors.SessionFailed(code, message, self.acknowledged_bytes)
+        raise self._failure(code, message)
+
+    def _failure(self, code: str, message: str) -> errors.SessionFailed:
+        return errors.SessionFailed(code, message, self.acknowledged_bytes)
 
     # Resuming and reopening
 
@@ -705,7 +639,7 @@ class Flow:
     def _resume(
         self, deadline_s: float | None, reason: channel.ChannelClosed
     ) -> None:
-        mark = (self.acknowledged_bytes, self._position_bytes)
+        mark = (self.acknowledged_bytes, self._output.consumed_bytes)
         if mark != self._progress_mark:
             self._progress_mark = mark
             self._idle_resumes = 0
@@ -725,7 +659,7 @@ class Flow:
                 return self._dialer.resume(
                     opened.resume_secret,
                     self.acknowledged_bytes,
-                    self._position_bytes,
+                    self._output.consumed_bytes,
                     deadline_s,
                 )
             except connections.WorkerError as exc:
@@ -750,9 +684,7 @@ class Flow:
             raise _lost(exc.message) from exc
         if exc.code in codes.SLOT_LOST:
             raise _SlotLost(exc.code, exc.message) from exc
-        raise errors.SessionFailed(
-            exc.code, exc.message, self.acknowledged_bytes
-        ) from exc
+        raise self._failure(exc.code, exc.message) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
         """Trying again is of no use once the pool knows how it ended."""
@@ -766,13 +698,11 @@ class Flow:
         code, message = view.ending
         if code in codes.REOPENABLE or view.state == states.LOST:
             return _SlotLost(code, message)
-        return errors.SessionFailed(code, message, self.acknowledged_bytes)
+        return self._failure(code, message)
 
     def _reopen(self, deadline_s: float | None, lost: _SlotLost) -> None:
         """Go on in another slot, or fail with what cost the present one."""
-        failure = errors.SessionFailed(
-            lost.code, lost.message, self.acknowledged_bytes
-        )
+        failure = self._failure(lost.code, lost.message)
         if not self.stateless:
             raise failure
         self._keep_all()
@@ -782,7 +712,7 @@ class Flow:
             dialer, connection = self._seeker.reopen(
                 self.view,
                 self.acknowledged_bytes,
-                self._settled_output_bytes,
+                self._output.settled_bytes,
                 deadline_s,
             )
         except waiting.Ended as exc:
@@ -790,9 +720,7 @@ class Flow:
         except (errors.RequestRejected, errors.FrontDoorUnavailable) as exc:
             raise failure from exc
         except errors.SessionFailed as exc:
-            raise errors.SessionFailed(
-                exc.code, exc.message, self.acknowledged_bytes
-            ) from exc
+            raise self._failure(exc.code, exc.message) from exc
         except errors.OperationTimeout as exc:
             raise channel.DeadlineExceeded(exc.message) from exc
         self._move(dialer, connection)
@@ -805,13 +733,12 @@ class Flow:
         try:
             # The caller may be looking at some of it.
             shared.keep_output()
-            self._keep(shared, self._unacknowledged)
+            self._keep(shared, self._input.kept)
         except OSError as exc:
-            raise errors.SessionFailed(
+            raise self._failure(
                 codes.SESSION_LOST,
                 "the slot was lost, and there is not enough memory to copy "
                 f"what is in its buffers: {exc.strerror}",
-                self.acknowledged_bytes,
             ) from exc
 
     def _count_reopen(self, failure: errors.SessionFailed) -> None:
@@ -830,44 +757,32 @@ class Flow:
         self._dialer = dialer
         self._connection = connection
         self.reopens += 1
-        self._position_bytes = self._settled_output_bytes
+        self._output.move()
         if self._verifier is not None:
-            self._verifier.move(self.received_bytes, self._unacknowledged)
+            self._verifier.move(self.received_bytes, self._input.kept)
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
-        opened = connection.opened
+        opened, shared = connection.opened, connection.shared
         if (
             opened.chunk_bytes < self.chunk_bytes
             or opened.window_bytes < self.window_bytes
             or self.chunk_multiple_bytes % opened.chunk_multiple_bytes
-            or _lacks_buffers(connection.shared, len(self._own))
+            or (shared is not None and shared.buffers < len(self._own))
         ):
-            raise errors.SessionFailed(
+            raise self._failure(
                 codes.INCOMPATIBLE_SLOT,
                 "the session got another slot, whose worker takes smaller "
                 "pieces",
-                self.acknowledged_bytes,
             )
 
     def _send_again(self, deadline_s: float | None) -> None:
         opened = self._connection.opened
-        if opened.output_offset_bytes != self._position_bytes or not (
-            self.acknowledged_bytes
-            <= opened.input_offset_bytes
-            <= self.sent_bytes
-        ):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the worker resumes at other offsets"
-            )
-        self._released_bytes = self._position_bytes
-        self._held_outputs = 0
-        # What the connection before said last comes again.
-        self._ending = False
+        self._count_buffers()
+        self._output.resume(opened.output_offset_bytes)
+        self._input.resume(opened.input_offset_bytes)
         if self._verifier is not None:
             self._verifier.resume()
-        for piece in tuple(self._unacknowledged):
-            if _is_missing(piece, opened.input_offset_bytes):
-                self._transmit(self._connection, piece, b"", deadline_s)
+        self._send_unsent(b"", deadline_s)
 
     # Ending
 
@@ -932,34 +847,9 @@ def _recv_header(
     )
 
 
-def _lacks_buffers(
-    shared: connections.SharedBuffers | None, count: int
-) -> bool:
-    return shared is not None and shared.buffers < count
-
-
 def _lost(reason: str) -> _SlotLost:
     return _SlotLost(
         codes.SESSION_LOST,
         "the connection to the worker broke and could not be resumed: "
         f"{reason}",
     )
-
-
-def _is_covered(piece: Piece, header: frames.FrameHeader) -> bool:
-    if piece.data:
-        return piece.end_offset_bytes <= header.offset_bytes
-    # An empty END shares its offset with the piece before it.
-    return piece.task_id == header.task_id
-
-
-def _is_missing(piece: Piece, input_offset_bytes: int) -> bool:
-    if not piece.data:
-        # The offset cannot tell whether an empty END arrived; the worker
-        # ignores a second one.
-        return True
-    if piece.offset_bytes < input_offset_bytes < piece.end_offset_bytes:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "the worker resumes within a frame"
-        )
-    return piece.offset_bytes >= input_offset_bytes

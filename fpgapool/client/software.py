@@ -22,6 +22,8 @@ from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -92,13 +94,13 @@ class SoftwareFlow:
                 f"bytes; a piece has at most {self.chunk_bytes}"
             )
         self.view = _view(cause)
-        self.acknowledged_bytes = 0
         self.received_bytes = 0
         self.ended = False
         self.closed: dict[str, typing.Any] | None = None
-        self._sent_bytes = 0
+        self._input: stream.Outbound[flows.Piece] = stream.Outbound(
+            stream.CLIENT, 0, self.window_bytes
+        )
         self._changed = threading.Condition()
-        self._tasks: collections.deque[flows.Piece] = collections.deque()
         self._free = collections.deque(range(_BUFFERS))
         self._own: list[memoryview | None] = [None] * _BUFFERS
         self._output = memoryview(b"")
@@ -109,7 +111,12 @@ class SoftwareFlow:
     @property
     def idle(self) -> bool:
         """Whether everything that was sent is processed."""
-        return not self._tasks
+        return not self._input.kept
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Input whose output there is."""
+        return self._input.acknowledged_bytes
 
     def piece(self, number: int) -> flows.Piece:
         """Make a piece of a buffer, as :meth:`flows.Flow.piece`."""
@@ -145,10 +152,7 @@ class SoftwareFlow:
     ) -> None:
         """Have a piece processed, as :meth:`flows.Flow.send`."""
         with self._changed:
-            piece.offset_bytes = self._sent_bytes
-            piece.end = end
-            self._sent_bytes += len(piece.data)
-            self._tasks.append(piece)
+            self._input.add(piece, 0, end)
             self._changed.notify_all()
 
     def receive(
@@ -159,18 +163,18 @@ class SoftwareFlow:
         The deadline is looked at between two pieces.
         """
         with self._changed:
-            self._wait_for(lambda: bool(self._tasks), deadline_s)
-            piece = self._tasks[0]
+            self._wait_for(lambda: bool(self._input.unsent), deadline_s)
+            piece = self._input.unsent[0]
         if channel.remaining_s(deadline_s) == 0:
             raise channel.DeadlineExceeded("deadline passed")
         written_bytes = self._process(piece)
         with self._changed:
-            self._tasks.popleft()
+            self._input.take()
+            self._input.acknowledge(piece.end_offset_bytes)
             self._free.append(piece.number)
             self._changed.notify_all()
-        self.acknowledged_bytes = piece.end_offset_bytes
         self.received_bytes += written_bytes
-        self.ended = piece.end
+        self.ended = _is_end(piece)
         return flows.Output(self._output[:written_bytes], True)
 
     def _wait_for(
@@ -218,7 +222,7 @@ class SoftwareFlow:
 
     def _make_room(self, piece: flows.Piece) -> None:
         core = self._core
-        needed_bytes = core.max_output_bytes(0) if piece.end else 0
+        needed_bytes = core.max_output_bytes(0) if _is_end(piece) else 0
         if piece.data:
             needed_bytes += core.max_output_bytes(len(piece.data))
         if len(self._output) < needed_bytes:
@@ -230,7 +234,7 @@ class SoftwareFlow:
             written_bytes = self._core.process(
                 piece.data, self._output, piece.offset_bytes
             )
-        if piece.end:
+        if _is_end(piece):
             written_bytes += self._core.finish(self._output[written_bytes:])
         return written_bytes
 
@@ -258,6 +262,10 @@ class SoftwareFlow:
     def hang_up(self) -> None:
         """Let go of the token."""
         self._cancel.detach(self)
+
+
+def _is_end(piece: flows.Piece) -> bool:
+    return bool(piece.flags & frames.END)
 
 
 def _load(

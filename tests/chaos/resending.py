@@ -8,16 +8,18 @@ the session.
 
 from __future__ import annotations
 
-import itertools
 import threading
+import typing
 from collections.abc import Callable
 
 from fpgapool.client import connection as connections
 from fpgapool.client import flow as flows
-from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 
 #: Fewer pieces do not show in which order they come, and which are left out.
 LEAST_PIECES = 2
+
+_Outbound: typing.TypeAlias = stream.Outbound[stream.Piece]
 
 _tallies = threading.local()
 
@@ -59,7 +61,7 @@ class _CountingFlow(flows.Flow):
         start_bytes = self._connection.opened.input_offset_bytes
         count = sum(
             bool(piece.data) and piece.offset_bytes >= start_bytes
-            for piece in self._unacknowledged
+            for piece in self._input.kept
         )
         moved = self.reopens > self._seen_reopens
         self._seen_reopens = self.reopens
@@ -90,31 +92,43 @@ def begin() -> Tally:
 
 def skipped() -> None:
     """Leave out the second piece that is sent again."""
-    _change_second(lambda _piece: [])
+
+    def skip(out: _Outbound) -> None:
+        del out.unsent[1]
+
+    _resume_wrongly(skip)
 
 
 def zeroed() -> None:
     """Send zeros in place of the second piece that is sent again."""
-    _change_second(lambda piece: [_zeros(piece)])
+
+    def zero(out: _Outbound) -> None:
+        piece = out.unsent[1]
+        piece.data = memoryview(bytearray(len(piece.data)))
+
+    _resume_wrongly(zero)
 
 
 def doubled() -> None:
     """Send the second piece twice."""
-    _change_second(lambda piece: [piece, piece])
+
+    def double(out: _Outbound) -> None:
+        out.unsent.insert(1, out.unsent[1])
+
+    _resume_wrongly(double)
 
 
 def believed() -> None:
     """Take an acknowledgement for one of the next piece as well."""
-    acknowledged = flows.Flow._acknowledged
+    acknowledge = stream.Outbound.acknowledge
 
-    def believe(flow: flows.Flow, header: frames.FrameHeader) -> None:
-        for piece in flow._unacknowledged:
-            if piece.data and piece.offset_bytes == header.offset_bytes:
-                header = header._replace(offset_bytes=piece.end_offset_bytes)
-                break
-        acknowledged(flow, header)
+    def early(out: _Outbound, *args: typing.Any) -> list[stream.Piece]:
+        pieces = acknowledge(out, *args)
+        if len(out.kept) > len(out.unsent):
+            pieces.append(out.kept.popleft())
+        return pieces
 
-    flows.Flow._acknowledged = believe  # type: ignore[method-assign]
+    stream.Outbound.acknowledge = early  # type: ignore[method-assign]
 
 
 #: By their names on the command line.
@@ -123,34 +137,15 @@ BUGS: dict[str, Callable[[], None]] = {
 }
 
 
-def _change_second(change: Callable[[flows.Piece], list[flows.Piece]]) -> None:
-    send_again, transmit = flows.Flow._send_again, flows.Flow._transmit
+def _resume_wrongly(change: Callable[[_Outbound], None]) -> None:
+    """Have both ends do something to what they send again."""
+    resume = stream.Outbound.resume
 
-    def broken(flow: flows.Flow, deadline_s: float | None) -> None:
-        numbers = itertools.count(1)
+    def wrong(out: _Outbound, offset_bytes: int) -> list[stream.Piece]:
+        there = resume(out, offset_bytes)
+        pieces = [piece for piece in out.unsent if piece.data]
+        if len(pieces) >= LEAST_PIECES:
+            change(out)
+        return there
 
-        def send(
-            connection: connections.Connection,
-            piece: flows.Piece,
-            prefix: bytes,
-            deadline_s: float | None,
-        ) -> None:
-            second = next(numbers) == LEAST_PIECES
-            for one in change(piece) if second else [piece]:
-                transmit(flow, connection, one, prefix, deadline_s)
-
-        flow._transmit = send  # type: ignore[method-assign]
-        try:
-            send_again(flow, deadline_s)
-        finally:
-            del flow._transmit
-
-    flows.Flow._send_again = broken  # type: ignore[method-assign]
-
-
-def _zeros(piece: flows.Piece) -> flows.Piece:
-    zeros = flows.Piece(piece.number, memoryview(bytes(len(piece.data))), None)
-    zeros.task_id = piece.task_id
-    zeros.offset_bytes = piece.offset_bytes
-    zeros.end = piece.end
-    return zeros
+    stream.Outbound.resume = wrong  # type: ignore[method-assign]

@@ -49,7 +49,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "osc": "version vocabulary",
         "policies": "",
         "privsep": "",
-        "protocol": "vocabulary.exceptions",
+        "protocol": "vocabulary",
         "rpcapi": "objects common version",
         # "validate" compares it with the pool as a user sees that.
         "sim": "client common.descriptors core strategies version vocabulary",
@@ -72,7 +72,7 @@ PURE = ("core", "strategies", "vocabulary")
 #: Pure but for the names that they give, and for answers that others await.
 DECIDES = ("conductor.decisions",)
 NAMES_AND_FUTURES = frozenset({"concurrent", "datetime", "uuid"})
-#: The frames and messages are bytes; whoever uses them does the I/O.
+#: Frames, messages and streams are bytes; whoever uses them does the I/O.
 BYTES_ONLY = ("protocol",)
 OSLO_PREFIX = "oslo_"
 #: Top-level names outside the standard library, for those that are limited.
@@ -398,7 +398,7 @@ PLANTED = {
     "protocol to sockets": ("protocol/a.py", "import socket"),
     "protocol to another": (
         "protocol/a.py",
-        "import fpgapool.vocabulary.codes",
+        "import fpgapool.common.channel",
     ),
     "agent to the database": ("agent/a.py", "from fpgapool.db import api"),
     "agent to cores": ("agent/a.py", "import fpgapool.accelerators.aes"),

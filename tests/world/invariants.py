@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import typing
 from collections.abc import Callable
 
@@ -26,6 +27,8 @@ from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.world import database as databases
@@ -106,10 +109,14 @@ class Watcher:
             (hello.Keyring, "admit", self._admit),
             (db_api, "_lock_epoch", self._lock_epoch),
             (db_api, "_write", self._write),
+            (stream.Outbound, "__init__", self._begin_stream),
+            (stream.Outbound, "take", self._sent),
+            (stream.Outbound, "acknowledge", self._acknowledged),
         ):
             self._wrap(owner, name, watch)
         self._watch_accounts()
         self._watch_renewals()
+        self._watch_complaints()
         self._database.on_commit = self._committed
 
     def _wrap(
@@ -433,3 +440,77 @@ class Watcher:
         key = said.session_id, said.generation
         known = self._homes.setdefault(key, home)
         _check(known is home, "a session in two slots", said, known, home)
+
+    # Streams.
+
+    def _watch_complaints(self) -> None:
+        """See that no end says that the other one breaks the protocol."""
+        kernel = self._kernel
+
+        def watch(owner: typing.Any, name: str) -> None:
+            original = getattr(owner, name)
+
+            @functools.wraps(original)
+            def watched(*args: typing.Any) -> typing.Any:
+                try:
+                    return original(*args)
+                except frames.ProtocolError as error:
+                    kernel.fail(f"{owner.__name__}.{name}: {error}", error)
+                    raise
+
+            setattr(owner, name, watched)
+
+        watch(stream.Outbound, "acknowledge")
+        watch(stream.Outbound, "resume")
+        watch(stream.Inbound, "accept")
+        watch(stream.Inbound, "resume")
+
+    def _begin_stream(
+        self,
+        _none: None,
+        out: typing.Any,
+        _side: stream.Side,
+        _start_bytes: int,
+        window_bytes: int,
+        cuts: bool = False,
+    ) -> None:
+        #: What was agreed, and all that was ever sent.
+        out.world_window_bytes = window_bytes
+        out.world_sent = bytearray()
+
+    def _sent(self, piece: stream.Piece, out: typing.Any) -> None:
+        in_flight_bytes = out.sent_bytes - out.acknowledged_bytes
+        _check(
+            in_flight_bytes <= out.world_window_bytes,
+            "more is sent than the credit",
+            in_flight_bytes,
+        )
+        sent: bytearray = out.world_sent
+        start = piece.offset_bytes - out.start_bytes
+        _check(start <= len(sent), "a gap in what is sent", piece.offset_bytes)
+        before = sent[start : start + len(piece.data)]
+        _check(
+            before == piece.data[: len(before)],
+            "something else is sent again",
+            piece.offset_bytes,
+        )
+        sent += piece.data[len(before) :]
+
+    def _acknowledged(
+        self,
+        pieces: list[stream.Piece],
+        out: typing.Any,
+        offset_bytes: int,
+        *_args: object,
+    ) -> None:
+        _check(
+            all(one.end_offset_bytes <= offset_bytes for one in pieces),
+            "more is let go than was acknowledged",
+            offset_bytes,
+        )
+        ends = [one.end_offset_bytes for one in pieces if one.data]
+        _check(
+            all(one < other for one, other in itertools.pairwise(ends)),
+            "let go twice",
+            ends,
+        )

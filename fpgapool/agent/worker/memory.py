@@ -23,6 +23,8 @@ import typing
 import weakref
 
 from fpgapool.agent.worker import crew
+from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 
 LOG = logging.getLogger(__name__)
 
@@ -46,19 +48,6 @@ class Remains(enum.Enum):
     #: The operators have taken the slot, or it has failed: the client goes
     #: on elsewhere with its input, when it likes.
     LEFT = "left to the client"
-
-
-class Piece(typing.NamedTuple):
-    """Output that fits one frame.
-
-    :ivar view: its bytes.
-    :ivar aux: number of its shared buffer, 0 without shared memory.
-    :ivar last: whether it is the last one of what a call wrote.
-    """
-
-    view: memoryview
-    aux: int
-    last: bool
 
 
 class Blocks:
@@ -179,10 +168,13 @@ class Memory(typing.Protocol):
         output takes the place of input.
         """
 
-    def keep_output(self, length_bytes: int) -> list[Piece]:
-        """Keep the front of the room taken last; the rest comes back."""
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
+        """Keep the front of the room taken last; the rest comes back.
 
-    def release_output(self, piece: Piece) -> None:
+        The last piece has the flag ``TASK_END``.
+        """
+
+    def release_output(self, piece: stream.Piece) -> None:
         """Take back the oldest kept piece."""
 
     def close(self, remains: Remains = Remains.EMPTIED) -> None:
@@ -235,20 +227,20 @@ class PrivateMemory:
         self._output_start = start
         return self._output[start : start + length_bytes]
 
-    def keep_output(self, length_bytes: int) -> list[Piece]:
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
         self._output_blocks.shrink(self._output_start, length_bytes)
         end = self._output_start + length_bytes
         return [
-            Piece(
+            stream.Piece(
                 self._output[start : min(start + self._chunk_bytes, end)],
                 0,
-                start + self._chunk_bytes >= end,
+                frames.TASK_END if start + self._chunk_bytes >= end else 0,
             )
             for start in range(self._output_start, end, self._chunk_bytes)
         ]
 
-    def release_output(self, piece: Piece) -> None:
-        if piece.last:
+    def release_output(self, piece: stream.Piece) -> None:
+        if piece.flags & frames.TASK_END:
             self._output_blocks.release()
 
     def close(self, remains: Remains = Remains.EMPTIED) -> None:
@@ -299,15 +291,15 @@ class InPlaceMemory:
         self._room = source
         return source
 
-    def keep_output(self, length_bytes: int) -> list[Piece]:
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
         if not length_bytes:
             return []
         self._unprocessed -= 1
         self._processed.append(length_bytes)
         self._processed_bytes += length_bytes
-        return [Piece(self._room, 0, True)]
+        return [stream.Piece(self._room, 0, frames.TASK_END)]
 
-    def release_output(self, piece: Piece) -> None:
+    def release_output(self, piece: stream.Piece) -> None:
         # The piece may be what is left of it.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
@@ -417,7 +409,7 @@ class SharedMemory:
             self._scratch = memoryview(bytearray(length_bytes))
         return self._scratch[:length_bytes]
 
-    def keep_output(self, length_bytes: int) -> list[Piece]:
+    def keep_output(self, length_bytes: int) -> list[stream.Piece]:
         taken, self._taken = self._taken, []
         used = -(-length_bytes // self._buffer_bytes)
         self._free += taken[used:]
@@ -428,11 +420,14 @@ class SharedMemory:
             view = self._buffer(buffer, end - start)
             if len(taken) > 1:
                 view[:] = self._scratch[start:end]
-            pieces.append(Piece(view, buffer, number == used - 1))
+            last = number == used - 1
+            pieces.append(
+                stream.Piece(view, buffer, frames.TASK_END if last else 0)
+            )
         return pieces
 
-    def release_output(self, piece: Piece) -> None:
-        self._free.append(piece.aux)
+    def release_output(self, piece: stream.Piece) -> None:
+        self._free.append(piece.number)
 
     def close(self, remains: Remains = Remains.EMPTIED) -> None:
         """Empty and unmap the buffers too; waits until that is done."""

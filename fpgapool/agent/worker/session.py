@@ -30,6 +30,7 @@ from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
@@ -95,23 +96,6 @@ class _Task(typing.NamedTuple):
     end: bool
 
 
-class _Segment(typing.NamedTuple):
-    """Output of one frame; ``piece`` is None for a bare END."""
-
-    piece: memories.Piece | None
-    offset_bytes: int
-    task_id: int
-    flags: int
-
-    @property
-    def length_bytes(self) -> int:
-        return 0 if self.piece is None else len(self.piece.view)
-
-    @property
-    def end_bytes(self) -> int:
-        return self.offset_bytes + self.length_bytes
-
-
 class _Message(typing.NamedTuple):
     """What is to be sent at once."""
 
@@ -162,21 +146,22 @@ class DataSession:
         features: frozenset[str] = frozenset(),
     ) -> None:
         self._core = core
-        self._features = features
+        self.features = features
         self._checksummed = (
             core
             if frames.CHECKSUM_FEATURE in features
             and isinstance(core, drivers.ChecksummedCore)
             else None
         )
-        self._profile = profile
-        self._chunk_multiple_bytes = chunk_multiple_bytes(core, profile)
+        self.profile = profile
+        self.chunk_multiple_bytes = chunk_multiple_bytes(core, profile)
         self._memory = memory
+        #: Whether the client maps the session's buffers.
+        self.shared = shared
         self._shm_flag = frames.SHM if shared else 0
+        self._buffers = limits.window_bytes // limits.chunk_bytes
         self._limits = limits
         self._listener = listener
-        self._start_input_bytes = start_input_bytes
-        self._start_output_bytes = start_output_bytes
         self._started_s = time.monotonic()
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
@@ -195,46 +180,25 @@ class DataSession:
         self._channel: channels.Channel | None = None
         self._confirmed = True
         self._tasks: collections.deque[_Task] = collections.deque()
-        self._received_bytes = start_input_bytes
-        self._consumed_bytes = start_input_bytes
-        self._input_acked_bytes = start_input_bytes
-        self._end_received = False
-        self._finished = False
-        self._close_received = False
+        self._input = stream.Inbound(
+            stream.WORKER,
+            start_input_bytes,
+            limits.window_bytes,
+            self.chunk_multiple_bytes,
+        )
+        self._output: stream.Outbound[stream.Piece] = stream.Outbound(
+            stream.WORKER,
+            start_output_bytes,
+            limits.window_bytes,
+            cuts=not shared,
+        )
         # The client has closed and sends no more, not even an ACK.
         self._half_closed = False
-        self._retained: collections.deque[_Segment] = collections.deque()
-        self._unsent: collections.deque[_Segment] = collections.deque()
-        self._produced_bytes = start_output_bytes
-        self._sent_bytes = start_output_bytes
-        self._output_acked_bytes = start_output_bytes
         self._room: memoryview | None = None
-        self._last_task_id = 0
-        self._ack_due = False
         self._pongs: collections.deque[bytes] = collections.deque()
         self._sent_unproven_bytes = 0
         # Of everything that was processed; None without checksums.
         self._checksums: bytes | None = None
-
-    @property
-    def features(self) -> frozenset[str]:
-        """Optional features of the session, the same for all connections."""
-        return self._features
-
-    @property
-    def profile(self) -> drivers.Profile:
-        """Profile of the accelerator."""
-        return self._profile
-
-    @property
-    def chunk_multiple_bytes(self) -> int:
-        """What every piece but the last must be a multiple of."""
-        return self._chunk_multiple_bytes
-
-    @property
-    def shared(self) -> bool:
-        """Whether the client maps the session's buffers."""
-        return self._shm_flag != 0
 
     @property
     def shared_fds(self) -> list[int]:
@@ -244,12 +208,12 @@ class DataSession:
     @property
     def input_bytes(self) -> int:
         """Bytes that were processed in this slot."""
-        return self._consumed_bytes - self._start_input_bytes
+        return self._input.consumed_bytes - self._input.start_bytes
 
     @property
     def output_bytes(self) -> int:
         """Bytes that were produced in this slot."""
-        return self._produced_bytes - self._start_output_bytes
+        return self._output.added_bytes - self._output.start_bytes
 
     # Connections.
 
@@ -281,13 +245,11 @@ class DataSession:
                 self._refuse_if_over()
                 try:
                     self._rewind(acked_input_bytes, received_output_bytes)
-                except _Failure as failure:
-                    self._end(
-                        state.Outcome.FAILED, failure.code, failure.message
-                    )
+                except frames.ProtocolError as failure:
+                    self._fail(failure)
                     raise Refused(failure.code, failure.message) from None
             try:
-                send_opened(self._consumed_bytes, received_output_bytes)
+                send_opened(self._input.consumed_bytes, received_output_bytes)
             except OSError:
                 self._listener.detached()
                 raise
@@ -295,7 +257,8 @@ class DataSession:
                 self._refuse_if_over()
                 self._channel = channel
                 self._listener.attached()
-                self._start_thread()
+                if self._thread_ended is None:
+                    self._thread_ended = crew.CREW.start("session", self._work)
                 self._condition.notify_all()
 
     def _refuse_if_over(self) -> None:
@@ -310,68 +273,21 @@ class DataSession:
         self._condition.notify_all()
 
     def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
-        if acked_input_bytes > self._consumed_bytes:
-            raise _Failure(
-                codes.BAD_OFFSET,
-                f"input up to {acked_input_bytes} was never acknowledged",
-            )
-        if not (
-            self._output_acked_bytes <= received_bytes <= self._produced_bytes
-        ):
-            raise _Failure(
-                codes.BAD_OFFSET,
-                f"output from {received_bytes} on is not there",
-            )
-        self._release_output(received_bytes)
-        self._unsent = self._resend_list(received_bytes)
-        self._sent_bytes = received_bytes
+        self._input.resume(acked_input_bytes)
+        self._release(self._output.resume(received_bytes))
         if self._room is not None:
             self._memory.keep_output(0)
             self._room = None
         self._memory.clear_input()
-        self._received_bytes = self._consumed_bytes
-        self._input_acked_bytes = self._consumed_bytes
-        # The ACK may have been lost with the connection.
-        self._ack_due = self._consumed_bytes > self._start_input_bytes
-        self._end_received = self._finished
-        self._close_received = False
         self._half_closed = False
         self._confirmed = False
         self._pongs.clear()
         self._sent_unproven_bytes = 0
 
-    def _resend_list(self, received_bytes: int) -> collections.deque[_Segment]:
-        unsent: collections.deque[_Segment] = collections.deque()
-        for segment in self._retained:
-            skipped_bytes = max(0, received_bytes - segment.offset_bytes)
-            if skipped_bytes and segment.piece is not None:
-                if self._shm_flag:
-                    raise _Failure(
-                        codes.BAD_OFFSET,
-                        "output in shared buffers continues at a frame",
-                    )
-                view = segment.piece.view[skipped_bytes:]
-                segment = segment._replace(
-                    piece=segment.piece._replace(view=view),
-                    offset_bytes=received_bytes,
-                )
-            unsent.append(segment)
-        self._retained = collections.deque(unsent)
-        if self._finished and not unsent:
-            # The client may have all bytes and still miss the END.
-            end = _Segment(
-                None,
-                self._produced_bytes,
-                self._last_task_id,
-                frames.END | frames.TASK_END,
-            )
-            unsent.append(end)
-            self._retained.append(end)
-        return unsent
-
-    def _start_thread(self) -> None:
-        if self._thread_ended is None:
-            self._thread_ended = crew.CREW.start("session", self._work)
+    def _release(self, pieces: list[stream.Piece]) -> None:
+        for piece in pieces:
+            if piece.data:
+                self._memory.release_output(piece)
 
     def serve(self, channel: channels.Channel) -> None:
         """Receive on a connection until it ends. Closes it.
@@ -385,10 +301,11 @@ class DataSession:
                 self._lose(channel, str(exc))
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
             self._lose(channel, str(exc))
-        except frames.ProtocolError as exc:
-            self._violated(channel, exc.code, exc.message)
-        except _Failure as failure:
-            self._violated(channel, failure.code, failure.message)
+        except (frames.ProtocolError, _Failure) as failure:
+            with self._lock:
+                if self._channel is channel:
+                    LOG.warning("session failed: %s", failure)
+                    self._fail(failure)
         drop_rest(channel)
         with self._lock:
             # The working thread may be sending on it, and to one that only
@@ -432,15 +349,11 @@ class DataSession:
             case frames.ACK:
                 self._take_ack(header.offset_bytes)
             case frames.PING:
-                pong = frames.FrameHeader(
-                    frames.PONG,
-                    task_id=header.task_id,
-                    offset_bytes=header.offset_bytes,
-                )
-                self._take_ping(pong.pack())
+                place = header.task_id, header.offset_bytes
+                self._take_ping(frames.pack_header(frames.PONG, 0, 0, *place))
             case frames.CLOSE:
                 with self._lock:
-                    self._close_received = True
+                    self._input.closed = True
                     self._condition.notify_all()
             case frames.PONG:
                 pass
@@ -465,40 +378,34 @@ class DataSession:
             self._condition.notify_all()
 
     def _take_ack(self, offset_bytes: int) -> None:
+        output = self._output
         with self._lock:
-            if offset_bytes > self._sent_bytes:
-                raise _Failure(
-                    codes.BAD_OFFSET,
-                    f"output up to {offset_bytes} was never sent",
-                )
-            if offset_bytes > self._output_acked_bytes:
-                self._release_output(offset_bytes)
-            if offset_bytes == self._sent_bytes:
+            # A client may say it again.
+            if offset_bytes > output.acknowledged_bytes:
+                self._release(output.acknowledge(offset_bytes))
+            if offset_bytes == output.sent_bytes:
                 self._sent_unproven_bytes = 0
             if not self._busy and self._has_work():
                 self._condition.notify_all()
-
-    def _release_output(self, offset_bytes: int) -> None:
-        unsent = len(self._unsent)
-        while (
-            len(self._retained) > unsent
-            and self._retained[0].end_bytes <= offset_bytes
-        ):
-            segment = self._retained.popleft()
-            if segment.piece is not None:
-                self._memory.release_output(segment.piece)
-        self._output_acked_bytes = max(self._output_acked_bytes, offset_bytes)
 
     def _take_input(
         self, channel: channels.Channel, header: frames.FrameHeader
     ) -> None:
         length_bytes = header.payload_length_bytes
         with self._lock:
-            if self._repeats_end(header):
-                self._ack_due = True
+            if self._channel is not channel:
+                return
+            if not self._input.accept(header):
                 self._condition.notify_all()
                 return
-            self._check_input(header)
+            if length_bytes and (header.flags & frames.SHM) != self._shm_flag:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "input by the other transport"
+                )
+            if self.shared and header.aux >= self._buffers:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, f"there is no buffer {header.aux}"
+                )
             while len(self._tasks) >= _MAX_TASKS and self._channel is channel:
                 self._condition.wait()
             if self._channel is not channel:
@@ -506,7 +413,7 @@ class DataSession:
             view = _NO_BYTES
             if length_bytes:
                 view = self._memory.take_input(header.aux, length_bytes)
-            here = bool(self._shm_flag) or not length_bytes
+            here = self.shared or not length_bytes
             if here:
                 inline = self._add_task(header, view)
             else:
@@ -547,8 +454,6 @@ class DataSession:
         """
         length_bytes = len(view)
         end = bool(header.flags & frames.END)
-        self._received_bytes += length_bytes
-        self._end_received = end
         self._tasks.append(
             _Task(header.task_id, header.offset_bytes, view, end)
         )
@@ -560,58 +465,13 @@ class DataSession:
         self._condition.notify_all()
         return False
 
-    def _repeats_end(self, header: frames.FrameHeader) -> bool:
-        """Whether a client that resumed repeats an END that did arrive."""
-        return (
-            self._finished
-            and not self._close_received
-            and bool(header.flags & frames.END)
-            and header.payload_length_bytes == 0
-            and header.offset_bytes == self._received_bytes
-        )
-
-    def _check_input(self, header: frames.FrameHeader) -> None:
-        length_bytes = header.payload_length_bytes
-        if self._end_received or self._close_received:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "input after the end of the input"
-            )
-        if header.offset_bytes != self._received_bytes:
-            raise _Failure(
-                codes.BAD_OFFSET,
-                f"input at {header.offset_bytes}, "
-                f"expected at {self._received_bytes}",
-            )
-        unacked_bytes = self._received_bytes - self._input_acked_bytes
-        if unacked_bytes + length_bytes > self._limits.window_bytes:
-            raise _Failure(
-                codes.CREDIT_EXCEEDED,
-                f"more than {self._limits.window_bytes} bytes of input "
-                "unacknowledged",
-            )
-        if header.offset_bytes % self.chunk_multiple_bytes:
-            raise _Failure(
-                codes.BAD_OFFSET,
-                "the piece before was no multiple of "
-                f"{self.chunk_multiple_bytes} bytes",
-            )
-        if (header.flags & frames.SHM) != self._shm_flag and length_bytes:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "input by the other transport"
-            )
-        buffers = self._limits.window_bytes // self._limits.chunk_bytes
-        if self._shm_flag and header.aux >= buffers:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"there is no buffer {header.aux}"
-            )
-
     def _may_run_inline(self, length_bytes: int) -> bool:
         return (
             not self._stopping
             and length_bytes <= INLINE_BYTES
             and len(self._tasks) == 1
-            and not self._unsent
-            and self._output_acked_bytes == self._sent_bytes
+            and not self._output.unsent
+            and self._output.acknowledged_bytes == self._output.sent_bytes
             and self._sent_unproven_bytes < INLINE_SENT_BYTES
             and needed_output_bytes(self._core, length_bytes, True)
             <= INLINE_BYTES
@@ -624,7 +484,7 @@ class DataSession:
             self._give_up_channel()
             if self._ended:
                 return
-            if self._close_received:
+            if self._input.closed:
                 self._end(state.Outcome.CLOSED, codes.OK, "")
                 return
             LOG.info("connection lost: %s", reason)
@@ -636,7 +496,7 @@ class DataSession:
         :returns: whether it has closed.
         """
         with self._lock:
-            if self._channel is not channel or not self._close_received:
+            if self._channel is not channel or not self._input.closed:
                 return False
             self._half_closed = True
             if not self._busy:
@@ -650,16 +510,8 @@ class DataSession:
         Nothing may be being sent. What is in shared buffers stays there: the
         client may not have looked at it yet.
         """
-        if self._half_closed and not self._shm_flag:
-            self._release_output(self._sent_bytes)
-
-    def _violated(
-        self, channel: channels.Channel, code: str, message: str
-    ) -> None:
-        with self._lock:
-            if self._channel is channel:
-                LOG.warning("session failed: %s: %s", code, message)
-                self._end(state.Outcome.FAILED, code, message)
+        if self._half_closed and not self.shared:
+            self._release(self._output.acknowledge(self._output.sent_bytes))
 
     # Processing and sending.
 
@@ -676,7 +528,7 @@ class DataSession:
             self._run()
 
     def _wait_for_work(self) -> None:
-        if self._busy or self._channel is None or not self._close_received:
+        if self._busy or self._channel is None or not self._input.closed:
             self._condition.wait()
             return
         if self._half_closed:
@@ -686,9 +538,9 @@ class DataSession:
             return
         # A client that has closed need not take what is left; without this
         # it could keep the slot by saying nothing.
-        acked_bytes = self._output_acked_bytes
+        acked_bytes = self._output.acknowledged_bytes
         woken = self._condition.wait(self._limits.send_timeout_s)
-        if not woken and self._output_acked_bytes == acked_bytes:
+        if not woken and self._output.acknowledged_bytes == acked_bytes:
             self._end(state.Outcome.CLOSED, codes.OK, "")
 
     def _run(self) -> None:
@@ -703,7 +555,7 @@ class DataSession:
             self._rest()
         except _Failure as failure:
             with self._lock:
-                self._end(state.Outcome.FAILED, failure.code, failure.message)
+                self._fail(failure)
             self._rest()
         except BaseException:
             self._rest()
@@ -785,27 +637,21 @@ class DataSession:
             return False
         if self._may_send():
             return True
-        if self._unsent:
+        if self._output.unsent:
             return False
         if self._tasks:
             return self._has_room(self._tasks[0])
-        return self._close_received
+        return self._input.closed
 
     def _may_send(self) -> bool:
         if self._pongs:
             return True
-        if self._unsent:
-            return self._has_credit(self._unsent[0])
-        return self._ack_due
-
-    def _has_credit(self, segment: _Segment) -> bool:
-        unacked_bytes = self._sent_bytes - self._output_acked_bytes
-        return (
-            unacked_bytes + segment.length_bytes <= self._limits.window_bytes
-        )
+        if self._output.unsent:
+            return self._output.has_credit()
+        return self._input.ack_due
 
     def _has_room(self, task: _Task) -> bool:
-        if self._room is None and len(self._retained) < _MAX_SEGMENTS:
+        if self._room is None and len(self._output.kept) < _MAX_SEGMENTS:
             self._room = self._memory.take_output(
                 needed_output_bytes(self._core, len(task.view), task.end),
                 task.view,
@@ -817,42 +663,27 @@ class DataSession:
         parts: list[frames.Buffer] = []
         while self._pongs and len(parts) < _MAX_SENT_AT_ONCE:
             parts.append(self._pongs.popleft())
-        while self._unsent and len(parts) < _MAX_SENT_AT_ONCE:
-            if not self._has_credit(self._unsent[0]):
-                break
-            segment = self._unsent.popleft()
-            self._sent_bytes = segment.end_bytes
-            parts.append(self._output_header(segment))
-            if segment.piece is not None and not self._shm_flag:
-                parts.append(segment.piece.view)
-        if self._ack_due and not self._unsent:
-            place = 0, 0, self._last_task_id, self._consumed_bytes
+        output, shared = self._output, self.shared
+        while (
+            output.unsent
+            and len(parts) < _MAX_SENT_AT_ONCE
+            and output.has_credit()
+        ):
+            piece = output.take()
+            data = piece.data
+            parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
+            if data and not shared:
+                parts.append(data)
+        if self._input.ack_due and not output.unsent:
+            place = 0, 0, self._input.task_id, self._input.acknowledge()
             if self._checksums is not None:
                 announced = frames.pack_header(
                     frames.CHECKSUM, *place, len(self._checksums)
                 )
                 parts.append(announced + self._checksums)
             parts.append(frames.pack_header(frames.ACK, *place))
-            self._ack_due = False
-            self._input_acked_bytes = self._consumed_bytes
         self._sent_unproven_bytes += sum(map(len, parts))
         return parts
-
-    def _output_header(self, segment: _Segment) -> bytes:
-        piece = segment.piece
-        flags, length_bytes, aux = segment.flags, 0, 0
-        if piece is not None:
-            flags |= self._shm_flag
-            length_bytes, aux = len(piece.view), piece.aux
-        return frames.pack_header(
-            frames.OUTPUT,
-            flags,
-            0,
-            segment.task_id,
-            segment.offset_bytes,
-            length_bytes,
-            aux,
-        )
 
     def _closed_frame(self) -> bytes:
         return frames.encode_frame(
@@ -870,13 +701,12 @@ class DataSession:
         pieces = self._memory.keep_output(written_bytes)
         if task.view:
             self._memory.return_input()
-        self._consumed_bytes += len(task.view)
-        self._last_task_id = task.task_id
-        self._ack_due = True
-        self._finished = task.end
-        segments = self._segments(task, pieces)
-        self._retained.extend(segments)
-        self._unsent.extend(segments)
+        self._input.consume(len(task.view), task.task_id, task.end)
+        if task.end and not pieces:
+            pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
+        for piece in pieces:
+            last = bool(piece.flags & frames.TASK_END)
+            self._output.add(piece, task.task_id, task.end and last)
 
     def _compute(self, task: _Task, room: memoryview) -> int:
         written_bytes = 0
@@ -917,24 +747,10 @@ class DataSession:
             f"{type(exc).__name__} at input offset {task.offset_bytes}",
         )
 
-    def _segments(
-        self, task: _Task, pieces: list[memories.Piece]
-    ) -> list[_Segment]:
-        last_flags = frames.TASK_END | (frames.END if task.end else 0)
-        segments = []
-        for piece in pieces:
-            flags = last_flags if piece.last else 0
-            segments.append(
-                _Segment(piece, self._produced_bytes, task.task_id, flags)
-            )
-            self._produced_bytes += len(piece.view)
-        if task.end and not pieces:
-            segments.append(
-                _Segment(None, self._produced_bytes, task.task_id, last_flags)
-            )
-        return segments
-
     # The end.
+
+    def _fail(self, failure: exceptions.CodedError) -> None:
+        self._end(state.Outcome.FAILED, failure.code, failure.message)
 
     def _end(self, outcome: state.Outcome, code: str, message: str) -> None:
         if not (self._ended or self._stopping):
@@ -958,7 +774,7 @@ class DataSession:
             channel, self._channel = self._channel, None
         if channel is not None:
             if idle:
-                say_goodbye(channel, code, message, self._consumed_bytes)
+                say_goodbye(channel, code, message, self._input.consumed_bytes)
             else:
                 channel.shutdown()
         with self._lock:
@@ -969,8 +785,8 @@ class DataSession:
         with self._lock:
             remains = self._remains(code)
             # Those who still read the connection keep the session.
-            for pieces in (self._tasks, self._unsent, self._retained):
-                pieces.clear()
+            self._tasks.clear()
+            self._output.finish()
             self._room = None
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
@@ -981,7 +797,7 @@ class DataSession:
             return memories.Remains.KEPT
         if code in codes.SLOT_LOST:
             return memories.Remains.LEFT
-        if self._retained:
+        if self._output.kept:
             return memories.Remains.KEPT
         return memories.Remains.EMPTIED
 

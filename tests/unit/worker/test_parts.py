@@ -93,9 +93,9 @@ def test_private_output_comes_in_chunks():
     room = private.take_output(10_000, NO_BYTES)
     room[:9000] = bytes(range(250)) * 36
     pieces = private.keep_output(9000)
-    assert [len(piece.view) for piece in pieces] == [4096, 4096, 808]
-    assert [piece.last for piece in pieces] == [False, False, True]
-    joined = b"".join(piece.view for piece in pieces)
+    assert [len(piece.data) for piece in pieces] == [4096, 4096, 808]
+    assert [piece.flags for piece in pieces] == [0, 0, frames.TASK_END]
+    joined = b"".join(piece.data for piece in pieces)
     assert joined == bytes(range(250)) * 36
     for piece in pieces:
         private.release_output(piece)
@@ -117,7 +117,7 @@ def test_output_in_place_outlives_input_that_is_dropped():
     in_place.clear_input()
     for _ in range(2):
         in_place.take_input(0, 4096)[:] = bytes(4096)
-    assert [bytes(piece.view) for piece in pieces] == [
+    assert [bytes(piece.data) for piece in pieces] == [
         bytes([number]) * 4096 for number in range(2)
     ]
     in_place.release_output(pieces[0])
@@ -144,13 +144,13 @@ def test_memory_in_place_suffices(random):
                     kept += in_place.keep_output(len(view))
                     received.remove(view)
                 else:
-                    assert sum(len(piece.view) for piece in kept) > 48
+                    assert sum(len(piece.data) for piece in kept) > 48
             case "release" if kept:
                 in_place.release_output(kept.pop(0))
             case "drop" if random.random() < 0.1:
                 in_place.clear_input()
                 received = []
-        for view in [*received, *(piece.view for piece in kept)]:
+        for view in [*received, *(piece.data for piece in kept)]:
             assert len(set(view)) == 1
 
 
@@ -167,7 +167,7 @@ def test_shared_output_runs_out_and_comes_back(shared):
         room = shared.take_output(10, NO_BYTES)
         room[:5] = b"%05d" % number
         pieces += shared.keep_output(5)
-    assert [piece.aux for piece in pieces] == [0, 1, 2]
+    assert [piece.number for piece in pieces] == [0, 1, 2]
     assert shared.take_output(1, NO_BYTES) is None
     shared.release_output(pieces[0])
     assert shared.take_output(1, NO_BYTES) is not None
@@ -180,8 +180,8 @@ def test_shared_output_of_several_buffers(shared):
     data = bytes(range(250)) * 36
     room[:9000] = data
     pieces = shared.keep_output(9000)
-    assert b"".join(piece.view for piece in pieces) == data
-    assert [piece.aux for piece in pieces] == [0, 1, 2]
+    assert b"".join(piece.data for piece in pieces) == data
+    assert [piece.number for piece in pieces] == [0, 1, 2]
     assert shared.take_output(1, NO_BYTES) is None
 
 

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The two directions of a session: what went, what came, what goes again.
+
+Each end of a connection has one :class:`Outbound` and one :class:`Inbound`:
+the client sends the input and receives the output, the worker the other way
+round. The machines know pieces and positions and nothing else; threads,
+sockets, memory and time belong to the two ends. Positions count from the
+first byte of the session, whichever slot it was in.
+
+A connection may break anywhere. Both ends then ``resume``: the sender sends
+again all that the receiver has not used. When the slot is lost, the client's
+output goes back to where it was ``settled``, behind the output of all
+acknowledged input. The next slot gives a part of the output a second time,
+and the client drops that part.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import typing
+from collections.abc import Callable
+
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+
+#: More than there is. An integer: it is compared with for every piece.
+UNLIMITED = 2**64
+
+
+class Side(typing.NamedTuple):
+    """One end, and how it says that the other one is wrong.
+
+    The texts are filled with an offset, and the positions that it should
+    have been between.
+
+    :ivar is_client: a client is acknowledged task by task, and its input
+        stays until its output has come, too.
+    :ivar code: of an offset that is wrong.
+    :ivar takes: the direction that it receives.
+    :ivar acknowledged: an ACK is wrong …
+    :ivar resumed: … where the other end goes on receiving …
+    :ivar cut: … that this is within a piece …
+    :ivar consumed: … where the other end goes on sending.
+    """
+
+    is_client: bool
+    code: str
+    takes: str
+    acknowledged: str
+    resumed: str
+    cut: str
+    consumed: str
+
+
+CLIENT = Side(
+    True,
+    codes.PROTOCOL_ERROR,
+    "output",
+    acknowledged="input {} acknowledged, of {} to {}",
+    resumed="the worker resumes at other offsets",
+    cut="the worker resumes within a frame",
+    consumed="the worker resumes at other offsets",
+)
+WORKER = Side(
+    False,
+    codes.BAD_OFFSET,
+    "input",
+    acknowledged="output up to {} was never sent",
+    resumed="output from {} on is not there",
+    cut="output in shared buffers continues at a frame",
+    consumed="input up to {} was never acknowledged",
+)
+
+
+class Piece:
+    """What goes out in one frame, kept until it is acknowledged.
+
+    :ivar data: its bytes; none for an END by itself.
+    :ivar number: of its buffer.
+    :ivar flags: ``END`` and ``TASK_END``.
+    :ivar task_id: of its task, once it is added …
+    :ivar offset_bytes: … and the position of its first byte.
+    """
+
+    task_id: int
+    offset_bytes: int
+
+    __slots__ = ("data", "flags", "number", "offset_bytes", "task_id")
+
+    def __init__(
+        self, data: memoryview, number: int = 0, flags: int = 0
+    ) -> None:
+        self.data = data
+        self.number = number
+        self.flags = flags
+
+    @property
+    def end_offset_bytes(self) -> int:
+        """Position behind its last byte."""
+        return self.offset_bytes + len(self.data)
+
+    def header(self, kind: int, shared: bool) -> bytes:
+        """Encode the header that announces it.
+
+        :param kind: ``INPUT`` or ``OUTPUT``.
+        :param shared: whether it is in a shared buffer.
+        """
+        return frames.pack_header(
+            kind,
+            self.flags | frames.SHM if shared else self.flags,
+            0,
+            self.task_id,
+            self.offset_bytes,
+            len(self.data),
+            self.number if shared else 0,
+        )
+
+
+_Piece = typing.TypeVar("_Piece", bound=Piece)
+
+
+class Outbound(typing.Generic[_Piece]):
+    """The direction in which one end sends.
+
+    :param side: the end.
+    :param start_bytes: position of the first byte in this slot.
+    :param window_bytes: how much may be sent and not acknowledged.
+    :param cuts: whether a piece may go again without its front.
+
+    :ivar added_bytes: position behind all that there is …
+    :ivar sent_bytes: … behind what was sent on this connection …
+    :ivar acknowledged_bytes: … and behind what the other end is done with.
+    :ivar kept: the pieces that are not acknowledged, in order …
+    :ivar unsent: … and those of them that are to be sent.
+    """
+
+    def __init__(
+        self,
+        side: Side,
+        start_bytes: int,
+        window_bytes: int,
+        cuts: bool = False,
+    ) -> None:
+        self._side = side
+        self._window_bytes = window_bytes
+        self._cuts = cuts
+        self.start_bytes = self.added_bytes = start_bytes
+        self.sent_bytes = self.acknowledged_bytes = start_bytes
+        self.kept: collections.deque[_Piece] = collections.deque()
+        self.unsent: collections.deque[_Piece] = collections.deque()
+        self._end: _Piece | None = None
+
+    def has_room(self, length_bytes: int) -> bool:
+        """Whether so much can be added that could be sent at once."""
+        in_flight_bytes = self.added_bytes - self.acknowledged_bytes
+        return in_flight_bytes + length_bytes <= self._window_bytes
+
+    def has_credit(self) -> bool:
+        """Whether there is a piece to be sent that may be."""
+        if not self.unsent:
+            return False
+        in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
+        return in_flight_bytes + len(self.unsent[0].data) <= self._window_bytes
+
+    def add(self, piece: _Piece, task_id: int, end: bool) -> None:
+        """Add a piece behind the others.
+
+        :param piece: gets its place.
+        :param task_id: of its task.
+        :param end: whether it is the last one.
+        """
+        piece.task_id = task_id
+        piece.offset_bytes = self.added_bytes
+        if end:
+            piece.flags |= frames.END
+            self._end = piece
+        self.added_bytes += len(piece.data)
+        self.kept.append(piece)
+        self.unsent.append(piece)
+
+    def take(self) -> _Piece:
+        """Take the next piece, which is sent now; see :meth:`has_credit`."""
+        piece = self.unsent.popleft()
+        self.sent_bytes += len(piece.data)
+        return piece
+
+    def acknowledge(
+        self,
+        offset_bytes: int,
+        task_id: int = 0,
+        check: Callable[[list[_Piece]], None] | None = None,
+    ) -> list[_Piece]:
+        """Let go of what the other end is done with.
+
+        :param offset_bytes: of the ACK.
+        :param task_id: the same; from a worker, the last task that it is of.
+        :param check: looks at these pieces before it counts; may raise.
+        :returns: these pieces.
+        :raises frames.ProtocolError: if so much was never sent, or more was
+            acknowledged before.
+        """
+        if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
+            raise self._wrong(
+                self._side.acknowledged, offset_bytes, self.sent_bytes
+            )
+        kept, by_task = self.kept, self._side.is_client
+        done = []
+        left = len(kept) - len(self.unsent)
+        for piece in kept:
+            length_bytes = len(piece.data)
+            if not left or piece.offset_bytes + length_bytes > offset_bytes:
+                break
+            if by_task and not length_bytes and piece.task_id != task_id:
+                # An empty END shares its offset with the piece before it.
+                break
+            done.append(piece)
+            left -= 1
+        if check is not None:
+            check(done)
+        for _ in done:
+            kept.popleft()
+        self.acknowledged_bytes = offset_bytes
+        return done
+
+    def resume(self, offset_bytes: int) -> list[_Piece]:
+        """Go on at an offset, on another connection or in another slot.
+
+        An END by itself goes again: no offset tells whether it arrived.
+
+        :param offset_bytes: from where the other end lacks what there is. A
+            client has taken what is before it; a worker has processed that,
+            and still has to acknowledge it.
+        :returns: the pieces to let go of.
+        :raises frames.ProtocolError: if the other end cannot lack that.
+        """
+        side = self._side
+        if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
+            raise self._wrong(side.resumed, offset_bytes, self.added_bytes)
+        there = []
+        unsent = self.kept.copy()
+        while unsent and unsent[0].data:
+            if unsent[0].end_offset_bytes > offset_bytes:
+                break
+            there.append(unsent.popleft())
+        if unsent and unsent[0].offset_bytes < offset_bytes:
+            if not self._cuts:
+                raise self._wrong(side.cut, offset_bytes, self.added_bytes)
+            first = unsent[0]
+            first.data = first.data[offset_bytes - first.offset_bytes :]
+            first.offset_bytes = offset_bytes
+        self.unsent = unsent
+        self.sent_bytes = offset_bytes
+        if side.is_client:
+            return []
+        self.acknowledged_bytes = offset_bytes
+        self.kept = unsent.copy()
+        if self._end is not None and not unsent:
+            # All bytes have arrived, but perhaps not the END.
+            end = copy.copy(self._end)
+            end.data = end.data[:0]
+            self.add(end, end.task_id, True)
+        return there
+
+    def finish(self) -> None:
+        """Let go of everything: the other end is done with all of it."""
+        self.kept.clear()
+        self.unsent.clear()
+        self._end = None
+        self.acknowledged_bytes = self.sent_bytes = self.added_bytes
+
+    def _wrong(
+        self, text: str, offset_bytes: int, end_bytes: int
+    ) -> frames.ProtocolError:
+        return frames.ProtocolError(
+            self._side.code,
+            text.format(offset_bytes, self.acknowledged_bytes, end_bytes),
+        )
+
+
+class Inbound:
+    """The direction in which one end receives.
+
+    :param side: the end.
+    :param start_bytes: position of the first byte in this slot.
+    :param credit_bytes: how much may come that is not acknowledged.
+    :param multiple_bytes: what pieces but the last are multiples of.
+    :param due_bytes: how much may be held before it is to be acknowledged …
+
+    :ivar due_pieces: … and how many pieces.
+    :ivar received_bytes: position behind what was announced …
+    :ivar consumed_bytes: … behind what was used …
+    :ivar acknowledged_bytes: … and behind what the other end was told of.
+    :ivar delivered_bytes: position behind what any slot has given.
+    :ivar task_id: of the last piece that was used.
+    :ivar finished: the END was used.
+    :ivar closed: the other end sends no more.
+    :ivar ack_due: an acknowledgement is to be sent.
+    """
+
+    def __init__(
+        self,
+        side: Side,
+        start_bytes: int,
+        credit_bytes: int = UNLIMITED,
+        multiple_bytes: int = 1,
+        due_bytes: int = 0,
+    ) -> None:
+        self._side = side
+        self._due_bytes = due_bytes
+        self.due_pieces = UNLIMITED
+        self._credit_bytes = credit_bytes
+        self._multiple_bytes = multiple_bytes
+        self.start_bytes = self.received_bytes = start_bytes
+        self.consumed_bytes = self.acknowledged_bytes = start_bytes
+        self.delivered_bytes = self.settled_bytes = start_bytes
+        self.task_id = self._held_pieces = 0
+        self.finished = self.closed = self._ended = self.ack_due = False
+
+    def accept(self, header: frames.FrameHeader) -> bool:
+        """Take a frame of data that is announced.
+
+        :param header: of the frame.
+        :returns: False if it is an END that came before: a client that
+            resumes cannot tell whether it arrived.
+        :raises frames.ProtocolError: if it is out of order, exceeds the
+            credit, or follows the END.
+        """
+        offset_bytes = header.offset_bytes
+        if self._ended or self.closed:
+            return self._accept_again(header)
+        if offset_bytes != self.received_bytes:
+            raise frames.ProtocolError(
+                self._side.code,
+                f"{self._side.takes} at {offset_bytes}, "
+                f"expected at {self.received_bytes}",
+            )
+        received_bytes = offset_bytes + header.payload_length_bytes
+        if received_bytes - self.acknowledged_bytes > self._credit_bytes:
+            raise frames.ProtocolError(
+                codes.CREDIT_EXCEEDED,
+                f"more than {self._credit_bytes} bytes of {self._side.takes} "
+                "unacknowledged",
+            )
+        if offset_bytes % self._multiple_bytes:
+            raise frames.ProtocolError(
+                self._side.code,
+                "the piece before was no multiple of "
+                f"{self._multiple_bytes} bytes",
+            )
+        self.received_bytes = received_bytes
+        self._ended = bool(header.flags & frames.END)
+        return True
+
+    def _accept_again(self, header: frames.FrameHeader) -> bool:
+        about = header.offset_bytes, header.payload_length_bytes
+        came = about == (self.received_bytes, 0) and header.flags & frames.END
+        if self.closed or not self.finished or not came:
+            takes = self._side.takes
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"{takes} after the end of the {takes}"
+            )
+        self.ack_due = not self._side.is_client
+        return False
+
+    def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
+        """Take the oldest piece as used.
+
+        :param length_bytes: its length.
+        :param task_id: of its task.
+        :param end: whether it has the END.
+        :returns: how many bytes of its front another slot gave already.
+        """
+        consumed_bytes = self.consumed_bytes + length_bytes
+        known_bytes = self.delivered_bytes - self.consumed_bytes
+        if known_bytes > length_bytes:
+            known_bytes = length_bytes
+        else:
+            self.delivered_bytes = consumed_bytes
+        self.consumed_bytes = consumed_bytes
+        self.task_id = task_id
+        self.finished = end
+        if length_bytes:
+            self._held_pieces += 1
+        self.ack_due = (
+            consumed_bytes - self.acknowledged_bytes >= self._due_bytes
+            or self._held_pieces >= self.due_pieces
+        )
+        return known_bytes
+
+    def acknowledge(self) -> int:
+        """Acknowledge all that was used.
+
+        :returns: the offset.
+        """
+        self.ack_due = False
+        self._held_pieces = 0
+        self.acknowledged_bytes = self.consumed_bytes
+        return self.consumed_bytes
+
+    def settle(self) -> None:
+        """Go back no further than here: the input before is acknowledged."""
+        self.settled_bytes = self.consumed_bytes
+
+    def move(self) -> None:
+        """Go back to where it is settled, to go on in another slot."""
+        self.consumed_bytes = self.settled_bytes
+        self.finished = False
+
+    def resume(self, offset_bytes: int) -> None:
+        """Go on with what was not used, on another connection.
+
+        :param offset_bytes: what the other end says of this direction: a
+            client, how far it knows it acknowledged; a worker repeats what
+            it was told.
+        :raises frames.ProtocolError: if that cannot be.
+        """
+        consumed_bytes = self.consumed_bytes
+        if offset_bytes > consumed_bytes or (
+            self._side.is_client and offset_bytes < consumed_bytes
+        ):
+            raise frames.ProtocolError(
+                self._side.code, self._side.consumed.format(offset_bytes)
+            )
+        self.acknowledge()
+        self.received_bytes = consumed_bytes
+        # A worker's last one may have been lost.
+        self.ack_due = (
+            not self._side.is_client and consumed_bytes > self.start_bytes
+        )
+        self._ended = self.finished
+        self.closed = False
