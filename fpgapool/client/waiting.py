@@ -37,6 +37,10 @@ _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
 _TURNED_AWAY_PATIENCE_S = 15.0
 # What a worker answers whose assignment has been taken back meanwhile.
 _OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
+#: How a session ends whose first connection broke before it was OPENED.
+_UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
+#: Slots that are asked for again because of that.
+_MAX_UNOPENED = 5
 
 StateCallback: typing.TypeAlias = collections.abc.Callable[
     [views.SessionView], object
@@ -141,7 +145,7 @@ class SlotSeeker:
         self._start(
             -1, (0, 0), deadline_s, queue_deadline_s, patience_s, asked_s
         )
-        return self._seek(ask)
+        return self._seek_opened(ask, deadline_s)
 
     def reopen(
         self,
@@ -163,6 +167,16 @@ class SlotSeeker:
             A front door that stays away is FrontDoorUnavailable.
         """
         offsets_bytes = input_offset_bytes, output_offset_bytes
+        ask = self._start_again(lost, offsets_bytes, deadline_s)
+        return self._seek_opened(ask, deadline_s)
+
+    def _start_again(
+        self,
+        lost: views.SessionView,
+        offsets_bytes: tuple[int, int],
+        deadline_s: float | None,
+    ) -> Ask:
+        """:returns: what asks for another slot."""
         self._start(
             lost.generation,
             offsets_bytes,
@@ -180,12 +194,30 @@ class SlotSeeker:
             # What came before the reply is about the lost slot.
             self.door.discard_events()
 
-        return self._seek(ask)
+        return ask
 
     def stop(self) -> None:
         """Make a thread that waits here return soon, for ever."""
         self._stopped = True
         self.door.shutdown()
+
+    def _seek_opened(
+        self, ask: Ask, deadline_s: float | None
+    ) -> tuple[connections.Dialer, connections.Connection]:
+        """Get a slot, and others if the first connection to it breaks.
+
+        Its secret is used up then, and the one to resume with has not come.
+        """
+        for _ in range(_MAX_UNOPENED):
+            try:
+                return self._seek(ask)
+            except Ended as ended:
+                view = ended.view
+                had_slot = view.generation > self._lost_generation
+                if view.reason not in _UNOPENED or not had_slot:
+                    raise
+                ask = self._start_again(view, self._offsets_bytes, deadline_s)
+        return self._seek(ask)
 
     def _seek(
         self, ask: Ask

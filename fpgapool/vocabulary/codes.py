@@ -125,10 +125,14 @@ DRAINED = "DRAINED"
 RESERVED = "RESERVED"
 MOVED = "MOVED"
 
+# The connection broke before the client could know how to resume.
+CONNECTION_LOST = "CONNECTION_LOST"
+
 #: Ends of an assignment after which a stateless session can be reopened:
 #: none of them is the client's doing.
 REOPENABLE = frozenset(
     {
+        CONNECTION_LOST,
         DEVICE_FAILED,
         DRAINED,
         HOST_LOST,
@@ -211,5 +215,4 @@ FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
 HELLO_TIMEOUT = "HELLO_TIMEOUT"
 CREDIT_EXCEEDED = "CREDIT_EXCEEDED"
 INVALID_INPUT = "INVALID_INPUT"
-CONNECTION_LOST = "CONNECTION_LOST"
 CHECKSUM_UNAVAILABLE = "CHECKSUM_UNAVAILABLE"

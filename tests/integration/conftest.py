@@ -96,6 +96,7 @@ def cloud(
         rabbitmq.transport_url(rabbitmq.create_vhost()),
         mariadb.database_url(mariadb.create_database()),
         [clouds.HostPlan("board", slots=2)],
+        options={"bitstreams": {"signature_required": False}},
     ) as pool:
         yield pool
 

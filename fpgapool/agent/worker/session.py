@@ -56,7 +56,9 @@ _DROP_BYTES = 64 * 1024
 
 #: Ways to lose a slot that clients could choose again and again. After the
 #: others a client has no hurry.
-_CAUSED_BY_CLIENTS = frozenset({codes.RESUME_TIMEOUT, codes.YIELDED})
+_CAUSED_BY_CLIENTS = frozenset(
+    {codes.CONNECTION_LOST, codes.RESUME_TIMEOUT, codes.YIELDED}
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,16 +9,20 @@ import pytest
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
+from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.vocabulary import codes
 
 
-def view(generation: int) -> dict[str, object]:
+def view(
+    generation: int, state: str = "READY", reason: str = ""
+) -> dict[str, object]:
     members = {
         "session_id": "s1",
         "generation": generation,
         "revision": generation,
-        "state": "READY",
+        "state": state,
+        "reason": reason,
         "secret": f"secret {generation}",
         "endpoints": [],
     }
@@ -32,6 +36,13 @@ class Door:
 
     def __init__(self) -> None:
         self.news = [view(1), view(2)]
+        self.reopened: list[object] = []
+
+    def request(self, operation, _limit_s, *, session_id, generation) -> None:
+        self.reopened.append((operation, session_id, generation))
+
+    def discard_events(self) -> None:
+        """Nothing has come that is not asked for."""
 
     def next_event(self, _deadline_s: float | None) -> dict[str, object]:
         return self.news.pop(0)
@@ -70,3 +81,31 @@ def test_a_refusal_of_the_client_itself_is_final(seeker, monkeypatch) -> None:
     answer_first(monkeypatch, codes.INVALID_PARAMS)
     with pytest.raises(errors.InvalidParams):
         seeker.open(lambda _limit_s: None, None)
+
+
+@pytest.mark.parametrize("code", [codes.CONNECTION_LOST, codes.RESUME_TIMEOUT])
+@pytest.mark.parametrize("lost", [-1, 0])
+def test_a_connection_that_breaks_before_it_is_opened_costs_no_session(
+    seeker, monkeypatch, code, lost
+) -> None:
+    answer_first(monkeypatch, codes.UNAUTHORIZED)
+    seeker.door.news.insert(1, view(1, "EXPIRED", code))
+    if lost < 0:
+        dialer, _ = seeker.open(lambda _limit_s: None, None)
+        before = []
+    else:
+        known = views.SessionView.from_message(view(lost)["session"])
+        dialer, _ = seeker.reopen(known, 64, 32, None)
+        before = [("reopen", "s1", lost)]
+    assert dialer.generation == 2
+    assert seeker.door.reopened == [*before, ("reopen", "s1", 1)]
+
+
+def test_a_session_that_cannot_move_has_ended(seeker, monkeypatch) -> None:
+    answer_first(monkeypatch, codes.UNAUTHORIZED)
+    end = view(1, "EXPIRED", codes.RESUME_TIMEOUT)
+    seeker.door.news = [view(1), end, end]
+    with pytest.raises(waiting.Ended) as caught:
+        seeker.open(lambda _limit_s: None, None)
+    assert caught.value.view.reason == codes.RESUME_TIMEOUT
+    assert len(seeker.door.reopened) == 1
