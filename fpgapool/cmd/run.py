@@ -14,10 +14,15 @@ import pathlib
 import re
 import secrets
 import signal
+import socket
 import sys
+import threading
 import typing
 
 from fpgapool import client
+
+#: How long the main thread may take to react to a signal by itself.
+_REACTS_S = 1.0
 
 SUCCESS = 0
 FAILURE = 1
@@ -342,7 +347,9 @@ def _place_text(report: client.RunReport) -> str:
     )
 
 
-def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+def _run(
+    arguments: argparse.Namespace, token: client.CancelToken
+) -> dict[str, typing.Any]:
     params = _params(arguments)
     new_iv = _add_aes_params(arguments, params)
     with contextlib.ExitStack() as stack:
@@ -360,6 +367,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             progress=display.progress,
             on_state=display.on_state,
             timeout_s=arguments.timeout,
+            cancel=token,
             wait_timeout_s=arguments.wait_timeout,
             priority=arguments.priority,
             request_id=arguments.request_id,
@@ -412,8 +420,50 @@ def _print_result(result: dict[str, typing.Any], as_json: bool) -> None:
         print(f"iv {result['iv']}, stored in {result['iv_file']}")
 
 
-def _interrupt(_signal: int, _frame: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
+class _Interruptible:
+    """Has SIGINT and SIGTERM end what waits for the pool.
+
+    Python looks at a signal between two of its own steps. One that comes
+    right before a wait, or to another thread, does not end the wait: then
+    the token does.
+
+    :ivar token: is cancelled if the main thread does not react.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.token = client.CancelToken()
+        self._reacts = threading.Event()
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+
+    def __enter__(self) -> client.CancelToken:
+        self._before = [
+            signal.signal(one, self._interrupt) for one in self._SIGNALS
+        ]
+        # Python writes there as soon as a signal comes.
+        self._before_fd = signal.set_wakeup_fd(self._writer.fileno())
+        threading.Thread(
+            target=self._watch, name="fpgapool-signals", daemon=True
+        ).start()
+        return self.token
+
+    def __exit__(self, *_exception: object) -> None:
+        signal.set_wakeup_fd(self._before_fd)
+        for one, before in zip(self._SIGNALS, self._before, strict=True):
+            signal.signal(one, before)
+        self._reacts.set()
+        self._writer.close()
+
+    def _interrupt(self, _signal: int, _frame: object) -> typing.NoReturn:
+        self._reacts.set()
+        raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        with self._reader:
+            if self._reader.recv(1) and not self._reacts.wait(_REACTS_S):
+                self.token.cancel()
 
 
 def main(argv: collections.abc.Sequence[str] | None = None) -> int:
@@ -427,20 +477,19 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         arguments = _parser().parse_args(argv)
     except SystemExit as exc:
         return int(exc.code or 0)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _print_result(_run(arguments), arguments.json)
+        with _Interruptible() as token:
+            result = _run(arguments, token)
+        _print_result(result, arguments.json)
         return SUCCESS
     except _UsageError as exc:
         return _complain(f"INVALID_USAGE: {exc}", USAGE)
+    except (KeyboardInterrupt, client.Cancelled):
+        return _complain("CANCELLED: interrupted", FAILURE)
     except client.FpgapoolError as exc:
         return _complain(str(exc), FAILURE)
     except OSError as exc:
         return _complain(f"FILE_ERROR: {exc}", FAILURE)
-    except KeyboardInterrupt:
-        return _complain("CANCELLED: interrupted", FAILURE)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _complain(text: str, status: int) -> int:

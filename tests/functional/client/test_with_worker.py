@@ -5,10 +5,12 @@
 import hashlib
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -393,13 +395,17 @@ def test_command_fails_in_one_line(local_door, directory, capsys):
     assert not list(directory.glob("out*"))
 
 
-def test_interrupted_command_cancels_and_leaves_nothing(local_door, directory):
+@pytest.mark.parametrize("deaf", [False, True])
+def test_interrupted_command_cancels_and_leaves_nothing(
+    local_door, directory, deaf
+):
+    """Also if its main thread waits already when it would see the signal."""
     source, destination = directory / "in", directory / "out"
     os.mkfifo(source)
     source_end = os.open(source, os.O_RDWR)
     process = subprocess.Popen(
         [
-            *(sys.executable, "-c", _SLOW_COMMAND, "copy"),
+            *(sys.executable, "-c", _SLOW_COMMAND.format(deaf=deaf), "copy"),
             *("--socket", local_door.path),
             *("--in", str(source), "--out", str(destination)),
         ],
@@ -408,6 +414,8 @@ def test_interrupted_command_cancels_and_leaves_nothing(local_door, directory):
         text=True,
     )
     assert process.stdout.readline() == "running\n"
+    if deaf:
+        _wait_until_asleep(process.pid)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=TIMEOUT_S)
     os.close(source_end)
@@ -417,14 +425,27 @@ def test_interrupted_command_cancels_and_leaves_nothing(local_door, directory):
     assert not list(directory.glob("*out*"))
 
 
-# The source is a pipe that never gives anything; its size is made up.
+def _wait_until_asleep(pid: int) -> None:
+    """Wait until a main thread has been seen asleep many times in a row."""
+    seen = 0
+    while seen < 20:
+        stat = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text()
+        seen = seen + 1 if stat.rpartition(")")[2].split()[0] == "S" else 0
+        time.sleep(0.01)
+
+
+# The source is a pipe that never gives anything; its size is made up. A signal
+# goes to another thread while the main thread blocks it.
 _SLOW_COMMAND = """
+import signal
 import sys
 from fpgapool.client import transfer
 from fpgapool.cmd import run
 transfer._size_of = lambda stream: 1000
 receive_all = transfer._receive_all
 def announced(*arguments):
+    if {deaf}:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     print("running", flush=True)
     receive_all(*arguments)
 transfer._receive_all = announced
