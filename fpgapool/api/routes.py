@@ -249,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
         handler=bitstreams.unshare,
         policy=bitstream_policies.SHARE,
         status=204,
-        summary="Share a bitstream with another project no more",
+        summary="Stop sharing a bitstream with a project",
     ),
     Route(
         method="GET",

@@ -288,7 +288,9 @@ class ConductorManager(rpc.Endpoint):
     ) -> str:
         """Return a READY session's secret, to who speaks for its project."""
         if not isinstance(session_id, str) or not isinstance(project_id, str):
-            raise exception.InvalidRequest(reason="these are no texts")
+            raise exception.InvalidRequest(
+                reason="session_id and project_id must be text"
+            )
         secret: str = self._ask(
             lambda engine: engine.secret(session_id, project_id, generation)
         )
@@ -379,7 +381,9 @@ class ConductorManager(rpc.Endpoint):
     ) -> dict[str, Any] | None:
         """Return the session that a request became, if it did."""
         if not isinstance(project_id, str) or not isinstance(request_id, str):
-            raise exception.InvalidRequest(reason="these are no texts")
+            raise exception.InvalidRequest(
+                reason="project_id and request_id must be text"
+            )
         view = self._ask(lambda engine: engine.find(project_id, request_id))
         return view.to_primitive() if view else None
 
@@ -499,7 +503,10 @@ class ConductorManager(rpc.Endpoint):
         if type(slot) is not int or not all(
             isinstance(text, str) for text in texts
         ):
-            raise exception.InvalidRequest(reason="that names no slot")
+            raise exception.InvalidRequest(
+                reason="host_uuid, device and accelerator must be text, and"
+                " slot a whole number"
+            )
         wish = inputs.TestNow(
             host_uuid=host_uuid,
             device=device,

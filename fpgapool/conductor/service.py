@@ -130,7 +130,7 @@ class Conductor:
             try:
                 self._lead(epoch)
             except exception.DatabaseError as error:
-                LOG.error("The office cannot be entered: %s", error)
+                LOG.error("This conductor cannot begin to lead: %s", error)
                 self._stopping.wait(_RETRY_S)
             finally:
                 # A stand-by needs no room for a queue.

@@ -105,7 +105,7 @@ def list_rules() -> list[policy.RuleDefault]:
         policy.DocumentedRuleDefault(
             name=SHARE,
             check_str=base.PROJECT_MEMBER_OR_ADMIN,
-            description="Share a bitstream with another project, or no more.",
+            description="Share a bitstream with a project, or stop that.",
             operations=[
                 {"method": "PUT", "path": _PROJECT},
                 {"method": "DELETE", "path": _PROJECT},

@@ -45,7 +45,9 @@ def checked(
     """
     texts = (host_uuid, state, reason, "" if device is None else device)
     if not all(isinstance(text, str) for text in texts):
-        raise exception.InvalidRequest(reason="these are no texts")
+        raise exception.InvalidRequest(
+            reason="host_uuid, device, state and reason must be text"
+        )
     try:
         wish = model.AdminState(state)
     except ValueError:

@@ -28,10 +28,12 @@ def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
     :raises InvalidRequest: if not.
     """
     if not isinstance(host_uuid, str) or not isinstance(device, str):
-        raise exception.InvalidRequest(reason="these are no texts")
+        raise exception.InvalidRequest(
+            reason="host_uuid and device must be text"
+        )
     if type(slots) is not int or slots < 0:
         raise exception.InvalidRequest(
-            reason=f"{slots!r:.80} is no number of slots"
+            reason=f"slots must be a whole number from 0 on, not {slots!r:.80}"
         )
     return inputs.SetReservable(
         host_uuid=host_uuid,

@@ -150,7 +150,7 @@ class Bitstream(base.Resource):
         return self
 
     def unshare(self, session: adapter.Adapter, project_id: str) -> None:
-        """Let another project use it no more.
+        """Stop sharing it with another project.
 
         :param session: the proxy.
         :param project_id: its id.

@@ -164,7 +164,7 @@ class Proxy(proxy.Proxy):
     def unshare_bitstream(
         self, bitstream: str | _bitstream.Bitstream, project_id: str
     ) -> None:
-        """Let another project use a bitstream no more.
+        """Stop sharing a bitstream with another project.
 
         :param bitstream: its identifier, or itself.
         :param project_id: its id.

@@ -41,19 +41,21 @@ def add_options(
         dest="state",
         action="store_const",
         const="draining",
-        help="the same, and disable it when the last session has gone",
+        help="give no slot to further sessions, and disable it when the last"
+        " session has gone",
     )
     parser.add_argument(
         "--deadline",
         metavar="<seconds>",
         type=_seconds,
-        help="with --drain: take the slots from those who are left after so"
-        " many seconds; sessions of stateless accelerators go on elsewhere",
+        help="with --drain: take the slots from the sessions that are left"
+        " after so many seconds; those with stateless accelerators go on"
+        " elsewhere",
     )
     parser.add_argument(
         "--reason",
         metavar="<text>",
-        help="why, for whoever looks at it",
+        help="why; lists and details show it",
     )
 
 

@@ -270,14 +270,14 @@ def add_up_options(parser: argparse.ArgumentParser) -> None:
         dest="is_up",
         action="store_true",
         default=None,
-        help="only those that report",
+        help="list only those that report to the pool",
     )
     group.add_argument(
         "--down",
         dest="is_up",
         action="store_false",
         default=None,
-        help="only those that do not report",
+        help="list only those that do not report to the pool",
     )
 
 

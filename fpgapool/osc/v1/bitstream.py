@@ -283,32 +283,38 @@ class ListBitstreams(base.ListCommand):
         parser.add_argument(
             "--accelerator",
             metavar="<accelerator>",
-            help="only of this accelerator (plain name)",
+            help="list only bitstreams of this accelerator (plain name)",
         )
         parser.add_argument(
-            "--name", metavar="<name>", help="only of this name"
+            "--name",
+            metavar="<name>",
+            help="list only bitstreams with this name",
         )
         parser.add_argument(
-            "--state", choices=_STATES, help="only in this state"
+            "--state",
+            choices=_STATES,
+            help="list only bitstreams in this state",
         )
         parser.add_argument(
-            "--visibility", choices=_VISIBILITIES, help="only those"
+            "--visibility",
+            choices=_VISIBILITIES,
+            help="list only bitstreams with this visibility",
         )
         parser.add_argument(
             "--shape",
             metavar="<shape>",
-            help="only those that fit slots of this shape",
+            help="list only bitstreams that fit slots of this shape",
         )
         parser.add_argument(
             "--all-projects",
             action="store_true",
             default=None,
-            help="those of other projects, too (admin only)",
+            help="list bitstreams of all projects (admin only)",
         )
         parser.add_argument(
             "--project",
             metavar="<project>",
-            help="only of this project (name or ID)",
+            help="list only bitstreams of this project (name or ID)",
         )
         projects.add_options(parser)
         return parser
@@ -417,7 +423,7 @@ class SetBitstream(base.Command):
 
 
 class UnsetBitstream(base.Command):
-    """Share a bitstream with projects no more."""
+    """Stop sharing a bitstream with projects."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return what understands the command line."""
@@ -430,7 +436,7 @@ class UnsetBitstream(base.Command):
             action="append",
             required=True,
             type=base.identifier,
-            help="let this project use it no more (name or ID; repeat the"
+            help="stop sharing it with this project (name or ID; repeat the"
             " option for several)",
         )
         projects.add_options(parser)

@@ -56,10 +56,12 @@ class ListDevices(base.ListCommand):
         """Return what understands the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="<host>", help="only of this host (name or UUID)"
+            "--host",
+            metavar="<host>",
+            help="list only devices of this host (name or UUID)",
         )
         parser.add_argument(
-            "--state", choices=_STATES, help="only in this state"
+            "--state", choices=_STATES, help="list only devices in this state"
         )
         return parser
 

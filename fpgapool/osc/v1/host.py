@@ -47,7 +47,9 @@ class ListHosts(base.ListCommand):
         """Return what understands the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--name", metavar="<name>", help="only the host of this name"
+            "--name",
+            metavar="<name>",
+            help="list only the host with this name",
         )
         base.add_up_options(parser)
         return parser

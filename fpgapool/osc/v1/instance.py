@@ -34,7 +34,7 @@ class ListInstances(base.ListCommand):
             "--all-projects",
             action="store_true",
             default=None,
-            help="of all projects (admin only)",
+            help="list instances of all projects (admin only)",
         )
         return parser
 

@@ -33,7 +33,9 @@ class ListServices(base.ListCommand):
         """Return what understands the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--binary", choices=_BINARIES, help="only of this program"
+            "--binary",
+            choices=_BINARIES,
+            help="list only services of this program",
         )
         base.add_up_options(parser)
         return parser

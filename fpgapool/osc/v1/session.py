@@ -59,8 +59,8 @@ def _add_secret_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show-secret",
         action="store_true",
-        help="show the secret, too, with which one connection can be made to"
-        " a READY session; it is good for members of its project only",
+        help="also show the secret, which allows one connection to a READY"
+        " session; only members of its project get it",
     )
 
 
@@ -85,8 +85,8 @@ class CreateSession(base.ShowCommand):
         parser.add_argument(
             "--request-id",
             metavar="<request-id>",
-            help="your name of the request: who repeats it gets the same"
-            " session",
+            help="your name for the request; a request with the same name gets"
+            " the same session",
         )
         parser.add_argument(
             "--priority",
@@ -238,41 +238,41 @@ class ListSessions(base.ListCommand):
             action="append",
             type=str.upper,
             choices=_STATES,
-            help=f"only in this state ({', '.join(_STATES)}; repeat the"
-            " option for several)",
+            help="list only sessions in this state"
+            f" ({', '.join(_STATES)}; repeat the option for several)",
         )
         parser.add_argument(
             "--accelerator",
             metavar="<accelerator>",
-            help="only with this accelerator",
+            help="list only sessions with this accelerator",
         )
         parser.add_argument(
             "--request-id",
             metavar="<request-id>",
-            help="only the one of this request",
+            help="list only the session of this request",
         )
         parser.add_argument(
             "--host",
             metavar="<uuid>",
             dest="host_uuid",
-            help="only of clients on this host (UUID)",
+            help="list only sessions whose client is on this host (UUID)",
         )
         parser.add_argument(
             "--changes-since",
             metavar="<time>",
-            help="only those that were changed at this time or later (ISO"
+            help="list only sessions that changed at this time or later (ISO"
             " 8601, such as 2026-03-01T12:00:00; UTC, unless it says)",
         )
         parser.add_argument(
             "--all-projects",
             action="store_true",
             default=None,
-            help="those of other projects, too (admin only)",
+            help="list sessions of all projects (admin only)",
         )
         parser.add_argument(
             "--project",
             metavar="<project>",
-            help="only of this project (name or ID, admin only)",
+            help="list only sessions of this project (name or ID, admin only)",
         )
         projects.add_options(parser)
         return parser

@@ -48,7 +48,9 @@ class ListSlots(base.ListCommand):
         """Return what understands the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="<host>", help="only of this host (name or UUID)"
+            "--host",
+            metavar="<host>",
+            help="list only slots of this host (name or UUID)",
         )
         parser.add_argument(
             "--device",
@@ -60,10 +62,10 @@ class ListSlots(base.ListCommand):
         parser.add_argument(
             "--accelerator",
             metavar="<accelerator>",
-            help="only those that a session with this accelerator has",
+            help="list only slots whose session has this accelerator",
         )
         parser.add_argument(
-            "--state", choices=_STATES, help="only in this state"
+            "--state", choices=_STATES, help="list only slots in this state"
         )
         return parser
 
@@ -123,8 +125,9 @@ class TestSlot(base.Command):
         parser.add_argument(
             "--accelerator",
             metavar="<accelerator>",
-            help="test with this one, which passing brings back if it is kept"
-            " off the host; by default they take turns",
+            help="test the slot with this accelerator; if the pool keeps it"
+            " off the host and the test passes, the pool uses it there again;"
+            " by default accelerators take turns",
         )
         return parser
 

@@ -63,7 +63,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerator",
         metavar="<accelerator>",
-        help="only of this accelerator",
+        help="show only usage of this accelerator",
     )
 
 
@@ -121,13 +121,13 @@ class ListUsage(base.Command, command.Lister):
         parser.add_argument(
             "--all-projects",
             action="store_true",
-            help="of all projects (admin only)",
+            help="show usage of all projects (admin only)",
         )
         parser.add_argument(
             "--group-by",
             choices=tuple(_GROUPS),
-            help="add up what is of the same day, project or accelerator;"
-            " without it, all three are told apart",
+            help="add up the usage of each day, project or accelerator;"
+            " without it, there is a line for each combination of the three",
         )
         return parser
 
