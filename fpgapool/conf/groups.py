@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -16,12 +15,13 @@ def register(
     """Register a group and its options; repeating it changes nothing.
 
     oslo.config keeps what is set in the group itself, so that configurations
-    with one group in common would set options for each other. Each gets a
-    copy.
+    with one group in common would set options for each other. Each gets one of
+    its own.
 
     :param conf: the configuration.
     :param group: with name, title and help.
     :param options: those of the group.
     """
-    conf.register_group(copy.deepcopy(group))
+    own = cfg.OptGroup(group.name, title=group.title, help=group.help)
+    conf.register_group(own)
     conf.register_opts(options, group=group.name)

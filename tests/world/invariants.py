@@ -170,12 +170,14 @@ class Watcher:
         )
         now = args[-1]
         for session in brain._book.by_id.values():
+            if session.state not in states.LIVE:
+                continue
             self._came_s.setdefault(session.session_id, self._kernel.now_s)
             if session.state == states.QUEUED:
                 _check(
                     session.row_id not in held, "queued with a slot", session
                 )
-            elif session.state in states.ASSIGNED:
+            else:
                 _check(
                     session.row_id in held, "assigned without a slot", session
                 )

@@ -61,24 +61,32 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 
 
-#: All messages of the world are signed, as those of a cloud should be.
-KEYS = signing.Keys(signing.CONTROL, (b"w" * signing.KEY_BYTES,))
+_KEYS = signing.Keys(signing.CONTROL, (b"w" * signing.KEY_BYTES,))
 
 
-def configuration(name: str, directory: pathlib.Path) -> cfg.ConfigOpts:
+def keys_for(seed: object) -> signing.Keys | None:
+    """Return what messages are signed with: in every second world they are."""
+    return _KEYS if isinstance(seed, int) and seed % 2 else None
+
+
+def configuration(
+    name: str, directory: pathlib.Path, keys: signing.Keys | None
+) -> cfg.ConfigOpts:
     """Return the configuration of a conductor.
 
     :param name: its own.
     :param directory: for its file: overrides would hold for all of them.
+    :param keys: that messages are signed with.
     """
     lines = []
     for group, options in OPTIONS.items():
         lines.append(f"[{group}]")
         lines += [f"{option} = {value}" for option, value in options.items()]
     path = directory / f"{name}.conf"
-    key = directory / "pool.key"
-    key.write_text(KEYS.secrets[0].hex())
-    lines += ["[messages]", f"pool_key_file = {key}"]
+    if keys is not None:
+        key = directory / "pool.key"
+        key.write_text(keys.secrets[0].hex())
+        lines += ["[messages]", f"pool_key_file = {key}"]
     lines += ["[conductor]", f"name = {name}"]
     lines += ["[DEFAULT]", f"state_path = {directory}"]
     path.write_text("\n".join(lines))
@@ -159,7 +167,7 @@ class Conductor(Daemon):
             self.pool.configurations[self.name],
             databases.Database(self.pool.database),
             lambda reason: self.pool.kernel.fail(f"{self.name}: {reason}"),
-            KEYS,
+            self.pool.keys,
         )
         self.service.start()
         stopping.wait()
@@ -271,6 +279,7 @@ class Pool:
         directory: pathlib.Path,
     ) -> None:
         self.kernel = kernel
+        self.keys = keys_for(kernel.seed)
         self.system = sockets.System(kernel, self._run_worker)
         system.install(kernel, self.system.modules())
         self.broker = brokers.Broker(kernel)
@@ -279,7 +288,7 @@ class Pool:
         _detach_from_this_machine()
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         self.configurations = {
-            name: configuration(name, directory) for name in names
+            name: configuration(name, directory, self.keys) for name in names
         }
         self.conductors = [Conductor(self, name, name) for name in names]
         #: What serves the REST API; filled by the world.
@@ -298,9 +307,7 @@ class Pool:
         host_uuid = str(uuid.UUID(int=number + 1))
         settings = agent_settings.AgentSettings(
             host_uuid=host_uuid,
-            keys=signing.Keys(
-                host_uuid, (bytes.fromhex(KEYS.host_key(host_uuid)),)
-            ),
+            keys=self._keys_of(host_uuid),
             host_name=name,
             state_path=str(directory / name),
             driver_name="world",
@@ -354,6 +361,12 @@ class Pool:
 
         self.kernel.spawn(process, "prepare", prepare)
 
+    def _keys_of(self, host_uuid: str) -> signing.Keys | None:
+        if self.keys is None:
+            return None
+        key = bytes.fromhex(self.keys.host_key(host_uuid))
+        return signing.Keys(host_uuid, (key,))
+
     def insist(
         self, call: Callable[[conductor_rpcapi.ConductorAPI], object]
     ) -> None:
@@ -361,7 +374,7 @@ class Pool:
         process = self.system.start("operator")
 
         def body() -> None:
-            conductor = conductor_rpcapi.ConductorAPI(keys=KEYS)
+            conductor = conductor_rpcapi.ConductorAPI(keys=self.keys)
             while True:
                 try:
                     call(conductor)
@@ -402,7 +415,7 @@ class Pool:
             with contextlib.suppress(
                 messaging.MessagingException, exception.FpgapoolException
             ):
-                call(conductor_rpcapi.ConductorAPI(keys=KEYS))
+                call(conductor_rpcapi.ConductorAPI(keys=self.keys))
 
         self.kernel.spawn(process, "operate", body)
 

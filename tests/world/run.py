@@ -102,7 +102,11 @@ class World:
         self.kernel = kernels.Kernel(schedule.seed)
         self.pool = pools.Pool(self.kernel, database, directory)
         self.pool.apis += [
-            api.Api(self.pool, name, pools.configuration(name, directory))
+            api.Api(
+                self.pool,
+                name,
+                pools.configuration(name, directory, self.pool.keys),
+            )
             for name in ("api1", "api2")
         ]
         self.watcher = invariants.Watcher(

@@ -8,6 +8,7 @@ it is refused at the door, whoever sent it.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from fpgapool.objects import base
@@ -56,10 +57,36 @@ def check(payload: base.Payload) -> None:
 
     :raises ValueError: that names the payload and the member.
     """
-    for name in base.members(payload):
+    for name, longest, largest in _limits(type(payload)):
         value = getattr(payload, name)
-        if value is not None:
+        kind = type(value)
+        if kind is str:
+            # What is short and plain is what there is nearly always.
+            if len(value) > longest or not value.isascii() or "\0" in value:
+                _check(payload, name, value)
+        elif kind is int:
+            if not -largest <= value <= largest:
+                _check(payload, name, value)
+        elif value is not None and kind is not bool:
             _check(payload, name, value)
+
+
+@functools.cache
+def _limits(
+    cls: type[base.Payload],
+) -> tuple[tuple[str, int, int], ...]:
+    """Return what texts and whole numbers may be that are right surely.
+
+    :returns: names of members, lengths of texts, and amounts of numbers.
+    """
+    return tuple(
+        (
+            name,
+            _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH),
+            _MAX_INTEGERS.get(name, MAX_INTEGER),
+        )
+        for name in base.members(cls)
+    )
 
 
 def _check(payload: base.Payload, name: str, value: Any) -> None:
