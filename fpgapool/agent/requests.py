@@ -65,7 +65,7 @@ def cancel_target(members: Members) -> tuple[str | None, str | None]:
     """Return session id or request id, whichever the client named.
 
     :param members: of the message.
-    :raises rules.RequestError: see there.
+    :raises rules.RequestError: SESSION_NOT_FOUND, INVALID_REQUEST_ID.
     """
     if members.get("session_id") is not None:
         return session_id(members), None
@@ -88,7 +88,7 @@ def open_request(
     :param host_uuid: host of the front door.
     :param expires_at: wall clock, seconds.
     :returns: the request for the conductor.
-    :raises rules.RequestError: see there.
+    :raises rules.RequestError: with the code of the first wrong member.
     """
     return objects.OpenRequest(
         request_id=rules.check_request_id(members.get("request_id")),

@@ -22,6 +22,7 @@ from fpgapool import objects
 from fpgapool.drivers import base as drivers
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
 #: (device name, slot number)
@@ -519,7 +520,7 @@ class SlotTable:
             # A driver need not program what a slot has already, by its name:
             # so it is that of what was signed, whatever the conductor says.
             checksum = request.bitstream_ref.checksum_sha256
-            members["bitstream"] = f"bitstream:{checksum}"
+            members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
         return [ToWorker(slot.key, "assign", request.generation, members)]
 
     def _release_holder(

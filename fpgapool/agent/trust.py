@@ -7,16 +7,15 @@ from __future__ import annotations
 from fpgapool.agent import table
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-
-#: Of the bitstreams that drivers bring themselves.
-_BUILTIN_PREFIX = "builtin:"
+from fpgapool.vocabulary import names
 
 
 class Trust:
     """Verifies what slots are to be programmed with.
 
-    It believes nobody: the conductor's word comes over the message bus. What
-    is signed is the checksum, which cache and driver compare with the file.
+    It does not believe the conductor, whose word comes over the message bus.
+    The signature is of the checksum, which cache and driver compare with the
+    file.
 
     :param keys: that count; they are read at each question. None: bitstreams
         need no signature.
@@ -38,7 +37,9 @@ class Trust:
         reference = order.members["bitstream_ref"]
         if not isinstance(reference, dict):
             # Without a file a driver might go on with what the slot has.
-            if str(order.members["bitstream"]).startswith(_BUILTIN_PREFIX):
+            if str(order.members["bitstream"]).startswith(
+                names.BUILTIN_PREFIX
+            ):
                 return None
             return "it comes without its checksum and signature"
         if not reference["signature"]:

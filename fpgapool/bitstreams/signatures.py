@@ -33,7 +33,7 @@ from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
 
-# Whoever has a file verified causes lines about the keys.
+# Each verification may cause lines about the keys.
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _SUFFIXES = frozenset({".pem", ".crt", ".pub"})

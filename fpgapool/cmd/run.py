@@ -439,9 +439,12 @@ class _Interruptible:
         self._writer.setblocking(False)
 
     def __enter__(self) -> client.CancelToken:
-        self._before = [
-            signal.signal(one, self._interrupt) for one in self._SIGNALS
-        ]
+        # A command in the background may have to ignore Ctrl-C.
+        self._before = {
+            one: signal.signal(one, self._interrupt)
+            for one in self._SIGNALS
+            if signal.getsignal(one) is not signal.SIG_IGN
+        }
         # Python writes there as soon as a signal comes.
         self._before_fd = signal.set_wakeup_fd(self._writer.fileno())
         threading.Thread(
@@ -451,7 +454,7 @@ class _Interruptible:
 
     def __exit__(self, *_exception: object) -> None:
         signal.set_wakeup_fd(self._before_fd)
-        for one, before in zip(self._SIGNALS, self._before, strict=True):
+        for one, before in self._before.items():
             signal.signal(one, before)
         self._reacts.set()
         self._writer.close()

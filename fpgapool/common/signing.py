@@ -2,7 +2,7 @@
 
 """Signatures of messages between hosts and the rest of the pool.
 
-Whoever may send to the broker can send anything, in any name. So each
+A process that may send to the broker can send anything, in any name. So each
 message says whose it is and has a signature that only that party, and those
 who hold the pool's key, can make.
 

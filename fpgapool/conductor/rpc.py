@@ -287,9 +287,13 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, session_id: Any, project_id: Any, generation: Any
     ) -> str:
         """Return a READY session's secret, to who speaks for its project."""
-        if not isinstance(session_id, str) or not isinstance(project_id, str):
+        texts = (session_id, project_id)
+        if type(generation) is not int or not all(
+            isinstance(text, str) for text in texts
+        ):
             raise exception.InvalidRequest(
-                reason="session_id and project_id must be text"
+                reason="session_id and project_id must be text, and"
+                " generation a whole number"
             )
         secret: str = self._ask(
             lambda engine: engine.secret(session_id, project_id, generation)

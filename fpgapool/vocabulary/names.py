@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of accelerators in the library.
+"""Names of accelerators in the library, and of what slots are programmed with.
 
 A public accelerator is called by its plain name. One that a project has
 brought itself has the key ``name@project``, so that two projects can use the
-same name. Whoever asks for ``name`` gets its own project's, if there is one.
+same name. A project that asks for ``name`` gets its own, if there is one.
 """
 
 from collections.abc import Callable
 
 SEPARATOR = "@"
+#: Before an accelerator: its implementation in the driver.
+BUILTIN_PREFIX = "builtin:"
+#: Before what names a file of the library.
+FILE_PREFIX = "bitstream:"
+
+
+def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
+    """Return what a slot is to be programmed with.
+
+    :param accelerator: its key in the library.
+    :param bitstream_id: of a file; None for the driver's implementation.
+    """
+    if bitstream_id is None:
+        return f"{BUILTIN_PREFIX}{accelerator}"
+    return f"{FILE_PREFIX}{bitstream_id}"
 
 
 def key_of(name: str, project_id: str | None) -> str:

@@ -10,6 +10,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 
 def assign(
@@ -26,10 +27,8 @@ def assign(
             generation=hold.generation,
             project_id=session.project_id,
             accelerator=session.accelerator,
-            bitstream=(
-                f"bitstream:{hold.bitstream_id}"
-                if hold.bitstream
-                else f"builtin:{session.accelerator}"
+            bitstream=names.bitstream_of(
+                session.accelerator, hold.bitstream_id
             ),
             bitstream_ref=hold.bitstream,
             connect_timeout_s=session.connect_timeout_s,

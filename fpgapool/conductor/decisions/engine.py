@@ -659,10 +659,7 @@ class Engine:
 
         Its worker may know better how it ended, and for how long it ran.
         """
-        host = self.registry.hosts_by_id.get(record.host_id or 0)
-        session = sessions.Session.from_record(
-            record, host.uuid if host else None
-        )
+        session = self._of_record(record)
         # It was among those that its project has used, when it ended.
         session.counted = True
         self._book.add(session)

@@ -40,6 +40,7 @@ from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -94,10 +95,9 @@ class SelfTest:
                 generation=self.generation,
                 project_id=_NOBODY,
                 accelerator=self.accelerator,
-                bitstream=(
-                    f"bitstream:{bitstream.bitstream_id}"
-                    if bitstream
-                    else f"builtin:{self.accelerator}"
+                bitstream=names.bitstream_of(
+                    self.accelerator,
+                    bitstream.bitstream_id if bitstream else None,
                 ),
                 bitstream_ref=bitstream,
                 connect_timeout_s=0.0,

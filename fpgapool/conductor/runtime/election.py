@@ -8,8 +8,8 @@ lease. A former leader is fenced by the epoch, which every write checks
 and every order to an agent carries.
 
 What sessions wait is counted in *pool time*: seconds that conductors have
-measured by clocks that nobody sets. The leader tells it with each renewal, and
-a stand-by goes on from there by its own monotonic clock. So whatever the
+measured by clocks that cannot be set. The leader tells it with each renewal,
+and a stand-by goes on from there by its own monotonic clock. So whatever the
 database's clock is set to, and whenever, no session that waits looks older to
 the next leader. That clock is asked once, by a stand-by, for the times that
 people read.

@@ -11,12 +11,12 @@ import typing
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 if typing.TYPE_CHECKING:
     from fpgapool.objects import declaration as declarations
 
 #: Bitstreams of this prefix are the built-in accelerators.
-BUILTIN_PREFIX = "builtin:"
 
 Params = collections.abc.Mapping[str, typing.Any]
 #: Starts a session's computation.
@@ -26,15 +26,15 @@ MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
 def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     """Find an accelerator of this host.
 
-    :param bitstream: its name, behind :data:`BUILTIN_PREFIX`.
+    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
     :returns: its profile, and what makes its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """
-    name = bitstream.removeprefix(BUILTIN_PREFIX)
+    name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream:
         raise base.DriverError(
             base.BITSTREAM_UNKNOWN,
-            f"without a file the emulator knows {BUILTIN_PREFIX}"
+            f"without a file the emulator knows {names.BUILTIN_PREFIX}"
             f"<accelerator>, not {bitstream!r}",
         )
     try:

@@ -5,12 +5,10 @@
 import hashlib
 import json
 import os
-import pathlib
 import random
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -414,8 +412,6 @@ def test_interrupted_command_cancels_and_leaves_nothing(
         text=True,
     )
     assert process.stdout.readline() == "running\n"
-    if deaf:
-        _wait_until_asleep(process.pid)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=TIMEOUT_S)
     os.close(source_end)
@@ -425,28 +421,28 @@ def test_interrupted_command_cancels_and_leaves_nothing(
     assert not list(directory.glob("*out*"))
 
 
-def _wait_until_asleep(pid: int) -> None:
-    """Wait until a main thread has been seen asleep many times in a row."""
-    seen = 0
-    while seen < 20:
-        stat = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text()
-        seen = seen + 1 if stat.rpartition(")")[2].split()[0] == "S" else 0
-        time.sleep(0.01)
-
-
 # The source is a pipe that never gives anything; its size is made up. A signal
-# goes to another thread while the main thread blocks it.
+# goes to another thread while the main thread blocks it. No other thread runs,
+# to say so, before the main thread waits.
 _SLOW_COMMAND = """
 import signal
 import sys
+import threading
 from fpgapool.client import transfer
 from fpgapool.cmd import run
 transfer._size_of = lambda stream: 1000
 receive_all = transfer._receive_all
+def say():
+    print("running", flush=True)
 def announced(*arguments):
     if {deaf}:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    print("running", flush=True)
+        waits = threading.Event()
+        threading.Thread(target=lambda: waits.wait() and say()).start()
+        sys.setswitchinterval(1000)
+        waits.set()
+    else:
+        say()
     receive_all(*arguments)
 transfer._receive_all = announced
 sys.exit(run.main())
