@@ -178,12 +178,15 @@ class JobSubmitted(_Event):
 
     :param paid_bytes: what is left of a claim that was charged for an earlier
         job of the same session; None: there was none.
+    :param yields: whether it waits only when those that waited before it have
+        been looked at: it has had a slot and made room for them.
     """
 
     batch_order = 1
 
     job: model.Job
     paid_bytes: float | None = None
+    yields: bool = False
 
 
 @values.value
@@ -241,6 +244,19 @@ class HolderDetached(_Event):
 
     slot_id: model.SlotId
     generation: int
+
+
+#: How an assignment goes on. That its slot is ready, or that its client came,
+#: may be told late or never.
+PHASE_MOVES: typing.Final[dict[tuple[model.Phase, type], model.Phase]] = {
+    (model.Phase.PREPARING, SlotReady): model.Phase.READY,
+    (model.Phase.PREPARING, HolderAttached): model.Phase.ACTIVE,
+    (model.Phase.READY, HolderAttached): model.Phase.ACTIVE,
+    (model.Phase.DETACHED, HolderAttached): model.Phase.ACTIVE,
+    (model.Phase.PREPARING, HolderDetached): model.Phase.DETACHED,
+    (model.Phase.READY, HolderDetached): model.Phase.DETACHED,
+    (model.Phase.ACTIVE, HolderDetached): model.Phase.DETACHED,
+}
 
 
 @values.value

@@ -299,7 +299,7 @@ def check_drains(
         for slot_id in held:
             hold = table.assignments[slot_id]
             if due_s <= now and hold.slot is not None and hold.slot.host.up:
-                _equal("called back", hold.revoked, True)
+                _equal("called back", bool(hold.revoked), True)
 
 
 def _check_jobs(view: pool_view.PoolView) -> None:

@@ -117,6 +117,7 @@ class Hold:
     :ivar slot: the slot, while it is known.
     :ivar charged_at_s: until when its project was charged for it.
     :ivar paid_bytes: what is left of the claim that was charged at once.
+    :ivar revoked: why it is being taken back; empty while it is not.
     """
 
     __slots__ = (
@@ -154,7 +155,7 @@ class Hold:
         self.local = local
         self.started_s = self.charged_at_s = started_s
         self.paid_bytes = paid_bytes
-        self.revoked = False
+        self.revoked = ""
 
     def charge(self, now: float) -> float:
         """What it costs since it was charged last, beyond what was paid."""
@@ -176,7 +177,7 @@ class Hold:
             phase=self.phase,
             local=self.local,
             started_s=self.started_s,
-            revoked=self.revoked,
+            revoked=bool(self.revoked),
         )
 
 

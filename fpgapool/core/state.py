@@ -74,6 +74,8 @@ class PoolState:
         # When the strategy wants to look again.
         self._look_s = math.inf
         self._output: list[instructions.Instruction] = []
+        # Jobs that wait again only when the others have been looked at.
+        self._yielding: dict[model.JobId, events.JobSubmitted] = {}
 
     # -- reading ---------------------------------------------------------
 
@@ -103,6 +105,13 @@ class PoolState:
             slot_id: hold.assignment()
             for slot_id, hold in self._slots.assignments.items()
         }
+
+    def hold(self, slot_id: model.SlotId) -> slots.Hold | None:
+        """Who has a slot; for reading only.
+
+        It stays up to date until the slot is released.
+        """
+        return self._slots.assignments.get(slot_id)
 
     def waiting(self) -> list[model.Job]:
         """The waiting jobs, first in the queue first."""
@@ -246,6 +255,8 @@ class PoolState:
                 self._pass_due = True
         if self._pass_due or self._look_s <= now:
             self._run_pass()
+        if self._yielding:
+            self._let_yielding_wait()
         if self._overdrawn:
             self._call_in_overdrawn()
         if (
@@ -303,7 +314,6 @@ class PoolState:
             if slot is None or not self._is_waited_for(slot, hold):
                 continue
             self._overdrawn.remove(slot_id)
-            hold.revoked = True
             self._output.append(self._calling_in(hold))
 
     def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
@@ -326,7 +336,9 @@ class PoolState:
         members = (hold.slot_id, hold.job_id, hold.generation)
         accelerator = self._view.accelerators.get(hold.accelerator)
         if accelerator is not None and accelerator.stateless:
+            hold.revoked = codes.YIELDED
             return instructions.Yield(*members)
+        hold.revoked = codes.CLAIM_EXCEEDED
         return instructions.Revoke(*members, reason=codes.CLAIM_EXCEEDED)
 
     def _set_wake(self) -> None:
@@ -342,6 +354,20 @@ class PoolState:
     # -- jobs ------------------------------------------------------------
 
     def _on_submitted(self, event: events.JobSubmitted) -> None:
+        if event.yields:
+            self._yielding[event.job.id] = event
+        else:
+            self._submit(event)
+
+    def _let_yielding_wait(self) -> None:
+        """Let jobs that have made room for others wait, and decide again."""
+        yielding, self._yielding = self._yielding, {}
+        for event in yielding.values():
+            self._submit(event)
+        if self._pass_due:
+            self._run_pass()
+
+    def _submit(self, event: events.JobSubmitted) -> None:
         job = event.job
         if job.id in self._jobs.records:
             return
@@ -413,22 +439,26 @@ class PoolState:
     def _on_cancelled(self, event: events.JobCancelled) -> None:
         record = self._jobs.records.get(event.job_id)
         if record is None:
+            self._yielding.pop(event.job_id, None)
             return
         if record.slot_id is None:
             self._withdraw(record)
             del self._jobs.records[event.job_id]
             return
         hold = self._slots.assignments[record.slot_id]
-        if hold.revoked:
-            return
-        hold.revoked = True
-        self._overdrawn.discard(record.slot_id)
+        if not hold.revoked:
+            self._revoke(hold, event.reason)
+
+    def _revoke(self, hold: slots.Hold, reason: str) -> None:
+        """Ask a holder to leave its slot."""
+        hold.revoked = reason
+        self._overdrawn.discard(hold.slot_id)
         self._output.append(
             instructions.Revoke(
-                slot_id=record.slot_id,
-                job_id=event.job_id,
+                slot_id=hold.slot_id,
+                job_id=hold.job_id,
                 generation=hold.generation,
-                reason=event.reason,
+                reason=reason,
             )
         )
 
@@ -477,41 +507,23 @@ class PoolState:
         if slot is not None:
             self._view.put_flow(job, slot)
 
-    def _on_ready(self, event: events.SlotReady) -> None:
+    def _on_moved(
+        self,
+        event: events.SlotReady
+        | events.HolderAttached
+        | events.HolderDetached,
+    ) -> None:
         hold = self._current(event.slot_id, event.generation)
-        if hold is None or hold.phase is not _PREPARING:
+        phase = hold and events.PHASE_MOVES.get((hold.phase, type(event)))
+        if hold is None or phase is None:
             return
-        self._prepared(hold)
-        hold.phase = _READY
-        if not hold.revoked:
+        if hold.phase is _PREPARING and hold.slot is not None:
+            hold.slot.programmed = hold.accelerator
+        hold.phase = phase
+        if phase is _READY and not hold.revoked:
             self._output.append(
                 instructions.Grant(hold.slot_id, hold.job_id, hold.generation)
             )
-
-    def _prepared(self, hold: slots.Hold) -> None:
-        """Note that a slot was made ready with its accelerator."""
-        slot = hold.slot
-        if slot is not None:
-            slot.programmed = hold.accelerator
-
-    def _on_attached(self, event: events.HolderAttached) -> None:
-        self._set_phase(event, model.Phase.ACTIVE)
-
-    def _on_detached(self, event: events.HolderDetached) -> None:
-        self._set_phase(event, model.Phase.DETACHED)
-
-    def _set_phase(
-        self,
-        event: events.HolderAttached | events.HolderDetached,
-        phase: model.Phase,
-    ) -> None:
-        hold = self._current(event.slot_id, event.generation)
-        if hold is None:
-            return
-        # Word that the slot is ready may be late or lost.
-        if hold.phase is _PREPARING:
-            self._prepared(hold)
-        hold.phase = phase
 
     def _on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
         hold = self._current(event.slot_id, event.generation)
@@ -767,16 +779,7 @@ class PoolState:
             self._release(hold)
             self._requeue(hold, reason)
             return
-        hold.revoked = True
-        self._overdrawn.discard(hold.slot_id)
-        self._output.append(
-            instructions.Revoke(
-                slot_id=hold.slot_id,
-                job_id=hold.job_id,
-                generation=hold.generation,
-                reason=reason,
-            )
-        )
+        self._revoke(hold, reason)
 
     def _refresh_host(self, host_id: model.HostId | None) -> None:
         if host_id is not None:
@@ -906,9 +909,9 @@ class PoolState:
         events.AcceleratorFaulty: _on_accelerator_faulty,
         events.AcceleratorRestored: _on_accelerator_restored,
         events.AssignmentRestored: _on_restored,
-        events.SlotReady: _on_ready,
-        events.HolderAttached: _on_attached,
-        events.HolderDetached: _on_detached,
+        events.SlotReady: _on_moved,
+        events.HolderAttached: _on_moved,
+        events.HolderDetached: _on_moved,
         events.Progress: _on_progress,
         events.ClaimExceeded: _on_claim_exceeded,
         events.SlotReleased: _on_released,

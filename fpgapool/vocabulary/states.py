@@ -28,6 +28,28 @@ CONNECTED = frozenset({ACTIVE, DETACHED})
 TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
+#: How a session goes on: what happens to it in a state, and the next state.
+#: Of a session that ends, the code says why, see :mod:`.codes`.
+SESSION_MOVES = {
+    (QUEUED, "assign"): {PREPARING},
+    (PREPARING, "prepare"): {READY},
+    **{(state, "attach"): {ACTIVE} for state in (PREPARING, READY, DETACHED)},
+    **{
+        (state, "detach"): {DETACHED} for state in (PREPARING, READY, ACTIVE)
+    },
+    **{(state, "requeue"): {QUEUED} for state in sorted(LIVE - {QUEUED})},
+    (QUEUED, "end"): TERMINAL,
+    (PREPARING, "end"): TERMINAL,
+    **{
+        (state, "end"): TERMINAL - {REJECTED}
+        for state in (READY, ACTIVE, DETACHED)
+    },
+    # Its worker says that it was served when its client cancelled it.
+    (CANCELLED, "end"): {CLOSED},
+    # Its client has lost the slot, and may have another one.
+    **{(state, "reopen"): {QUEUED} for state in sorted(TERMINAL)},
+}
+
 # Not a session's state: how an assignment can end in a worker's result.
 # The conductor then requeues the session.
 PREPARE_FAILED = "PREPARE_FAILED"
