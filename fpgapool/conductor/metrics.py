@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from fpgapool.common import metrics
 from fpgapool.conductor import service
-from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import summary
 
 # Prometheus itself gives up after 10 s.
@@ -280,8 +280,8 @@ def fill(
     page.put(COMMITS_BACKLOG.name, term.commits_backlog)
     page.put(DATABASE_FAILING.name, term.database_failing)
 
-    def question(brain: engine.Engine) -> summary.Figures:
-        return brain.figures(max_projects)
+    def question(asked: questions.Questions) -> summary.Figures:
+        return asked.figures(max_projects)
 
     try:
         figures: summary.Figures = term.look(question, _PATIENCE_S)

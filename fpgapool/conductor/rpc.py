@@ -235,11 +235,11 @@ class ConductorManager(rpc.Endpoint):
         with self._place():
             wish = inputs.Open(parsed, self._pump.now() + _ANSWER_S)
             self._offer(wish, parsed.project_id)
-            outcome = self._ask(lambda engine: engine.outcome(parsed))
+            outcome = self._ask(lambda asked: asked.outcome(parsed))
             if isinstance(outcome, objects.SessionView):
                 # Its rows are on the disk, unless its name was used long ago:
                 # the engine has heard of that by now.
-                outcome = self._ask(lambda engine: engine.outcome(parsed))
+                outcome = self._ask(lambda asked: asked.outcome(parsed))
         return self._told(parsed, outcome).to_primitive()
 
     def _told(
@@ -276,7 +276,7 @@ class ConductorManager(rpc.Endpoint):
                 reason=f"session_ids must be a list of at most {_MAX_IDS}"
                 " texts"
             )
-        views = self._ask(lambda engine: engine.views(session_ids))
+        views = self._ask(lambda asked: asked.views(session_ids))
         found = {view.session_id for view in views}
         missing = [name for name in session_ids if name not in found]
         views += self._forgotten(missing)
@@ -296,7 +296,7 @@ class ConductorManager(rpc.Endpoint):
                 " generation a whole number"
             )
         secret: str = self._ask(
-            lambda engine: engine.secret(session_id, project_id, generation)
+            lambda asked: asked.secret(session_id, project_id, generation)
         )
         return secret
 
@@ -314,7 +314,7 @@ class ConductorManager(rpc.Endpoint):
                 reason=f"revisions must be whole numbers of at most {_MAX_IDS}"
                 " sessions"
             )
-        changed, missing = self._ask(lambda engine: engine.changed(revisions))
+        changed, missing = self._ask(lambda asked: asked.changed(revisions))
         changed += self._forgotten(missing)
         found = {view.session_id for view in changed}
         return {
@@ -373,7 +373,7 @@ class ConductorManager(rpc.Endpoint):
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
         """Return what is known of an instance, when that is durable."""
         found = self._ask(
-            lambda engine: engine.instances.live.get(instance_id)
+            lambda asked: asked.pool.instances.live.get(instance_id)
         )
         if found is None:
             raise exception.InstanceNotFound(instance_id=instance_id[:80])
@@ -388,13 +388,13 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(
                 reason="project_id and request_id must be text"
             )
-        view = self._ask(lambda engine: engine.find(project_id, request_id))
+        view = self._ask(lambda asked: asked.find(project_id, request_id))
         return view.to_primitive() if view else None
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
         """Return the library."""
-        profiles = self._ask(lambda engine: list(engine.profiles.values()))
+        profiles = self._ask(lambda asked: list(asked.pool.profiles.values()))
         return [profile.to_primitive() for profile in profiles]
 
     @messaging.expected_exceptions(exception.FpgapoolException)
@@ -446,7 +446,7 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
         """Return the pool at a glance."""
-        summary: dict[str, Any] = self._ask(lambda engine: engine.summary())
+        summary: dict[str, Any] = self._ask(lambda asked: asked.summary())
         return summary
 
     @messaging.expected_exceptions(exception.FpgapoolException)
@@ -454,7 +454,7 @@ class ConductorManager(rpc.Endpoint):
         """Return what placement needs to know of the pool."""
         now = time.time()
         found: dict[str, Any] = self._ask(
-            lambda engine: engine.snapshot(now), durable=False
+            lambda asked: asked.snapshot(now), durable=False
         )
         return found
 
@@ -530,13 +530,13 @@ class ConductorManager(rpc.Endpoint):
     ) -> dict[str, dict[str, Any]]:
         """Return what a project may use and uses, or what any other may."""
         if project_id is None:
-            default = self._ask(lambda engine: engine.default_quota)
+            default = self._ask(lambda asked: asked.pool.quotas.default)
             return quotas.document(default)
         _check_project(project_id)
         quota, used = self._ask(
-            lambda engine: (
-                engine.quota(project_id),
-                engine.in_use(project_id),
+            lambda asked: (
+                asked.pool.quotas.of(project_id),
+                asked.in_use(project_id),
             )
         )
         return quotas.document(quota, used)
@@ -551,7 +551,7 @@ class ConductorManager(rpc.Endpoint):
             checked = quotas.check_limits(limits)
         except ValueError as error:
             raise exception.InvalidRequest(reason=str(error)) from error
-        if not self._ask(lambda engine: engine.keeps_quotas):
+        if not self._ask(lambda asked: asked.pool.quotas.kept_here):
             raise exception.QuotasInKeystone()
         with self._place():
             self._offer(inputs.SetQuota(project_id, checked))
@@ -563,7 +563,7 @@ class ConductorManager(rpc.Endpoint):
         """Return what database, this leader and the agents disagree about."""
         reports = self._fresh_reports()
         memory: audit.Memory = self._ask(
-            lambda engine: audit.remember(engine, self._epoch, reports)
+            lambda asked: audit.remember(asked, self._epoch, reports)
         )
         now = self._database.now()
         holdings = self._database.holdings(now - audit.GONE_S)
@@ -574,7 +574,7 @@ class ConductorManager(rpc.Endpoint):
         """Ask all agents, and return what those say that answer in time."""
         with self._reported:
             self._reports.clear()
-        asked = self._ask(lambda engine: engine.ask_reports(), durable=False)
+        asked = self._ask(lambda asked: asked.ask_reports(), durable=False)
         with self._reported:
             self._reported.wait_for(
                 lambda: asked <= self._reports.keys(), _REPORTS_S
@@ -593,17 +593,17 @@ class ConductorManager(rpc.Endpoint):
             record = self._database.get_session(wanted.session_id or "")
             if record is None:
                 return False
-            self._ask(lambda engine: engine.adopt(record))
+            self._ask(lambda asked: asked.adopt(record))
         elif wanted.kind in findings.RECORDABLE:
             self._ask(
-                lambda engine: engine.record_again(
+                lambda asked: asked.record_again(
                     wanted.session_id, wanted.slot_id
                 )
             )
         elif wanted.kind in findings.RECONCILABLE:
             # What agents report is compared, and mended, as always.
             self._ask(
-                lambda engine: engine.ask_reports(wanted.host_uuid),
+                lambda asked: asked.ask_reports(wanted.host_uuid),
                 durable=False,
             )
         else:

@@ -28,6 +28,7 @@ from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.conductor.outside import notifications
@@ -341,7 +342,7 @@ class _Term:
         return self._committer.failing
 
     def look(
-        self, question: Callable[[engine.Engine], Any], timeout_s: float
+        self, question: Callable[[questions.Questions], Any], timeout_s: float
     ) -> Any:
         """Ask the engine something, be it durable or not.
 
@@ -400,7 +401,7 @@ def _watch(
 
     def known() -> instance_watch.Known:
         found: instance_watch.Known = pumping.ask(
-            lambda engine: dict(engine.instances.live),
+            lambda asked: dict(asked.pool.instances.live),
             _WATCH_PATIENCE_S,
             durable=False,
         )
@@ -408,7 +409,7 @@ def _watch(
 
     def hosts() -> instance_watch.Hosts:
         found: instance_watch.Hosts = pumping.ask(
-            lambda engine: engine.registry.computes,
+            lambda asked: asked.pool.registry.computes,
             _WATCH_PATIENCE_S,
             durable=False,
         )
@@ -438,12 +439,12 @@ def _placing(
 
     def wanted(is_early: bool) -> placement_plan.Wanted:
         found: placement_plan.Wanted = pumping.ask(
-            lambda engine: placement_plan.wanted(
-                engine.registry,
-                engine.profiles,
-                engine.reservable_slots,
+            lambda asked: placement_plan.wanted(
+                asked.pool.registry,
+                asked.pool.profiles,
+                asked.reservable_slots,
                 is_early=is_early,
-                off_hosts=engine.probation.off_hosts,
+                off_hosts=asked.pool.probation.off_hosts,
             ),
             _PLACING_PATIENCE_S,
             durable=False,

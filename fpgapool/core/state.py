@@ -514,8 +514,10 @@ class PoolState:
         | events.HolderDetached,
     ) -> None:
         hold = self._current(event.slot_id, event.generation)
-        phase = hold and events.PHASE_MOVES.get((hold.phase, type(event)))
-        if hold is None or phase is None:
+        if hold is None:
+            return
+        phase = events.PHASE_MOVES.get((hold.phase, type(event)))
+        if phase is None:
             return
         if hold.phase is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator

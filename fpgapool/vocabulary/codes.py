@@ -128,6 +128,9 @@ MOVED = "MOVED"
 # The connection broke before the client could know how to resume.
 CONNECTION_LOST = "CONNECTION_LOST"
 
+#: Why a holder has to leave its slot, and may have another one.
+ROOM_IS_MADE = frozenset({DRAINED, RESERVED})
+
 #: Ends of an assignment after which a stateless session can be reopened:
 #: none of them is the client's doing.
 REOPENABLE = frozenset(

@@ -34,9 +34,7 @@ SESSION_MOVES = {
     (QUEUED, "assign"): {PREPARING},
     (PREPARING, "prepare"): {READY},
     **{(state, "attach"): {ACTIVE} for state in (PREPARING, READY, DETACHED)},
-    **{
-        (state, "detach"): {DETACHED} for state in (PREPARING, READY, ACTIVE)
-    },
+    **{(state, "detach"): {DETACHED} for state in (PREPARING, READY, ACTIVE)},
     **{(state, "requeue"): {QUEUED} for state in sorted(LIVE - {QUEUED})},
     (QUEUED, "end"): TERMINAL,
     (PREPARING, "end"): TERMINAL,
@@ -47,7 +45,10 @@ SESSION_MOVES = {
     # Its worker says that it was served when its client cancelled it.
     (CANCELLED, "end"): {CLOSED},
     # Its client has lost the slot, and may have another one.
-    **{(state, "reopen"): {QUEUED} for state in sorted(TERMINAL)},
+    **{
+        (state, "reopen"): {QUEUED}
+        for state in (CANCELLED, FAILED, EXPIRED, LOST)
+    },
 }
 
 # Not a session's state: how an assignment can end in a worker's result.

@@ -40,7 +40,7 @@ class Limited(stateful.RuleBasedStateMachine):
     projects = st.sampled_from(PROJECTS)
 
     def _use(self) -> dict[str, dict[str, int]]:
-        return {name: self.pool.engine.in_use(name) for name in PROJECTS}
+        return {name: self.pool.ask.in_use(name) for name in PROJECTS}
 
     def _limit(self, project: str, resource: str) -> float:
         limit = self.own[project].get(resource, self.default.limit(resource))
@@ -70,7 +70,7 @@ class Limited(stateful.RuleBasedStateMachine):
     @stateful.rule(project=projects, count=st.integers(1, 3))
     def open_at_once(self, project: str, count: int) -> None:
         """They come together, and are decided one after the other."""
-        before = self.pool.engine.in_use(project)
+        before = self.pool.ask.in_use(project)
         batch = []
         for _ in range(count):
             self.pool.requests += 1
@@ -85,7 +85,7 @@ class Limited(stateful.RuleBasedStateMachine):
             )
         self.pool.feed(*batch)
         admitted = sum(
-            self.pool.engine.find(project, one.request.request_id) is not None
+            self.pool.ask.find(project, one.request.request_id) is not None
             for one in batch
         )
         room = min(
@@ -121,7 +121,7 @@ class Limited(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def limits_are_as_they_were_set(self) -> None:
         for project in PROJECTS:
-            quota = self.pool.engine.quota(project)
+            quota = self.pool.memory.quotas.of(project)
             for resource in admission.RESOURCES:
                 own = self.own[project].get(resource)
                 is_own = quota.source(resource) == admission.FROM_PROJECT
@@ -132,7 +132,7 @@ class Limited(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def no_slot_is_idle_without_a_reason(self) -> None:
-        idle = SLOTS - len(self.pool.engine.holds)
+        idle = SLOTS - len(self.pool.memory.holds)
         if not idle:
             return
         for project, used in self._use().items():

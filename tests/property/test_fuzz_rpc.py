@@ -97,7 +97,7 @@ class Pump:
         self.pool.feed(item)
         wire, self.pool.wire = self.pool.wire, []
         for message in wire:
-            if isinstance(message, effects.Answer):
+            if isinstance(message, effects.Answer | effects.EarlyAnswer):
                 if message.failed:
                     message.future.set_exception(message.value)
                 else:

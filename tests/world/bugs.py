@@ -12,10 +12,12 @@ from collections.abc import Callable
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
+from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import api as db_api
@@ -51,17 +53,19 @@ def _bug(seed: int) -> Callable[[_Plant], _Plant]:
 
 @_bug(seed=45)
 def drain_forgets_ready_sessions() -> None:
-    taken = engine.Engine._taken
+    taken = operators.Operators.taken
 
-    def forgetful(brain: engine.Engine) -> typing.Iterator[typing.Any]:
+    def forgetful(
+        room: operators.Operators,
+    ) -> typing.Iterator[typing.Any]:
         ready = {
             hold.slot.id
-            for hold in brain.holds.values()
+            for hold in room._pool.holds.values()
             if hold.phase is model.Phase.READY
         }
-        return (slot for slot in taken(brain) if slot.id not in ready)
+        return (slot for slot in taken(room) if slot.id not in ready)
 
-    engine.Engine._taken = forgetful  # type: ignore[method-assign]
+    operators.Operators.taken = forgetful  # type: ignore[method-assign]
 
 
 @_bug(seed=2)
@@ -73,28 +77,21 @@ def epoch_not_checked() -> None:
 
 @_bug(seed=1)
 def told_before_the_commit() -> None:
-    def publish(
-        brain: engine.Engine, session: typing.Any, host_uuid: str
-    ) -> None:
-        brain._at_once.append(
-            effects.PublishSession(host_uuid, session.view())
-        )
-
-    engine.Engine._publish = publish  # type: ignore[method-assign]
+    effects.PublishSession.after_commit = False
 
 
 @_bug(seed=1)
 def release_counted_twice() -> None:
-    free = engine.Engine._free
+    free = serving.Serving.free
 
     @functools.wraps(free)
     def twice(
-        brain: engine.Engine, hold: typing.Any, *args: typing.Any
+        room: serving.Serving, hold: typing.Any, *args: typing.Any
     ) -> None:
-        free(brain, hold, *args)
-        brain._events.append(brain._events[-1])
+        free(room, hold, *args)
+        room._pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
 
-    engine.Engine._free = twice  # type: ignore[method-assign]
+    serving.Serving.free = twice  # type: ignore[method-assign]
 
 
 @_bug(seed=4)
@@ -133,15 +130,15 @@ def stale_report_believed() -> None:
 
 @_bug(seed=1)
 def queue_position_lost_on_requeue() -> None:
-    resubmit = engine.Engine._resubmit
+    resubmit = serving.Serving.resubmit
 
     def forgetful(
-        brain: engine.Engine, session: typing.Any, now: float
+        room: serving.Serving, session: typing.Any, **kwargs: bool
     ) -> None:
-        session.queued_at = now
-        resubmit(brain, session, now)
+        session.queued_at = room._pool.now
+        resubmit(room, session, **kwargs)
 
-    engine.Engine._resubmit = forgetful  # type: ignore[method-assign]
+    serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
 
 @_bug(seed=2)

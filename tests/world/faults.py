@@ -52,7 +52,7 @@ def _awaited(pool: pools.Pool) -> list[pools.Agent]:
         return []
     hosts = {
         hold.slot.device.host.uuid
-        for hold in leader.engine.holds.values()
+        for hold in leader.engine.pool.holds.values()
         if hold.phase is model.Phase.READY
     }
     return [agent for agent in pool.agents if agent.uuid in hosts]

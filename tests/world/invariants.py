@@ -19,6 +19,7 @@ from fpgapool.agent import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
@@ -97,7 +98,7 @@ class Watcher:
             (engine.Engine, "process", self._engine),
             (engine.Engine, "tick", self._engine),
             (engine.Engine, "start", self._engine),
-            (engine.Engine, "_end", self._ended),
+            (pools.Pool, "end", self._ended),
             (core_state.PoolState, "apply", self._told_core),
             (core_state.PoolState, "step", self._core),
             (sharing.Accounts, "take_back", self._take_back),
@@ -141,12 +142,12 @@ class Watcher:
     def _engine(
         self, _effects: object, brain: engine.Engine, *args: object
     ) -> None:
-        if brain.state in self._stepped:
+        if brain.pool.core in self._stepped:
             self._stepped.clear()
-            brain.state.check_invariants()
+            brain.pool.core.check_invariants()
         # What assignments() copies.
-        assigned = brain.state._slots.assignments
-        holds = brain.holds
+        assigned = brain.pool.core._slots.assignments
+        holds = brain.pool.holds
         _check(assigned.keys() <= holds.keys(), "slots of the core", assigned)
         held: dict[int, int] = {}
         for hold in holds.values():
@@ -154,22 +155,21 @@ class Watcher:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
         for slot_id, assignment in assigned.items():
-            hold = holds[slot_id]
             _check(
-                hold.generation == assignment.generation
-                and hold.phase == assignment.phase
-                and bool(hold.revoked) == assignment.revoked,
+                holds[slot_id].core is assignment,
                 "a slot is not held as the core says",
-                hold,
+                holds[slot_id],
                 assignment,
             )
+        wrong = brain.pool.counts.reconciled["wrong_move"]
+        _check(not wrong, "a session cannot go on as it was about to", wrong)
         _check(
             all(count == 1 for count in held.values()),
             "a session has two slots",
             held,
         )
         now = args[-1]
-        for session in brain._book.by_id.values():
+        for session in brain.pool.sessions.by_id.values():
             if session.state not in states.LIVE:
                 continue
             self._came_s.setdefault(session.session_id, self._kernel.now_s)
@@ -187,7 +187,7 @@ class Watcher:
     def _ended(
         self,
         _none: None,
-        _brain: engine.Engine,
+        _pool: pools.Pool,
         session: sessions.Session,
         _state: str,
         code: str,
@@ -206,7 +206,7 @@ class Watcher:
 
     def _revoked(self, brain: engine.Engine) -> None:
         now_s = self._kernel.now_s
-        for hold in brain.holds.values():
+        for hold in brain.pool.holds.values():
             if not hold.revoked:
                 continue
             since_s = self._revoked_s.setdefault(hold.generation, now_s)
@@ -217,7 +217,7 @@ class Watcher:
             )
 
     def _drains(self, brain: engine.Engine, now: float) -> None:
-        for hold in brain.holds.values():
+        for hold in brain.pool.holds.values():
             device = hold.slot.device
             for entry in (device, device.host):
                 admin = entry.admin

@@ -144,7 +144,7 @@ class World:
         leader = self.pool.leader()
         if leader is None:
             return False
-        hosts = leader.engine.registry.hosts.values()
+        hosts = leader.engine.pool.registry.hosts.values()
         return sum(host.up for host in hosts) == len(self.pool.agents)
 
     # Clients.
@@ -353,10 +353,10 @@ class _Rest:
             yield "nobody leads"
             return
         brain = leader.engine
-        for hold in brain.holds.values():
+        for hold in brain.pool.holds.values():
             yield f"held: {hold}"
-        for job in brain.state.waiting():
-            yield f"waits: {job} {brain.state.status(job.id)}"
+        for job in brain.pool.core.waiting():
+            yield f"waits: {job} {brain.pool.core.status(job.id)}"
         for agent in pool.agents:
             if not agent.runs or agent.agent is None:
                 yield f"{agent.name} does not run"

@@ -7,14 +7,14 @@ from __future__ import annotations
 from fpgapool import objects
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 
 
 def assign(
-    hold: reconcile.Hold, limits: admission.Limits
+    hold: sessions.Hold, limits: admission.Limits
 ) -> effects.AssignSlot:
     """Prepare the slot for its session."""
     session, slot = hold.session, hold.slot
@@ -44,7 +44,7 @@ def assign(
     )
 
 
-def release(hold: reconcile.Hold, reason: str) -> effects.ReleaseSlot:
+def release(hold: sessions.Hold, reason: str) -> effects.ReleaseSlot:
     """Take the slot from its session."""
     return effects.ReleaseSlot(
         host_uuid=hold.slot.host.uuid,
@@ -70,7 +70,7 @@ def release_stray(
     )
 
 
-def reissue_secret(hold: reconcile.Hold) -> effects.ReissueSecret:
+def reissue_secret(hold: sessions.Hold) -> effects.ReissueSecret:
     """Have a fresh secret minted for a client that is not connected."""
     return effects.ReissueSecret(
         host_uuid=hold.slot.host.uuid,

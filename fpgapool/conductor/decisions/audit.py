@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
@@ -52,11 +53,11 @@ class Memory:
 
 
 def remember(
-    brain: engine.Engine,
+    asked: questions.Questions,
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Return what an engine has in memory; on the thread that owns it.
+    """Return what a leader has in memory; on the thread that owns it.
 
     :param epoch: of the leader.
     :param reports: the last one of each agent, by its host.
@@ -71,34 +72,34 @@ def remember(
                 slot_id=one.slot_id,
                 generation=one.generation,
             )
-            for one in brain.live_sessions
+            for one in asked.live_sessions
         },
         holds={
             slot_id: (hold.session.row_id, hold.generation)
-            for slot_id, hold in brain.holds.items()
+            for slot_id, hold in asked.pool.holds.items()
         },
         reservations=tuple(
             (f"{device.host.name} {device.name}", instance_id)
-            for device in brain.registry.devices.values()
+            for device in asked.pool.registry.devices.values()
             for instance_id in device.reservations
         ),
         differences=(
-            *_with_agents(brain, reports),
-            *_silent_hosts(brain),
+            *_with_agents(asked, reports),
+            *_silent_hosts(asked),
         ),
     )
 
 
 def _with_agents(
-    brain: engine.Engine, reports: Mapping[str, objects.AgentReport]
+    asked: questions.Questions, reports: Mapping[str, objects.AgentReport]
 ) -> Iterator[findings.Finding]:
     for host_uuid, report in reports.items():
-        host = brain.registry.hosts.get(host_uuid)
+        host = asked.pool.registry.hosts.get(host_uuid)
         if host is None or not host.up:
             continue
         for slot, line in _lines(host, report):
-            hold = brain.holds.get(slot.id)
-            test = brain.probation.tests.get(slot.id)
+            hold = asked.pool.holds.get(slot.id)
+            test = asked.pool.probation.tests.get(slot.id)
             if test is not None and test.generation == line.generation:
                 continue
             kind = _AGENTS.get(reconcile.compare(hold, line))
@@ -123,7 +124,7 @@ def _lines(
                 yield slot, line
 
 
-def _held(hold: reconcile.Hold | None) -> str:
+def _held(hold: sessions.Hold | None) -> str:
     if hold is None:
         return "idle"
     return (
@@ -132,9 +133,9 @@ def _held(hold: reconcile.Hold | None) -> str:
     )
 
 
-def _silent_hosts(brain: engine.Engine) -> Iterator[findings.Finding]:
-    held = {hold.slot.host.uuid: hold for hold in brain.holds.values()}
-    for host in brain.registry.hosts.values():
+def _silent_hosts(asked: questions.Questions) -> Iterator[findings.Finding]:
+    held = {hold.slot.host.uuid: hold for hold in asked.pool.holds.values()}
+    for host in asked.pool.registry.hosts.values():
         if host.up:
             continue
         if host.uuid in held:

@@ -102,6 +102,19 @@ class Catalogue:
         record = self._by_id.get(bitstream_id or "")
         return None if record is None else library.reference(record)
 
+    def is_outdated(
+        self, programmed: str | None, bitstream_id: str | None, shape: str
+    ) -> bool:
+        """Return whether a slot would be programmed again for what it has.
+
+        :param programmed: its accelerator.
+        :param bitstream_id: what it was programmed with.
+        """
+        if programmed is None:
+            return False
+        chosen = self.library.choose(programmed, shape)
+        return bitstream_id != (chosen.bitstream_id if chosen else None)
+
     def project_of(self, change: bitstream.BitstreamChange) -> str:
         """Return whose bitstream it is.
 

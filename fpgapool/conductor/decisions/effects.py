@@ -3,9 +3,10 @@
 """What the engine wants done in the world.
 
 The engine decides and returns :class:`Effects`; the group-commit thread and
-the sender carry them out.  ``at_once`` leaves for the agents immediately (an
-agent may prepare a slot while the rows are on their way to the disk),
-``after_commit`` only when the rows they speak of are durable.
+the sender carry them out.  The class of a message says when it leaves:
+:class:`AtOnce` immediately (an agent may prepare a slot while the rows are on
+their way to the disk), :class:`AfterCommit` only when the rows that it speaks
+of are durable.
 """
 
 from __future__ import annotations
@@ -14,28 +15,45 @@ import concurrent.futures
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
+from typing import ClassVar
 
 from fpgapool import objects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 
 
+class AtOnce:
+    """A message that does not wait for any row."""
+
+    __slots__ = ()
+
+    after_commit: ClassVar[bool] = False
+
+
+class AfterCommit:
+    """A message that leaves when the rows of its batch are durable."""
+
+    __slots__ = ()
+
+    after_commit: ClassVar[bool] = True
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class AssignSlot:
+class AssignSlot(AtOnce):
     """Tell an agent to prepare a slot for a session."""
 
     request: objects.AssignRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TestSlot:
+class TestSlot(AtOnce):
     """Tell an agent to have a slot show that it works."""
 
     request: objects.AssignRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseSlot:
+class ReleaseSlot(AtOnce):
     """Tell an agent to end what a slot does for one generation."""
 
     host_uuid: str
@@ -47,7 +65,7 @@ class ReleaseSlot:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReissueSecret:
+class ReissueSecret(AtOnce):
     """Ask an agent for a fresh secret of a prepared, unconnected slot."""
 
     host_uuid: str
@@ -58,7 +76,7 @@ class ReissueSecret:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PublishSession:
+class PublishSession(AfterCommit):
     """Tell a front door how one of its sessions stands."""
 
     host_uuid: str
@@ -66,14 +84,14 @@ class PublishSession:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskReport:
+class AskReport(AtOnce):
     """Ask an agent to report now instead of at its next interval."""
 
     host_uuid: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(AfterCommit):
     """Resolve a query that an RPC handler waits for.
 
     :ivar failed: whether the value is an error that it is to raise.
@@ -82,6 +100,26 @@ class Answer:
     future: concurrent.futures.Future[Any]
     value: Any
     failed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EarlyAnswer(AtOnce):
+    """Resolve a query whose answer may be wrong if the database fails.
+
+    Its members are those of :class:`Answer`.
+    """
+
+    future: concurrent.futures.Future[Any]
+    value: Any
+    failed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal(AtOnce):
+    """Tell a front door that a request has become no session."""
+
+    host_uuid: str
+    view: objects.SessionView
 
 
 # Nobody acts on these: most are outdated within milliseconds, and who has
@@ -114,8 +152,10 @@ Message = (
     | ReleaseSlot
     | ReissueSecret
     | PublishSession
+    | Refusal
     | AskReport
     | Answer
+    | EarlyAnswer
 )
 
 

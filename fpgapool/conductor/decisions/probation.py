@@ -34,6 +34,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import unknown_words
 from fpgapool.core import events
 from fpgapool.core import health
@@ -140,7 +141,7 @@ class Probation:
         settings: admission.Limits,
         pool: registry.Registry,
         catalogue: bitstreams.Catalogue,
-        holds: Mapping[int, reconcile.Hold],
+        holds: Mapping[int, sessions.Hold],
         take_generation: Callable[[], int],
         rows: Collection[db_api.FaultRecord],
         counts: conductor_counts.Counts,
@@ -209,7 +210,7 @@ class Probation:
 
     # -- failures ----------------------------------------------------------
 
-    def failed(self, hold: reconcile.Hold, reason: str, now: float) -> None:
+    def failed(self, hold: sessions.Hold, reason: str, now: float) -> None:
         """Count a failure of a slot that is not its holder's doing."""
         profiles = self._catalogue.library.profiles
         profile = profiles.get(hold.session.accelerator)
@@ -239,7 +240,7 @@ class Probation:
         return heard_at != last
 
     def finished(
-        self, hold: reconcile.Hold, result: objects.SessionResult, now: float
+        self, hold: sessions.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """See whether an end is held against the slot, or speaks for it."""
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
@@ -392,8 +393,8 @@ class Probation:
 
     # -- time --------------------------------------------------------------
 
-    def tick(self, now: float) -> None:
-        """Begin tests that are due, and end those that are not done."""
+    def end_overdue(self, now: float) -> None:
+        """End tests that are not done, and forget what is gone."""
         limit_s = self._settings.prepare_timeout_s
         for test in list(self._tests.values()):
             host = test.slot.host
@@ -406,6 +407,9 @@ class Probation:
         if self._library is not self._catalogue.library:
             self._library = self._catalogue.library
             self._forget_deleted(now)
+
+    def begin_due(self, now: float) -> None:
+        """Begin tests that are due, in slots that are free."""
         if self.faults:
             found = self._health.due(
                 now, lambda unit: self._can_test(unit, now), self._is_crowded

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.conductor.decisions import admission
+from fpgapool.core import events
 from fpgapool.db import api as db_api
 
 _MAX_LIMIT = 2**63 - 1
@@ -79,6 +80,47 @@ class Book:
     def _next_id(self) -> int:
         self._last_id += 1
         return self._last_id
+
+
+class Current:
+    """What projects may use now.
+
+    :ivar kept_here: whether :meth:`set` is what changes it.
+
+    :param book: the limits that are kept here.
+    :param others: what projects may use, if the book does not say that.
+    """
+
+    def __init__(self, book: Book, others: admission.Quotas | None) -> None:
+        self._book = book
+        self.kept_here = others is None
+        self._quotas = others or book.quotas()
+
+    @property
+    def default(self) -> admission.ProjectQuota:
+        """What projects may use that have no limits of their own."""
+        return self._quotas.default
+
+    def of(self, project_id: str) -> admission.ProjectQuota:
+        """Return what a project may use."""
+        return self._quotas.of(project_id)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return how many slots projects may have, for the core."""
+        return self._quotas.session_limits()
+
+    def replace(self, quotas: admission.Quotas) -> None:
+        """Take what projects may use from now on."""
+        self._quotas = quotas
+
+    def set(
+        self, project_id: str, limits: Mapping[str, int | None]
+    ) -> list[db_api.QuotaRecord]:
+        """Change limits of a project, see :meth:`Book.set`."""
+        rows = self._book.set(project_id, limits)
+        if rows:
+            self._quotas = self._book.quotas()
+        return rows
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:

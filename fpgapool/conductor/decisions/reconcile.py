@@ -9,88 +9,12 @@ finding says what to do about the difference.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import math
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import model
 from fpgapool.vocabulary import states
-
-
-@dataclasses.dataclass(slots=True)
-class Energy:
-    """What a slot has drawn for one holder, over restarts of its agent.
-
-    :ivar total_j: None as long as its agent measures nothing.
-    """
-
-    total_j: float | None = None
-    _boot_id: str = ""
-    _before_j: float = 0.0
-
-    def note(self, boot_id: str, energy_j: float) -> None:
-        """An agent has said what it has measured since it was started."""
-        if boot_id != self._boot_id:
-            self._boot_id = boot_id
-            self._before_j = self.total_j or 0.0
-        self.total_j = self._before_j + max(energy_j, 0.0)
-
-
-@dataclasses.dataclass(slots=True)
-class Hold:
-    """A slot that is given to a session, until the agent shows its end.
-
-    :ivar revoked: why the slot is being taken back, empty while it is not.
-    :ivar told_at: when the agent was last told to prepare or release it.
-    :ivar abandoned: the session waits for, or has, another slot already.
-    :ivar announced_at: when this leader first told that the slot is ready.
-    :ivar prepared: the agent's report shows the slot ready; the secret may
-        still be on its way.
-    :ivar heard: boot id and sequence of the agent's last report before it
-        said itself that the slot is ready.
-    :ivar bitstream: what the slot is programmed with; None for the driver's
-        own.
-    """
-
-    session: sessions.Session
-    slot: registry.SlotEntry
-    generation: int
-    phase: model.Phase
-    assigned_at: float
-    revoked: str = ""
-    told_at: float = 0.0
-    announced_at: float = math.inf
-    abandoned: bool = False
-    prepared: bool = False
-    heard: tuple[str, int] = ("", 0)
-    energy: Energy = dataclasses.field(default_factory=Energy)
-    bitstream: objects.BitstreamRef | None = None
-
-    def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
-        """Take what the slot has drawn, if it is told for this holder."""
-        generation = line.generation
-        if generation is None and line.last_result is not None:
-            generation = line.last_result.generation
-        if line.energy_j is not None and generation == self.generation:
-            self.energy.note(boot_id, line.energy_j)
-
-    def outdates(self, report: objects.AgentReport) -> bool:
-        """Whether a report is older than what is known of the slot."""
-        boot_id, sequence = self.heard
-        return report.agent_boot_id == boot_id and report.sequence <= sequence
-
-    @property
-    def bitstream_id(self) -> str | None:
-        """Of what the slot is programmed with."""
-        return self.bitstream.bitstream_id if self.bitstream else None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a session still depends on what becomes of the slot."""
-        return self.session.live and not self.abandoned
 
 
 class Finding(enum.Enum):
@@ -136,7 +60,7 @@ def busy(report: objects.SlotReport) -> bool:
     return report.state in _BUSY
 
 
-def compare(hold: Hold | None, report: objects.SlotReport) -> Finding:
+def compare(hold: sessions.Hold | None, report: objects.SlotReport) -> Finding:
     """Compare a slot's assignment with its line in an agent's report.
 
     :param hold: who should have the slot, None if nobody should.
@@ -154,7 +78,7 @@ def compare(hold: Hold | None, report: objects.SlotReport) -> Finding:
     return _compare_idle(hold, report)
 
 
-def _compare_busy(hold: Hold, report: objects.SlotReport) -> Finding:
+def _compare_busy(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
     if report.generation != hold.generation:
         return Finding.STRAY
     if hold.revoked:
@@ -162,7 +86,7 @@ def _compare_busy(hold: Hold, report: objects.SlotReport) -> Finding:
     return _BY_STATE[report.state]
 
 
-def _compare_idle(hold: Hold, report: objects.SlotReport) -> Finding:
+def _compare_idle(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
     """The slot is idle, and its last result is not this assignment's."""
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED

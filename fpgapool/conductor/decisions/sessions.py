@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One session as the conductor knows it."""
+"""Sessions as the conductor knows them, and the slots that they have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import bisect
 import collections
 import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import registry
 from fpgapool.core import model
+from fpgapool.core import slots
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import names
@@ -43,11 +46,110 @@ class Place:
 
 
 @dataclasses.dataclass(slots=True)
+class Energy:
+    """What a slot has drawn for one holder, over restarts of its agent.
+
+    :ivar total_j: None as long as its agent measures nothing.
+    """
+
+    total_j: float | None = None
+    _boot_id: str = ""
+    _before_j: float = 0.0
+
+    def note(self, boot_id: str, energy_j: float) -> None:
+        """An agent has said what it has measured since it was started."""
+        if boot_id != self._boot_id:
+            self._boot_id = boot_id
+            self._before_j = self.total_j or 0.0
+        self.total_j = self._before_j + max(energy_j, 0.0)
+
+
+@dataclasses.dataclass(slots=True)
+class Hold:
+    """What the conductor knows of an assignment besides the core.
+
+    It is there until the agent shows that the assignment is over.
+
+    :ivar core: the assignment; the core alone changes it.
+    :ivar told_at: when the agent was last told to prepare or release it.
+    :ivar announced_at: when this leader first told that the slot is ready.
+    :ivar prepared: the agent's report shows the slot ready; the secret may
+        still be on its way.
+    :ivar heard: boot id and sequence of the agent's last report before it
+        said itself that the slot is ready.
+    :ivar bitstream: what the slot is programmed with; None for the driver's
+        own.
+    """
+
+    session: Session
+    slot: registry.SlotEntry
+    core: slots.Hold
+    assigned_at: float
+    told_at: float = 0.0
+    announced_at: float = math.inf
+    prepared: bool = False
+    heard: tuple[str, int] = ("", 0)
+    energy: Energy = dataclasses.field(default_factory=Energy)
+    bitstream: objects.BitstreamRef | None = None
+
+    @property
+    def generation(self) -> int:
+        """The assignment's number; later ones have higher numbers."""
+        return self.core.generation
+
+    @property
+    def phase(self) -> model.Phase:
+        """How far the assignment is."""
+        return self.core.phase
+
+    @property
+    def revoked(self) -> str:
+        """Why the slot is being taken back; empty while it is not."""
+        return self.core.revoked
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the session waits for, or has, another slot already."""
+        return self.session.hold is not self
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a session still depends on what becomes of the slot."""
+        return self.session.live and not self.abandoned
+
+    @property
+    def bitstream_id(self) -> str | None:
+        """Of what the slot is programmed with."""
+        return self.bitstream.bitstream_id if self.bitstream else None
+
+    def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
+        """Take what the slot has drawn, if it is told for this holder."""
+        generation = line.generation
+        if generation is None and line.last_result is not None:
+            generation = line.last_result.generation
+        if line.energy_j is not None and generation == self.generation:
+            self.energy.note(boot_id, line.energy_j)
+
+    def outdates(self, report: objects.AgentReport) -> bool:
+        """Whether a report is older than what is known of the slot."""
+        boot_id, sequence = self.heard
+        return report.agent_boot_id == boot_id and report.sequence <= sequence
+
+
+class WrongMove(Exception):
+    """A session's life cycle does not allow what was about to happen."""
+
+
+@dataclasses.dataclass(slots=True)
 class Session:
     """A session's whole state; only the engine changes it.
 
     Times are wall clock in seconds. ``secret`` lives in memory only: after a
     restart the agent is asked for a fresh one.
+
+    :ivar hold: the slot that it has; None while it waits and when the slot
+        is free.
+    :ivar end: in which state it has ended; empty while it lives.
 
     :ivar arrival_s: when it was queued, in pool time: from then on it waits.
     :ivar row_id: of its row, for ever.
@@ -72,7 +174,10 @@ class Session:
     wait_timeout_s: float | None = None
     connect_timeout_s: float = 0.0
     resume_grace_s: float = 0.0
-    state: str = states.QUEUED
+    hold: Hold | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    end: str = ""
     reason: str = ""
     message: str = ""
     generation: int = 0
@@ -100,9 +205,30 @@ class Session:
     withdrawn: bool = False
 
     @property
+    def state(self) -> str:
+        """Its state; the phase of its slot, while it has one."""
+        if self.end:
+            return self.end
+        return self.hold.phase.value if self.hold else states.QUEUED
+
+    @property
     def live(self) -> bool:
         """Whether the session waits for or has a slot."""
-        return self.state in states.LIVE
+        return not self.end
+
+    def check_move(self, event: str, *to: str) -> None:
+        """Check that the session's life cycle allows what happens to it.
+
+        :param to: the state that it would enter, if there are several.
+        :raises WrongMove: if not; nothing has changed then.
+        """
+        allowed = states.SESSION_MOVES.get((self.state, event), frozenset())
+        if not allowed.issuperset(to) or not allowed:
+            raise WrongMove(
+                f"session {self.session_id}, {self.state}, slot"
+                f" {self.slot_id}, generation {self.generation}, cannot"
+                f" {event} {' '.join(to)}"
+            )
 
     @property
     def request_key(self) -> tuple[str, str]:
@@ -136,8 +262,31 @@ class Session:
             and instance.may_share(request.user_id, self.user_id)
         )
 
-    def leave_slot(self) -> None:
-        """Forget the slot and what was handed out for it."""
+    def take_slot(self, hold: Hold) -> None:
+        """Have a slot from now on."""
+        slot = hold.slot
+        self.hold = hold
+        self.slot_id = slot.id
+        self.generation = hold.generation
+        self.local = self.host_id == slot.host.id
+        self.place = Place(
+            host_id=slot.host.id,
+            host_uuid=slot.host.uuid,
+            host_name=slot.host.name,
+            device=slot.device.name,
+            slot=slot.number,
+        )
+
+    def wait_again(self) -> None:
+        """Wait from now on; forget what was handed out for the slot.
+
+        :raises WrongMove: if the session cannot wait.
+        """
+        if self.state != states.QUEUED:
+            self.check_move("reopen" if self.end else "requeue")
+        self.hold = None
+        self.end = self.reason = self.message = ""
+        self.finished_at = None
         self.slot_id = None
         self.local = None
         self.place = None
@@ -151,8 +300,12 @@ class Session:
         self.certificate_sha256 = None
 
     def finish(self, state: str, code: str, message: str, now: float) -> None:
-        """Enter a terminal state."""
-        self.state = state
+        """Enter a terminal state.
+
+        :raises WrongMove: if the session cannot end so.
+        """
+        self.check_move("end", state)
+        self.end = state
         self.reason = code
         self.message = limits.writable(message)
         self.finished_at = now
@@ -217,6 +370,8 @@ class Session:
         # An instance asks the API, wherever it is.
         door = None if instance.is_user(record.user_id) else host_uuid
         members = _shared(record)
+        state = members.pop("state")
+        members["end"] = "" if state in states.LIVE else state
         if record.arrival_s is None:
             members["arrival_s"] = record.queued_at
         return cls(

@@ -18,12 +18,12 @@ from typing import TypeAlias
 from fpgapool import objects
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import rates
-from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
 from fpgapool.core import model
 from fpgapool.vocabulary import states
 
-Holds: TypeAlias = Mapping[int, reconcile.Hold]
+Holds: TypeAlias = Mapping[int, sessions.Hold]
 
 #: The projects that are not told one by one.
 OTHER = "other"
@@ -129,7 +129,7 @@ def _slot(slot: registry.SlotEntry, holds: Holds) -> dict[str, Any]:
     }
 
 
-def _slot_state(slot: registry.SlotEntry, hold: reconcile.Hold | None) -> str:
+def _slot_state(slot: registry.SlotEntry, hold: sessions.Hold | None) -> str:
     if hold is not None:
         return hold.phase.value.lower()
     if slot.faulty or not slot.usable:
@@ -229,7 +229,7 @@ def _shapes(host: registry.HostEntry, holds: Holds) -> dict[str, list[int]]:
 
 
 def _nic_use(
-    holds: Iterable[reconcile.Hold], readings: rates.Traffic
+    holds: Iterable[sessions.Hold], readings: rates.Traffic
 ) -> dict[int, tuple[float, float]]:
     """:returns: bytes/s that leave and enter hosts, by their ids."""
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])

@@ -20,6 +20,7 @@ from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads
@@ -178,7 +179,7 @@ class Pump:
 
     def ask(
         self,
-        question: Callable[[engine.Engine], Any],
+        question: Callable[[questions.Questions], Any],
         timeout_s: float,
         *,
         durable: bool = True,
@@ -237,11 +238,13 @@ class Pump:
 
     def _note_recorded(self) -> None:
         brain, committer = self._engine, self._committer
-        brain.database_failing = committer.failing
-        if brain.database_failing:
-            brain.recorded_id = committer.give_up(brain.last_row_id)
-        else:
-            brain.recorded_id = committer.recorded_id
+        failing = committer.failing
+        brain.note_database(
+            committer.give_up(brain.pool.last_row_id)
+            if failing
+            else committer.recorded_id,
+            failing=failing,
+        )
 
     def _take(self, until_s: float) -> tuple[list[inputs.Input], bool]:
         """:returns: a batch, and whether it is the last one."""

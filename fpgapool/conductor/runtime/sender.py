@@ -73,7 +73,7 @@ class Sender:
     def deliver(self, messages: Iterable[effects.Message]) -> None:
         """Queue messages; answers to queries are given at once."""
         for message in messages:
-            if isinstance(message, effects.Answer):
+            if isinstance(message, effects.Answer | effects.EarlyAnswer):
                 _answer(message)
                 continue
             try:
@@ -139,7 +139,7 @@ class Sender:
                 agents.report_now(host_uuid, epoch)
 
 
-def _answer(message: effects.Answer) -> None:
+def _answer(message: effects.Answer | effects.EarlyAnswer) -> None:
     # A caller that has given up has cancelled its future.
     if message.future.set_running_or_notify_cancel():
         if message.failed:
@@ -154,7 +154,7 @@ def _views_by_host(
     """Newest view per session, grouped by the host of its front door."""
     newest: dict[tuple[str, ...], objects.SessionView] = {}
     for message in batch:
-        if isinstance(message, effects.PublishSession):
+        if isinstance(message, effects.PublishSession | effects.Refusal):
             view = message.view
             newest[
                 message.host_uuid,

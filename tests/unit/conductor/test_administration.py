@@ -139,7 +139,7 @@ def test_at_its_deadline_a_stateless_session_moves(pool, restart) -> None:
     assert pool.view(request_id).state == states.ACTIVE
     pool.now += 1.0
     pool.feed()
-    assert pool.engine.holds[1].revoked == codes.DRAINED
+    assert pool.memory.holds[1].revoked == codes.DRAINED
     end(pool, "a", input_bytes=500, started_at=pool.now)
     view = pool.view(request_id)
     assert (view.state, view.slot_host_name) == (states.PREPARING, "b")
@@ -158,10 +158,10 @@ def test_a_deadline_moves_with_a_clock_that_was_set(pool) -> None:
     assert row(pool) == ("draining", "", pool.now + 10)
     pool.now += 9.9
     pool.feed()
-    assert not pool.engine.holds[1].revoked
+    assert not pool.memory.holds[1].revoked
     pool.now += 0.2
     pool.feed()
-    assert pool.engine.holds[1].revoked == codes.DRAINED
+    assert pool.memory.holds[1].revoked == codes.DRAINED
 
 
 def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
@@ -170,9 +170,9 @@ def test_a_deadline_that_passed_while_nobody_led(pool) -> None:
     pool.now += 100.0
     pool.boot_conductor()
     assert row(pool)[0] == "draining"
-    assert not pool.engine.holds[1].revoked, "its host may be gone"
+    assert not pool.memory.holds[1].revoked, "its host may be gone"
     pool.feed(*(agent.report() for agent in pool.agents.values()))
-    assert pool.engine.holds[1].revoked == codes.DRAINED
+    assert pool.memory.holds[1].revoked == codes.DRAINED
     end(pool, "a")
     assert pool.view(request_id).slot_host_name == "b"
     assert row(pool)[0] == "disabled"
@@ -272,7 +272,7 @@ def test_a_report_of_slots_of_which_one_takes_another(failover) -> None:
     pool.feed(agent.report())
     assert pool.view(first).state == states.QUEUED
     assert pool.view(second).state == states.CLOSED
-    assert not pool.engine.holds
+    assert not pool.memory.holds
     assert row(pool)[0] == "disabled"
 
 
@@ -367,7 +367,7 @@ def test_figures_of_devices_and_slots(pool) -> None:
     administer(pool, DISABLED)
     run_on(pool, "b")
     administer(pool, DRAINING, host="b", device=None)
-    figures = pool.engine.figures(5)
+    figures = pool.ask.figures(5)
     assert figures.devices == {"enabled": 0, "draining": 1, "disabled": 1}
     assert figures.slots == {"disabled": 1, "active": 1}
 
@@ -400,7 +400,7 @@ def test_what_makes_no_sense_is_refused(wish) -> None:
 
 
 def test_a_snapshot_of_a_pool_at_rest(pool) -> None:
-    found = pool.engine.snapshot(5.0)
+    found = pool.ask.snapshot(5.0)
     host = {
         "name": "a",
         "up": True,
@@ -429,7 +429,7 @@ def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     pool.open("b")
     pool.open("c")
     pool.open("c")
-    found = pool.engine.snapshot(5.0)
+    found = pool.ask.snapshot(5.0)
     assert found["queued"] == {"copy": 3}
     hosts = found["hosts"]
     assert [hosts[n]["queued"] for n in "abc"] == [0, 1, 2]
@@ -438,7 +438,7 @@ def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     administer(pool, ENABLED, host="b")
     pool.agents["b"].slots[0].state = states.SLOT_FAULTY
     pool.feed(pool.agents["b"].report())
-    assert pool.engine.snapshot(5.0)["hosts"]["b"]["shapes"] == {}
+    assert pool.ask.snapshot(5.0)["hosts"]["b"]["shapes"] == {}
 
 
 def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
@@ -454,11 +454,11 @@ def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
         agent.slots[0].input_bytes += passed_s * 500_000_000
         pool.agents["a"].slots[0].input_bytes += passed_s * 100_000_000
         pool.feed(agent.report(), pool.agents["a"].report())
-    hosts = pool.engine.snapshot(5.0)["hosts"]
+    hosts = pool.ask.snapshot(5.0)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.5, 0.5]
     assert pool.view(request_id).slot_host_name == "b"
     pool.end(states.CLOSED, codes.OK, host="b")
-    hosts = pool.engine.snapshot(5.0)["hosts"]
+    hosts = pool.ask.snapshot(5.0)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.0, 0.0]
 
 

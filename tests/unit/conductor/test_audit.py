@@ -61,7 +61,7 @@ def look(
         for uuid, agent in pool.agents.items()
         if reports
     }
-    memory = audit.remember(pool.engine, 1, told)
+    memory = audit.remember(pool.ask, 1, told)
     held = dataclasses.replace(found, **changes)
     return list(audit.against_database(held, memory))
 
@@ -89,7 +89,7 @@ def test_a_row_of_a_slot_is_lost_and_mended(pool):
         findings.SESSION_WITHOUT_SLOT,
         slot_id,
     )
-    pool.engine.record_again(found.session_id, found.slot_id)
+    pool.ask.record_again(found.session_id, found.slot_id)
     pool.feed()
     assert pool.rows["assignments"][slot_id] == row
     assert look(pool) == []
@@ -101,7 +101,7 @@ def test_a_slot_of_nobody_is_mended(pool):
     pool.rows["assignments"][99] = stale
     (found,) = look(pool)
     assert (found.kind, found.slot_id) == (findings.SLOT_WITHOUT_SESSION, 99)
-    pool.engine.record_again(None, 99)
+    pool.ask.record_again(None, 99)
     pool.feed()
     assert look(pool) == []
 
@@ -111,7 +111,7 @@ def test_a_session_that_the_database_has_wrong_is_mended(pool):
     pool.rows["sessions"][row.id] = dataclasses.replace(row, state="QUEUED")
     (found,) = look(pool)
     assert found.kind == findings.SESSION_DIFFERS
-    pool.engine.record_again(found.session_id, found.slot_id)
+    pool.ask.record_again(found.session_id, found.slot_id)
     pool.feed()
     assert look(pool) == []
 
@@ -121,7 +121,7 @@ def test_a_session_that_is_not_recorded_is_mended(pool):
     del pool.rows["sessions"][row_id]
     (found,) = look(pool)
     assert found.kind == findings.SESSION_NOT_RECORDED
-    pool.engine.record_again(found.session_id, found.slot_id)
+    pool.ask.record_again(found.session_id, found.slot_id)
     pool.feed()
     assert look(pool) == []
 
@@ -137,9 +137,9 @@ def test_a_session_that_the_leader_does_not_know(pool, state, becomes):
     pool.rows["sessions"][77] = lost
     (found,) = look(pool)
     assert found.kind == findings.SESSION_UNKNOWN
-    pool.engine.adopt(lost)
+    pool.ask.adopt(lost)
     # A repeat changes nothing.
-    pool.engine.adopt(lost)
+    pool.ask.adopt(lost)
     pool.tick()
     assert pool.rows["sessions"][77].state == becomes
     assert look(pool) == []
@@ -154,11 +154,13 @@ def test_a_session_can_be_asked_for_as_soon_as_it_is_adopted(pool):
     pool.rows["sessions"][77] = lost
     adopted, asked = (concurrent.futures.Future() for _ in range(2))
     pool.feed(
-        inputs.Query(lambda engine: engine.adopt(lost), adopted),
-        inputs.Query(lambda engine: engine.views(["lost"]), asked),
+        inputs.Query(lambda asked: asked.adopt(lost), adopted),
+        inputs.Query(lambda asked: asked.views(["lost"]), asked),
     )
     answers = {
-        one.future: one for one in pool.wire if isinstance(one, effects.Answer)
+        one.future: one
+        for one in pool.wire
+        if isinstance(one, effects.Answer | effects.EarlyAnswer)
     }
     assert not answers[adopted].failed
     assert not answers[asked].failed
@@ -183,7 +185,7 @@ def test_silent_hosts():
     pool = worlds.World([worlds.FakeAgent(name, 1) for name in "abcd"])
     pool.open("a")
     pool.deliver_all()
-    hosts = pool.engine.registry.hosts
+    hosts = pool.memory.registry.hosts
     hosts["a"].up = hosts["b"].up = False
     found = look(pool)
     assert kinds(found) == [
@@ -194,7 +196,7 @@ def test_silent_hosts():
 
 
 def test_reservations_of_instances_that_are_gone(pool):
-    device = next(iter(pool.engine.registry.devices.values()))
+    device = next(iter(pool.memory.registry.devices.values()))
     device.reservations = {"vm-1": 1, "vm-2": 1}
     assert look(pool) == []
     (found,) = look(pool, gone_instances=frozenset({"vm-2"}))
@@ -204,7 +206,7 @@ def test_reservations_of_instances_that_are_gone(pool):
 
 def test_a_database_without_a_leader(pool):
     def held(**changes: object) -> list[str]:
-        sessions = list(audit.remember(pool.engine, 1, {}).sessions.values())
+        sessions = list(audit.remember(pool.ask, 1, {}).sessions.values())
         found = db_api.Holdings(
             lease=LEASE,
             sessions=sessions,

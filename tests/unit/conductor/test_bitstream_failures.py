@@ -32,7 +32,7 @@ def test_a_session_gets_three_slots_and_the_slot_stays(single, code):
     view = single.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, code)
     assert "bitstream" in view.message
-    (slot,) = single.engine.registry.slots.values()
+    (slot,) = single.memory.registry.slots.values()
     assert not slot.faulty
     assert slot.usable
     # The next one has its own three tries.
@@ -60,7 +60,7 @@ def test_nine_sessions_do_not_take_a_slot_out(single):
         for _ in range(3):
             fail(single, codes.BITSTREAM_UNAVAILABLE)
         assert single.view(request_id).state == states.FAILED
-    assert single.engine.registry.slots[1].usable
+    assert single.memory.registry.slots[1].usable
     assert single.rows["slots"][1].faulty is False
 
 
@@ -111,8 +111,8 @@ def test_a_slot_with_an_older_bitstream_has_to_be_programmed_again():
 
 def test_the_core_hears_which_slots_are_out_of_date(single):
     single.feed(single.agents["a"].report())
-    (slot,) = single.engine.registry.slots.values()
-    core = single.engine.state
+    (slot,) = single.memory.registry.slots.values()
+    core = single.memory.core
     agent = single.agents["a"]
     agent.slots[0].programmed = "aes"
     single.feed(agent.report())
@@ -121,11 +121,11 @@ def test_the_core_hears_which_slots_are_out_of_date(single):
     chosen = objects.BitstreamRef(
         bitstream_id="new", checksum_sha256="ab" * 32, size_bytes=1
     )
-    single.engine.catalogue.library.choose = lambda key, shape: chosen
-    single.engine._note_outdated()
+    single.memory.catalogue.library.choose = lambda key, shape: chosen
+    single.engine._accelerators._note_outdated()
     single.feed()
     assert slot.outdated
     assert core._slots.slots[slot.id].programmed is None
-    del single.engine.catalogue.library.choose
+    del single.memory.catalogue.library.choose
     single.feed(agent.report())
     assert not slot.outdated

@@ -295,7 +295,8 @@ def change(pool, wanted) -> object:
     (answer,) = [
         message
         for message in pool.wire
-        if isinstance(message, effects.Answer) and message.future is future
+        if isinstance(message, effects.Answer | effects.EarlyAnswer)
+        and message.future is future
     ]
     pool.wire.remove(answer)
     return answer.value
@@ -351,7 +352,7 @@ def test_another_project_gets_what_an_unknown_name_gets(pool):
             accelerator=name,
         )
         pool.feed(inputs.Open(request))
-        outcome = pool.engine.outcome(request)
+        outcome = pool.ask.outcome(request)
         assert outcome.code == codes.UNKNOWN_ACCELERATOR
         messages.append(str(outcome).replace(repr(name), "?"))
     assert len(set(messages)) == 1
@@ -387,7 +388,7 @@ def test_a_new_leader_repeats_the_same_order(pool):
     assert repeated
     for message in repeated:
         assert message.request.bitstream_ref == first.bitstream_ref
-    assert pool.engine.profiles["mine@p"].projects == ("p",)
+    assert pool.memory.profiles["mine@p"].projects == ("p",)
 
 
 @pytest.mark.parametrize("how", ["failed", "drained"])
@@ -417,7 +418,7 @@ def test_what_was_taken_away_ends_a_session_that_loses_its_slot(pool, how):
         states.REJECTED,
         codes.UNKNOWN_ACCELERATOR,
     )
-    assert not pool.engine.holds
+    assert not pool.memory.holds
     assert not pool.rows["assignments"]
     (order,) = [m for m in pool.wire if isinstance(m, effects.ReleaseSlot)]
     assert (order.generation, order.reason) == (
@@ -432,7 +433,7 @@ def test_what_was_taken_away_ends_a_session_that_loses_its_slot(pool, how):
 
 def test_what_nobody_can_use_leaves_the_library_as_it_is(pool):
     approve(pool)
-    before = pool.engine.catalogue.library
+    before = pool.memory.catalogue.library
     for wanted in (
         create(2),
         upload(2),
@@ -440,11 +441,11 @@ def test_what_nobody_can_use_leaves_the_library_as_it_is(pool):
         objects.DeleteBitstream(bitstream_id=samples.record(2).bitstream_id),
     ):
         assert change(pool, wanted) is None
-        assert pool.engine.catalogue.library is before
+        assert pool.memory.catalogue.library is before
     for wanted in (decide(approve=False), decide()):
         assert change(pool, wanted) is None
-        assert pool.engine.catalogue.library is not before
-        before = pool.engine.catalogue.library
+        assert pool.memory.catalogue.library is not before
+        before = pool.memory.catalogue.library
 
 
 def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
@@ -465,8 +466,8 @@ def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
 
 
 def test_while_the_database_is_away_nothing_is_changed(pool):
-    pool.engine.database_failing = True
+    pool.memory.database_failing = True
     refused = change(pool, create())
     assert refused.code == codes.DATABASE_UNAVAILABLE
-    pool.engine.database_failing = False
+    pool.memory.database_failing = False
     assert change(pool, create()) is None

@@ -87,7 +87,7 @@ def test_the_secret_is_forgotten_once_the_client_is_connected(pool):
     activate(pool)
     assert pool.view(request_id).state == states.ACTIVE
     assert pool.view(request_id).secret == ""
-    assert "5ec7e7" not in repr(pool.engine.holds)
+    assert "5ec7e7" not in repr(pool.memory.holds)
 
 
 def test_a_result_ends_the_session_and_frees_the_slot(single):
@@ -170,7 +170,7 @@ def _news_of(pool):
     return [
         message.view
         for message in pool.wire
-        if isinstance(message, effects.PublishSession)
+        if isinstance(message, effects.PublishSession | effects.Refusal)
     ]
 
 
@@ -190,7 +190,7 @@ def test_a_repeat_after_a_restart_learns_the_end(single):
     assert news.state == states.CANCELLED
     assert list(single.rows["sessions"].values()) == [row]
     single.settle()
-    assert not single.engine.holds
+    assert not single.memory.holds
 
 
 def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
@@ -204,7 +204,7 @@ def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
     (news,) = _news_of(single)
     assert news.reason == codes.REQUEST_ID_REUSED
     single.settle()
-    assert not single.engine.holds
+    assert not single.memory.holds
 
 
 def _outcome(
@@ -216,7 +216,7 @@ def _outcome(
 ):
     request = world.request(request_id=request_id, host_uuid=None, **changes)
     pool.feed(inputs.Open(request, awaited_until))
-    return lambda: pool.engine.outcome(request)
+    return lambda: pool.ask.outcome(request)
 
 
 def test_without_a_front_door_the_outcome_can_be_asked_for(single):
@@ -231,7 +231,7 @@ def test_without_a_front_door_the_outcome_can_be_asked_for(single):
         assert outcome().state == states.READY
         view = outcome()
         asked = view.session_id, view.project_id, view.generation
-        assert single.engine.secret(*asked) == "5ec7e7"
+        assert single.ask.secret(*asked) == "5ec7e7"
         single.settle()
     refused = _outcome(single, "second", claimed_bytes=0)()
     assert (refused.code, bool(str(refused))) == (codes.INVALID_SIZE, True)
@@ -256,13 +256,13 @@ def test_the_outcome_of_a_name_of_long_ago_is_known_after_the_commit(single):
     single.tell_unrecorded()
     assert other().code == codes.REQUEST_ID_REUSED
     single.settle()
-    assert not single.engine.holds
+    assert not single.memory.holds
 
 
 def test_what_cannot_be_recorded_is_taken_back(single):
     single.database_away = True
     served, waiting = single.open(), single.open()
-    assert len(single.engine.holds) == single.engine.queued_count == 1
+    assert len(single.memory.holds) == single.ask.queued_count == 1
     single.tell_unrecorded()
     refused = {news.request_id: news.reason for news in _news_of(single)}
     assert refused == dict.fromkeys(
@@ -270,8 +270,8 @@ def test_what_cannot_be_recorded_is_taken_back(single):
     )
     single.settle()
     assert not single.rows["sessions"]
-    assert not single.engine.holds
-    assert single.engine.queued_count == 0
+    assert not single.memory.holds
+    assert single.ask.queued_count == 0
     # The cast came twice, and the database is back.
     single.open(request_id=served, expires_at=single.now - 1)
     assert not single.rows["sessions"]
@@ -291,10 +291,10 @@ def test_what_ended_before_its_name_was_refused_gets_no_row(single):
     single.deliver_all()
     single.cancel(request_id)
     single.tell_unrecorded()
-    assert single.engine.holds
+    assert single.memory.holds
     single.end(states.CANCELLED, codes.CANCELLED_BY_CLIENT)
     single.settle()
-    assert not single.engine.holds
+    assert not single.memory.holds
     assert single.rows["sessions"] == before
     assert not single.rows["assignments"]
 
@@ -306,7 +306,7 @@ def test_what_ended_before_it_was_recorded_stays_ended(single):
     single.tell_unrecorded()
     single.settle()
     assert single.view_or_none(request_id) is None
-    assert not single.engine.holds
+    assert not single.memory.holds
 
 
 def test_a_request_id_cannot_be_used_for_something_else(single):
@@ -343,7 +343,7 @@ def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):
     assert news.view.state == states.REJECTED
     assert news.view.reason == code
     assert not single.rows["sessions"]
-    assert not single.engine.holds
+    assert not single.memory.holds
 
 
 def test_an_accelerator_that_fits_no_slot_is_refused():
@@ -527,7 +527,7 @@ def test_a_call_that_was_answered_while_it_waited_opens_nothing(single):
 
 
 def test_requests_are_refused_while_they_cannot_be_recorded(single):
-    single.engine.database_failing = True
+    single.memory.database_failing = True
     single.wire.clear()
     single.open()
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
@@ -535,9 +535,9 @@ def test_requests_are_refused_while_they_cannot_be_recorded(single):
 
 def test_what_was_refused_stays_refused(single):
     """A cast that comes late must not open what nobody waits for."""
-    single.engine.database_failing = True
+    single.memory.database_failing = True
     request_id = single.open()
-    single.engine.database_failing = False
+    single.memory.database_failing = False
     single.wire.clear()
     single.open(request_id=request_id)
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
@@ -552,12 +552,12 @@ def test_a_repeated_request_is_not_refused_in_an_outage(single):
     held = single.open()
     request_id = single.open()
     before = single.view(request_id)
-    single.engine.database_failing = True
+    single.memory.database_failing = True
     single.wire.clear()
     single.open(request_id=request_id)
     (answer,) = single.wire
     assert answer.view.state == states.QUEUED
-    single.engine.database_failing = False
+    single.memory.database_failing = False
     assert single.view(request_id) == before
     single.cancel(held)
 
@@ -697,8 +697,8 @@ def test_an_end_that_was_told_is_no_other_by_what_its_slot_says(single):
         finished_at=single.now,
         input_bytes=77,
     )
-    single.engine._note_late_end(
-        single.engine.registry.hosts["a"], closed, single.now
+    single.engine._reports._note_late_end(
+        single.memory.registry.hosts["a"], closed
     )
     single.feed()
     assert single.view(request_id).input_bytes == 77
@@ -845,7 +845,7 @@ def test_a_session_whose_leader_died_before_it_told_waits_again(
         single.feed(agent.report(), agent.prepared(0))
         view = single.view(request_id)
         name, generation = view.session_id, view.generation
-        assert single.engine.secret(name, "p", generation)
+        assert single.ask.secret(name, "p", generation)
         single.now += 5.0
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
@@ -856,10 +856,10 @@ def test_a_client_that_is_told_when_the_database_is_back_is_told_late(single):
     """That its slot is ready was not said before it was recorded."""
     request_id = single.open()
     single.deliver_all()
-    single.engine.database_failing = True
+    single.memory.database_failing = True
     single.feed(single.agents["a"].prepared(0))
     single.tick(25.0)
-    single.engine.database_failing = False
+    single.memory.database_failing = False
     single.tick(5.0)
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
@@ -1038,8 +1038,8 @@ def test_a_session_that_a_lost_host_served_to_its_end_has_ended(free):
     pool.settle()
     pool.feed(*(agent.report() for agent in pool.agents.values()))
     assert pool.view(request_id).state == states.CLOSED
-    assert pool.engine.holds == {} if free else len(pool.engine.holds) == 2
-    assert len(pool.state.assignments()) == len(pool.engine.holds)
+    assert pool.memory.holds == {} if free else len(pool.memory.holds) == 2
+    assert len(pool.state.assignments()) == len(pool.memory.holds)
 
 
 def test_a_lost_host_keeps_its_active_session_until_it_is_given_up():
@@ -1052,7 +1052,7 @@ def test_a_lost_host_keeps_its_active_session_until_it_is_given_up():
     for _ in range(20):
         pool.feed(*(a.report() for a in alive))
         pool.tick(5.0)
-    assert not pool.engine.registry.hosts[lost].up
+    assert not pool.memory.registry.hosts[lost].up
     assert pool.view(request_id).state == states.ACTIVE
     pool.feed(pool.agents[lost].report())
     assert pool.view(request_id).state == states.ACTIVE
@@ -1071,7 +1071,7 @@ def test_more_than_half_of_all_hosts_silent_means_an_ill_bus():
         pool.feed(pool.agents["c"].report())
         pool.tick(10.0)
     assert pool.view(request_id).generation == generation
-    assert all(host.up for host in pool.engine.registry.hosts.values())
+    assert all(host.up for host in pool.memory.registry.hosts.values())
 
 
 def test_a_silent_host_is_asked_before_it_is_given_up():
@@ -1089,11 +1089,11 @@ def test_a_silent_host_is_asked_before_it_is_given_up():
     for _ in range(4):
         pool.feed(*(a.report() for a in alive))
         pool.tick(5.0)
-    assert pool.engine.registry.hosts[silent].up
+    assert pool.memory.registry.hosts[silent].up
     assert pool.wire == [effects.AskReport(silent)] * 2
     pool.feed(*(a.report() for a in alive))
     pool.tick(5.0)
-    assert not pool.engine.registry.hosts[silent].up
+    assert not pool.memory.registry.hosts[silent].up
 
 
 def test_hosts_have_time_to_find_back_to_a_bus_that_was_ill():
@@ -1103,11 +1103,11 @@ def test_hosts_have_time_to_find_back_to_a_bus_that_was_ill():
     for _ in range(3):
         pool.feed(*(pool.agents[name].report() for name in "ab"))
         pool.tick(5.0)
-    assert pool.engine.registry.hosts["c"].up
+    assert pool.memory.registry.hosts["c"].up
     for _ in range(2):
         pool.feed(*(pool.agents[name].report() for name in "ab"))
         pool.tick(5.0)
-    assert not pool.engine.registry.hosts["c"].up
+    assert not pool.memory.registry.hosts["c"].up
 
 
 def test_a_conductor_that_stood_still_first_listens():
@@ -1117,11 +1117,11 @@ def test_a_conductor_that_stood_still_first_listens():
     pool.feed(*(pool.agents[name].report() for name in "ab"))
     for _ in range(3):
         pool.tick(5.0)
-        assert pool.engine.registry.hosts["c"].up
+        assert pool.memory.registry.hosts["c"].up
         pool.feed(*(pool.agents[name].report() for name in "ab"))
     pool.feed(pool.agents["c"].report())
     pool.tick(5.0)
-    assert pool.engine.registry.hosts["c"].up
+    assert pool.memory.registry.hosts["c"].up
 
 
 def test_a_preparation_is_not_late_while_its_host_cannot_be_heard():
@@ -1240,7 +1240,7 @@ def test_nothing_is_scheduled_before_a_host_has_reported(single):
 def test_a_query_is_answered_after_the_commit(single):
     future = concurrent.futures.Future()
     wanted = single.engine.process(
-        (inputs.Query(lambda engine: engine.summary(), future),), single.now
+        (inputs.Query(lambda asked: asked.summary(), future),), single.now
     )
     (answer,) = wanted.after_commit
     assert answer.future is future
@@ -1259,7 +1259,7 @@ def test_a_question_that_fails_is_answered_with_the_error(single):
     wanted = single.engine.process(
         (
             inputs.Query(fail, futures[0]),
-            inputs.Query(lambda engine: engine.queued_count, futures[1]),
+            inputs.Query(lambda asked: asked.queued_count, futures[1]),
         ),
         single.now,
     )
@@ -1274,9 +1274,9 @@ def test_only_sessions_that_changed_are_told(pool):
     first, second = pool.open(), pool.open()
     views = [pool.view(request_id) for request_id in (first, second)]
     known = {view.session_id: view.revision for view in views}
-    assert pool.engine.changed(known) == ([], [])
+    assert pool.ask.changed(known) == ([], [])
     pool.cancel(second)
-    changed, missing = pool.engine.changed(known | {"no-such": 1})
+    changed, missing = pool.ask.changed(known | {"no-such": 1})
     assert changed == [pool.view(second)]
     assert changed[0].state == states.CANCELLED
     assert missing == ["no-such"]
@@ -1287,7 +1287,7 @@ def test_the_summary_says_why_a_link_is_not_capped(single):
     for message in (None, "outgoing: no (KERNEL_REFUSED)", None):
         agent.link_message = message
         single.feed(agent.report())
-        (host,) = single.engine.summary()["hosts"]
+        (host,) = single.ask.summary()["hosts"]
         assert host["link_message"] == message
 
 
@@ -1354,7 +1354,7 @@ def test_a_connected_session_moves_only_when_its_client_says_so(pool):
     pool.settle()
     assert pool.view(request_id).state == states.READY
     assert pool.agents["a"].slots[0].state == states.SLOT_IDLE
-    assert len(pool.engine.holds) == 1
+    assert len(pool.memory.holds) == 1
 
 
 def test_a_repeated_reopen_moves_once(pool):
@@ -1407,9 +1407,9 @@ def test_answers_have_no_secret(single):
     view = single.agents["a"].views[request_id]
     assert view.secret == "5ec7e7"
     engine = single.engine
-    changed, _ = engine.changed({view.session_id: -1})
-    answers = [*engine.views([view.session_id]), *changed]
-    answers.append(engine.find("p", request_id))
+    changed, _ = engine.questions.changed({view.session_id: -1})
+    answers = [*engine.questions.views([view.session_id]), *changed]
+    answers.append(engine.questions.find("p", request_id))
     assert [one.secret for one in answers] == [""] * 3
 
 
@@ -1418,7 +1418,7 @@ def test_a_secret_is_for_its_project_and_its_assignment_only(single):
     request_id = open_until_ready(single)
     view = single.view(request_id)
     name, generation = view.session_id, view.generation
-    secret = single.engine.secret
+    secret = single.ask.secret
     assert secret(name, "p", generation) == "5ec7e7"
     assert secret(name, "q", generation) == ""
     assert secret(name, "p", generation + 1) == ""
@@ -1459,7 +1459,7 @@ def test_a_front_door_ends_sessions_of_its_own_only(single):
         inputs.RenewSecret(view.session_id, "b"),
     )
     assert (list(single.wire), single.view(request_id)) == ([], view)
-    single.now += single.engine.settings.resend_interval_s
+    single.now += single.memory.settings.resend_interval_s
     single.feed(inputs.RenewSecret(view.session_id, "a"))
     assert len(single.wire) == 1
     single.feed(inputs.Cancel("p", view.session_id, None, "X", "a"))
@@ -1471,7 +1471,7 @@ def test_a_liar_keeps_the_slot_while_nobody_waits(single):
     activate(single)
     send(single, 5000)
     assert single.view(request_id).state == states.ACTIVE
-    assert not single.engine.holds[1].revoked
+    assert not single.memory.holds[1].revoked
 
 
 def test_a_liar_yields_and_waits_with_a_doubled_claim(single):
@@ -1479,9 +1479,9 @@ def test_a_liar_yields_and_waits_with_a_doubled_claim(single):
     activate(single)
     honest = single.open()
     send(single, 1100)
-    assert not single.engine.holds[1].revoked, "within the slack"
+    assert not single.memory.holds[1].revoked, "within the slack"
     send(single, 1101)
-    assert single.engine.holds[1].revoked == codes.YIELDED
+    assert single.memory.holds[1].revoked == codes.YIELDED
     agent = single.agents["a"]
     single.deliver_all()
     agent.slots[0].last_result = dataclasses.replace(

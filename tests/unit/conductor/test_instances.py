@@ -78,7 +78,7 @@ def refusal(world: worlds.World, request_id: str) -> str:
     assert world.view_or_none(request_id) is None
     (code,) = {
         code
-        for (_, name, _), (code, _) in world.engine._refusals.items()
+        for (_, name, _), (code, _) in world.engine._opening._refusals.items()
         if name == request_id
     }
     return code
@@ -207,11 +207,11 @@ def test_sessions_of_a_deleted_instance_end():
     assert world.view(theirs).state == states.READY
     assert row(world).deleted_at == world.now
     world.settle()
-    assert len(world.engine.holds) == 1
+    assert len(world.memory.holds) == 1
     # Twice is once, and nothing brings it back.
     world.feed(inputs.InstanceDeleted(VM), inputs.AdmitInstance(entry()))
     assert len(world.rows["instances"]) == 1
-    assert VM not in world.engine.instances.live
+    assert VM not in world.memory.instances.live
     assert refusal(world, opened(world)) == codes.INSTANCE_DELETED
 
 
@@ -228,7 +228,7 @@ def test_a_request_of_somebody_else_is_not_told_to_an_instance():
             request_id=request_id, user_id=user, host_uuid=None
         )
         world.feed(inputs.Open(request))
-        outcome = world.engine.outcome(request)
+        outcome = world.ask.outcome(request)
         assert outcome.code == codes.REQUEST_ID_REUSED
     # A member of the project may repeat what another one has asked for.
     assert world.open(None, user_id="u2", request_id=theirs) == theirs
@@ -277,21 +277,21 @@ def test_a_host_without_a_compute_is_forgotten_if_it_has_nothing(up, board):
     )
     world.deliver_all()
     make_silent(world, "nobody" if up else "b")
-    assert world.engine.registry.hosts["b"].up == up
+    assert world.memory.registry.hosts["b"].up == up
     world.feed(inputs.ComputeDeleted("b"), inputs.ComputeDeleted("z"))
     is_gone = not up and not board
     assert [uuid for uuid in "abc" if uuid not in uuids_in_rows(world)] == (
         ["b"] if is_gone else []
     )
-    assert ("b" not in world.engine.registry.hosts) == is_gone
+    assert ("b" not in world.memory.registry.hosts) == is_gone
     deleted = [
         host
-        for host in world.engine.registry.hosts_by_id.values()
+        for host in world.memory.registry.hosts_by_id.values()
         if host.uuid == "b"
     ]
     assert (not deleted) == is_gone
     world.feed(world.agents["b"].report())
-    assert world.engine.registry.hosts["b"].up
+    assert world.memory.registry.hosts["b"].up
 
 
 def uuids_in_rows(world: worlds.World) -> set[str]:
@@ -325,7 +325,7 @@ def test_what_nova_has_of_hosts_outlives_the_conductor():
     world.feed(inputs.ComputesSeen(frozenset({"a", "b", "z"})))
     world.feed(inputs.ComputeDeleted("a"))
     world.boot_conductor()
-    assert world.engine.registry.computes == {
+    assert world.memory.registry.computes == {
         "a": State.DELETED,
         "b": State.KNOWN,
         "c": State.NONE,
@@ -336,17 +336,17 @@ def test_what_nova_has_of_hosts_outlives_the_conductor():
 def test_a_host_is_forgotten_when_its_agent_falls_silent_later(restarted):
     world = world_with_an_empty_host()
     world.feed(inputs.ComputeDeleted("b"))
-    assert "b" in world.engine.registry.hosts
+    assert "b" in world.memory.registry.hosts
     if restarted:
         # Nobody knows yet whether its agent lives.
         world.boot_conductor()
         world.feed(inputs.ComputeDeleted("b"))
-        assert "b" in world.engine.registry.hosts
+        assert "b" in world.memory.registry.hosts
     make_silent(world, "b")
-    assert "b" not in world.engine.registry.hosts
+    assert "b" not in world.memory.registry.hosts
     assert uuids_in_rows(world) == {"a", "c"}
     world.feed(world.agents["b"].report())
-    assert world.engine.registry.computes["b"] is State.NONE
+    assert world.memory.registry.computes["b"] is State.NONE
 
 
 def test_a_compute_node_that_came_back_is_not_forgotten():
@@ -354,7 +354,7 @@ def test_a_compute_node_that_came_back_is_not_forgotten():
     world.feed(inputs.ComputeDeleted("b"))
     world.feed(inputs.ComputesSeen(frozenset({"b"})))
     make_silent(world, "b")
-    assert not world.engine.registry.hosts["b"].up
+    assert not world.memory.registry.hosts["b"].up
 
 
 @pytest.mark.parametrize(
@@ -742,7 +742,7 @@ def test_an_instance_never_has_more_sessions_than_its_flavor_allows(steps):
     opened_by: dict[str, list[str]] = {name: [] for name in names}
     for what, which, limit in steps:
         name = names[which]
-        known = world.engine.instances.live.get(name)
+        known = world.memory.instances.live.get(name)
         alive = [
             one
             for one in opened_by[name]

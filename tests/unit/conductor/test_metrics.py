@@ -103,7 +103,7 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
             (9000, "r"),
         )
     ]
-    figures = pool.engine.figures(2)
+    figures = pool.ask.figures(2)
     assert figures.queued_by_size == (1, 2, 3)
     assert figures.queued_by_project == {"r": 3, "p": 2, "other": 1}
     assert figures.queued_bytes == 24002
@@ -120,14 +120,14 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
     # The next leader counts those whom it takes over.
     pool.boot_conductor()
     pool.feed(pool.agents["a"].report())
-    assert pool.engine.figures(0).queued_by_size == (1, 1, 3)
-    assert pool.engine.figures(0).queued_by_project == {"other": 5}
+    assert pool.ask.figures(0).queued_by_size == (1, 1, 3)
+    assert pool.ask.figures(0).queued_by_project == {"other": 5}
 
 
 def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
-    assert pool.engine.figures(1).slots == {"idle": 2}
-    pool.engine.registry.hosts["a"].up = False
-    figures = pool.engine.figures(1)
+    assert pool.ask.figures(1).slots == {"idle": 2}
+    pool.memory.registry.hosts["a"].up = False
+    figures = pool.ask.figures(1)
     assert figures.slots == {"host_down": 2}
     assert figures.hosts == {"a": False}
     assert set(figures.slots) <= set(summary.SLOT_STATES)
@@ -152,11 +152,11 @@ def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
     found = {}
     for durable in (True, False):
         future = concurrent.futures.Future()
-        query = inputs.Query(lambda brain: brain.queued_count, future, durable)
+        query = inputs.Query(lambda asked: asked.queued_count, future, durable)
         wanted = pool.engine.process((query,), pool.now)
         for name in ("at_once", "after_commit"):
             if any(
-                isinstance(one, effects.Answer)
+                isinstance(one, effects.Answer | effects.EarlyAnswer)
                 for one in getattr(wanted, name)
             ):
                 found[durable] = name
@@ -230,7 +230,7 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
     agent = pool.agents["a"]
     agent.sent_at = pool.now - 2
     pool.feed(agent.report())
-    term = _term(lambda question, _timeout_s: question(pool.engine))
+    term = _term(lambda question, _timeout_s: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     for line in (
         "fpgapool_conductor_leading 1.0",
@@ -251,7 +251,7 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
 
 
 def test_of_a_clock_that_nobody_tells_nothing_is_said(pool) -> None:
-    term = _term(lambda question, _timeout_s: question(pool.engine))
+    term = _term(lambda question, _timeout_s: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
     assert 'fpgapool_conductor_host_up{host="a"} 1.0' in text
     assert "\nfpgapool_conductor_host_clock_behind_seconds{" not in text

@@ -105,7 +105,7 @@ def named(*names: str) -> list[objects.AcceleratorProfile]:
 
 
 def fault(pool: world.World, unit: health.Unit = SLOT) -> health.Fault:
-    return pool.engine.probation.faults[unit]
+    return pool.memory.probation.faults[unit]
 
 
 def state(pool: world.World, request_id: str = "r1") -> str:
@@ -122,7 +122,7 @@ def test_a_slot_is_taken_out_tested_and_brought_back(pool) -> None:
     # Nobody is given it meanwhile.
     assert state(pool) == states.QUEUED
     end(pool, states.CLOSED, codes.OK)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert not pool.rows["slots"][1].faulty
     assert not pool.rows["faults"][1].active
     assert state(pool) == states.PREPARING
@@ -200,7 +200,7 @@ def test_a_lost_order_is_sent_again(pool) -> None:
 def test_a_test_is_nothing_that_an_audit_would_mend(pool) -> None:
     begin(pool)
     report = pool.agents["a"].report().report
-    found = audit.remember(pool.engine, pool.epoch, {"a": report})
+    found = audit.remember(pool.ask, pool.epoch, {"a": report})
     assert not found.differences
 
 
@@ -255,9 +255,9 @@ def begin_alone(pool: world.World) -> None:
 def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
     begin(pool)
     wait(pool, 10 * pool.settings.prepare_timeout_s)
-    assert pool.engine.probation.tests
+    assert pool.memory.probation.tests
     end(pool, states.CLOSED, codes.OK)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
 
 
 def test_no_test_begins_on_a_silent_host() -> None:
@@ -271,7 +271,7 @@ def test_no_test_begins_on_a_silent_host() -> None:
     fail(pool)
     # Half of all hosts are silent: the bus is suspected, and none is lost.
     wait(pool)
-    assert pool.engine.registry.hosts["a"].up
+    assert pool.memory.registry.hosts["a"].up
     assert not orders(pool)
     pool.feed(pool.agents["a"].report())
     begin(pool, 1.0)
@@ -282,7 +282,7 @@ def test_an_order_that_was_never_taken_fails_nothing(pool) -> None:
     assert len(orders(pool)) == 1
     pool.wire.clear()
     hang(pool)
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.tests
     assert (fault(pool).tests, fault(pool).last_test) == (0, "")
     assert pool.counts.self_tests == {"none": 1}
 
@@ -321,7 +321,7 @@ def test_a_test_that_went_with_its_agent_says_nothing(pool) -> None:
     # From its own notes it knows that there was something, and not what.
     agent.slots[0].seen_generation = seen
     pool.feed(agent.report())
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.tests
     assert (fault(pool).tests, fault(pool).next_test_at) == (
         0,
         pool.now + AFTER_S,
@@ -331,7 +331,7 @@ def test_a_test_that_went_with_its_agent_says_nothing(pool) -> None:
 
 def test_a_host_that_is_lost_takes_its_test_along(pool) -> None:
     begin(pool)
-    pool.engine.registry.hosts["a"].up = False
+    pool.memory.registry.hosts["a"].up = False
     wait(pool, 1.0)
     assert fault(pool).tests == 0
     # What is not there is not tested.
@@ -349,7 +349,7 @@ def test_an_operator_brings_back_what_is_being_tested(pool) -> None:
     begin(pool)
     test_administration.administer(pool, model.AdminState.ENABLED)
     assert not pool.rows["slots"][1].faulty
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.tests
     # Its agent hears first that the test is over.
     assert isinstance(pool.wire[0], effects.ReleaseSlot)
     assert state(pool) == states.PREPARING
@@ -411,11 +411,11 @@ def test_a_device_comes_before_its_slots() -> None:
     fail(pool)
     # Its job goes to the other slot first.
     fail(pool, 1)
-    assert list(pool.engine.probation.faults) == [DEVICE]
+    assert list(pool.memory.probation.faults) == [DEVICE]
     agent = pool.agents["a"]
     agent.slots[1].state = states.SLOT_FAULTY
     pool.feed(agent.report())
-    assert len(pool.engine.probation.faults) == 2
+    assert len(pool.memory.probation.faults) == 2
     assert begin(pool).slot == 0
 
 
@@ -439,8 +439,8 @@ def make_two_hosts() -> world.World:
 
 def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     pool = make_two_hosts()
-    assert list(pool.engine.probation.faults) == [ACCELERATOR]
-    assert pool.engine.probation.off_hosts == {"a": {"copy"}}
+    assert list(pool.memory.probation.faults) == [ACCELERATOR]
+    assert pool.memory.probation.off_hosts == {"a": {"copy"}}
     assert not pool.rows["slots"][1].faulty
     for conductor in ("first", "second"):
         request_id = pool.open()
@@ -455,7 +455,7 @@ def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     assert pool.view(pool.open()).slot_host_name == "b"
     assert state(pool, pool.open()) == states.QUEUED
     end(pool, states.CLOSED, codes.OK)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert pool.view(f"r{pool.requests}").slot_host_name == "a"
 
 
@@ -476,7 +476,7 @@ def test_sessions_that_a_slot_fails_are_held_against_it(code) -> None:
     run(pool, code)
     run(pool, codes.OK, states.CLOSED)
     run(pool, code)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     run(pool, code)
     assert (fault(pool).reason, fault(pool).failures) == (code, 2)
 
@@ -487,14 +487,14 @@ def test_sessions_that_a_slot_fails_are_held_against_it(code) -> None:
 def test_what_clients_do_wrong_is_not(code) -> None:
     pool = make_world()
     run(pool, code)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
 
 
 @pytest.fixture
 def own_pool() -> world.World:
     """A pool in which copy is a tenant's own."""
     made = make_world(accelerator_limit=1, device_limit=1)
-    library = made.engine.catalogue.library
+    library = made.memory.catalogue.library
     own = dataclasses.replace(world.PROFILE, projects=("p",))
     library.profiles["copy"] = own
     return made
@@ -502,13 +502,13 @@ def own_pool() -> world.World:
 
 def test_what_tenants_bring_fails_on_their_own_account(own_pool) -> None:
     run(own_pool, codes.CORE_FAILED)
-    assert not own_pool.engine.probation.faults
+    assert not own_pool.memory.probation.faults
 
 
 def test_what_tenants_bring_may_not_get_into_slots(own_pool) -> None:
     own_pool.open()
     fail(own_pool)
-    assert not own_pool.engine.probation.faults
+    assert not own_pool.memory.probation.faults
 
 
 def prepare_many(**limits: int) -> world.World:
@@ -530,7 +530,7 @@ def test_workers_that_go_with_their_agent_fail_nothing() -> None:
         slot.session_id = slot.generation = None
     pool.feed(agent.report())
     assert pool.counts.reconciled["vanished"] == 2
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
 
 
 def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
@@ -541,7 +541,7 @@ def test_workers_that_die_at_once_are_one_failure_of_their_device() -> None:
                 number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
             )
         pool.feed(pool.agents["a"].report())
-        assert (DEVICE in pool.engine.probation.faults) == (times == 2)
+        assert (DEVICE in pool.memory.probation.faults) == (times == 2)
         pool.now += 1.0
         pool.deliver_all()
 
@@ -578,7 +578,7 @@ def test_a_slot_whose_agent_takes_its_word_back_is_in_use_again() -> None:
     assert fault(pool).tests == 1
     agent.slots[0].state = states.SLOT_IDLE
     pool.feed(agent.report())
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     pool.open()
     assert state(pool) == states.PREPARING
 
@@ -600,7 +600,7 @@ def test_two_tests_do_not_want_the_same_slot() -> None:
         pool.cancel(request_id)
         pool.deliver_all()
         pool.feed(pool.agents["a"].report())
-    assert len(pool.engine.probation.faults) == 2
+    assert len(pool.memory.probation.faults) == 2
     assert begin(pool).accelerator == "copy"
     end(pool, states.CLOSED, codes.OK)
     # The other one has waited for the slot.
@@ -663,10 +663,10 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle(
     pool.agents["a"].slots[0].state = states.SLOT_ACTIVE
     pool.feed(pool.agents["a"].report())
     wait(pool, 2 * AFTER_S)
-    assert ACCELERATOR in pool.engine.probation.faults
+    assert ACCELERATOR in pool.memory.probation.faults
     wait(pool, 1.0)
     assert not orders(pool)
-    assert bool(pool.engine.probation.faults) != agents_test
+    assert bool(pool.memory.probation.faults) != agents_test
     assert pool.rows["faults"][1].active != agents_test
 
 
@@ -674,11 +674,11 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle(
 def test_accelerators_that_are_deleted_are_forgotten(is_tested) -> None:
     pool = make_two_hosts()
     wait(pool, AFTER_S if is_tested else 1.0)
-    assert bool(pool.engine.probation.tests) == is_tested
+    assert bool(pool.memory.probation.tests) == is_tested
     load(pool, *named("other"))
     wait(pool, 1.0)
-    assert not pool.engine.probation.faults
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.faults
+    assert not pool.memory.probation.tests
     assert not pool.rows["faults"][1].active
     # If there is one of that name again, it begins anew.
     load(pool, world.PROFILE)
@@ -687,10 +687,10 @@ def test_accelerators_that_are_deleted_are_forgotten(is_tested) -> None:
 
 def test_accelerators_are_forgotten_with_their_hosts() -> None:
     pool = make_two_hosts()
-    del pool.engine.registry.hosts_by_id[1]
+    del pool.memory.registry.hosts_by_id[1]
     load(pool, *named("other"))
     wait(pool, 1.0)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
 
 
 def test_faults_go_with_their_host() -> None:
@@ -719,17 +719,17 @@ def test_faults_go_with_their_host() -> None:
         )
     }
     pool.boot_conductor()
-    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert list(pool.memory.probation.faults) == [ACCELERATOR]
     for agent in pool.agents.values():
         pool.feed(agent.report())
     pool.feed(inputs.ComputeDeleted("a"))
-    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert list(pool.memory.probation.faults) == [ACCELERATOR]
     # It is asked before it is given up.
     for _ in range(30):
         pool.tick(1.0)
         pool.feed(pool.agents["b"].report())
-    assert list(pool.engine.registry.hosts) == ["b"]
-    assert not pool.engine.probation.faults
+    assert list(pool.memory.registry.hosts) == ["b"]
+    assert not pool.memory.probation.faults
     assert not any(row.active for row in pool.rows["faults"].values())
 
 
@@ -744,7 +744,8 @@ def ask(
     (answer,) = [
         one
         for one in pool.wire
-        if isinstance(one, effects.Answer) and one.future is future
+        if isinstance(one, effects.Answer | effects.EarlyAnswer)
+        and one.future is future
     ]
     assert not answer.failed, answer.value
     pool.wire.remove(answer)
@@ -769,7 +770,7 @@ def test_an_operator_need_not_wait_for_a_test(pool) -> None:
     assert ask(pool) is None
     assert take(pool).self_test
     end(pool, states.CLOSED, codes.OK)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert not pool.rows["faults"][1].active
     assert state(pool) == states.PREPARING
 
@@ -829,7 +830,7 @@ def test_a_slot_in_use_stays_so_otherwise(how, code) -> None:
     take(pool)
     pool.open()
     end(pool, how, code)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert not pool.rows["faults"]
     assert state(pool) == states.PREPARING
 
@@ -859,7 +860,7 @@ def test_a_check_with_what_is_taken_off_its_host_says_nothing(
     fail(pool, 1)
     assert fault(pool, ACCELERATOR)
     end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
-    assert (SLOT in pool.engine.probation.faults) == (accelerator == "other")
+    assert (SLOT in pool.memory.probation.faults) == (accelerator == "other")
 
 
 def test_a_test_that_was_asked_for_and_hangs_takes_the_slot_out() -> None:
@@ -886,7 +887,7 @@ def test_no_session_is_disturbed_by_a_test() -> None:
     assert take(pool).slot == 1
     assert code_of(ask(pool, slot=1)) == codes.SLOT_IN_USE
     end(pool, states.CLOSED, codes.OK, 1)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert state(pool) == states.READY
 
 
@@ -900,7 +901,7 @@ def test_a_device_is_tested_in_one_slot_at_a_time() -> None:
 
 
 def test_a_reserved_slot_is_not_tested_unless_it_is_out(pool) -> None:
-    slot = pool.engine.registry.slots[1]
+    slot = pool.memory.registry.slots[1]
     slot.reserved_for = "an instance"
     assert ask(pool) is None
     take(pool)
@@ -916,7 +917,7 @@ def silence(pool: world.World) -> None:
 
 
 def lose(pool: world.World) -> None:
-    pool.engine.registry.hosts["a"].up = False
+    pool.memory.registry.hosts["a"].up = False
 
 
 def disable(pool: world.World) -> None:
@@ -924,7 +925,7 @@ def disable(pool: world.World) -> None:
 
 
 def break_device(pool: world.World) -> None:
-    pool.engine.registry.devices[1].healthy = False
+    pool.memory.registry.devices[1].healthy = False
 
 
 def start_slot(pool: world.World) -> None:
@@ -952,7 +953,7 @@ def test_where_a_test_makes_no_sense(happens, code) -> None:
     happens(pool)
     assert code_of(ask(pool)) == code
     assert not orders(pool)
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.tests
 
 
 def test_agents_that_cannot_test_are_not_asked_to() -> None:
@@ -961,7 +962,7 @@ def test_agents_that_cannot_test_are_not_asked_to() -> None:
     pool.boot_conductor()
     pool.feed(pool.agents["a"].report())
     assert code_of(ask(pool)) == codes.SLOT_NOT_TESTABLE
-    assert not pool.engine.probation.tests
+    assert not pool.memory.probation.tests
     pool.open()
     assert state(pool) == states.PREPARING
     fail(pool)
@@ -991,17 +992,17 @@ def test_an_operator_has_an_accelerator_tested() -> None:
         assert ask(pool) is None
         assert take(pool).accelerator == "other"
         end(pool, states.CLOSED, codes.OK)
-        assert list(pool.engine.probation.faults) == [ACCELERATOR]
+        assert list(pool.memory.probation.faults) == [ACCELERATOR]
     assert ask(pool, "copy") is None
     assert take(pool).accelerator == "copy"
     end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
     # It is not the slot's fault.
-    assert list(pool.engine.probation.faults) == [ACCELERATOR]
+    assert list(pool.memory.probation.faults) == [ACCELERATOR]
     assert fault(pool, ACCELERATOR).tests == 1
     assert ask(pool, "copy") is None
     take(pool)
     end(pool, states.CLOSED, codes.OK)
-    assert not pool.engine.probation.faults
+    assert not pool.memory.probation.faults
     assert pool.view(pool.open()).slot_host_name == "a"
 
 

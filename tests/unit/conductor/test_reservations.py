@@ -75,7 +75,7 @@ def open_by_vm(pool: world.World) -> str:
 def reserved_for(pool: world.World) -> list[str | None]:
     """What the rows say of the slots, which is what the engine knows."""
     rows = sorted(pool.rows["slots"].values(), key=lambda row: row.number)
-    known = pool.engine.registry.slots
+    known = pool.memory.registry.slots
     assert {row.id: row.reserved_for for row in rows} == {
         slot.id: slot.reserved_for for slot in known.values()
     }
@@ -86,11 +86,11 @@ def reserved_for(pool: world.World) -> list[str | None]:
 
 
 def device_of(pool: world.World) -> dict:
-    return pool.engine.summary()["hosts"][0]["devices"][0]
+    return pool.ask.summary()["hosts"][0]["devices"][0]
 
 
 def free(pool: world.World) -> list[int]:
-    return pool.engine.snapshot(0.0)["hosts"][HOST]["shapes"]["medium"]
+    return pool.ask.snapshot(0.0)["hosts"][HOST]["shapes"]["medium"]
 
 
 def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:
@@ -110,7 +110,7 @@ def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:
     assert pool.view(own).state == states.READY
     assert pool.view(names[2]).pending_reasons == (codes.NO_IDLE_SLOT,)
     assert free(pool) == [3, 0]
-    figures = pool.engine.figures(3)
+    figures = pool.ask.figures(3)
     assert figures.reservations == {"ready": 1, "pending": 0}
 
 
@@ -129,7 +129,7 @@ def test_a_restart_gives_no_reserved_slot_away(pool: world.World) -> None:
     pool.settle()
     assert [pool.view(name).state for name in names].count(states.READY) == 2
     assert reserved_for(pool) == after
-    assert pool.engine.reservable_slots(DEVICE) == 2
+    assert pool.ask.reservable_slots(DEVICE) == 2
     reserve(pool, vm=1)
     assert reserved_for(pool) == after
     own = open_by_vm(pool)
@@ -151,7 +151,10 @@ def test_who_can_move_goes_on_elsewhere(pool: world.World) -> None:
     pool.feed(agent.report())
     reserve(pool, vm=1)
     assert device_of(pool)["pending_reservations"] == 1
-    assert pool.engine.figures(3).reservations == {"ready": 0, "pending": 1}
+    assert pool.ask.figures(3).reservations == {
+        "ready": 0,
+        "pending": 1,
+    }
     pool.settle()
     assert device_of(pool)["pending_reservations"] == 0
     assert sorted(pool.view(name).state for name in names) == [
@@ -186,10 +189,10 @@ def test_an_instance_without_token_has_its_slot_too(
 
 
 def test_how_many_can_be_reserved(pool: world.World) -> None:
-    assert pool.engine.reservable_slots(DEVICE) == 0
-    assert pool.engine.reservable_slots("nobody") == 0
+    assert pool.ask.reservable_slots(DEVICE) == 0
+    assert pool.ask.reservable_slots("nobody") == 0
     assert set_reservable(pool, 2) is None
-    assert pool.engine.reservable_slots(DEVICE) == 2
+    assert pool.ask.reservable_slots(DEVICE) == 2
     (row,) = pool.rows["devices"].values()
     assert row.reservable_slots == 2
     device = device_of(pool)
@@ -204,7 +207,7 @@ def test_how_many_can_be_reserved(pool: world.World) -> None:
     refusal = set_reservable(pool, 1)
     assert isinstance(refusal, exception.FewerThanReserved)
     assert refusal.code == codes.FEWER_THAN_RESERVED
-    assert pool.engine.reservable_slots(DEVICE) == 2
+    assert pool.ask.reservable_slots(DEVICE) == 2
     # The reservation outlives news of the hardware.
     pool.feed(pool.agents[HOST].report())
     assert device_of(pool)["reserved_slots"] == 2
@@ -271,7 +274,7 @@ def test_a_silent_host_keeps_whom_a_reservation_evicts() -> None:
     for _ in range(8):
         pool.feed(*(agent.report() for agent in others))
         pool.tick(5.0)
-    assert not pool.engine.registry.hosts[HOST].up
+    assert not pool.memory.registry.hosts[HOST].up
     assert pool.view(evicted).state == states.ACTIVE
     # Nothing reached it.
     pool.wire = [
@@ -280,7 +283,7 @@ def test_a_silent_host_keeps_whom_a_reservation_evicts() -> None:
     pool.feed(evicting.report())
     (hold,) = (
         hold
-        for hold in pool.engine.holds.values()
+        for hold in pool.memory.holds.values()
         if hold.session.session_id == served.session_id
     )
     assert hold.generation == served.generation
@@ -326,7 +329,7 @@ def test_a_worker_that_starts_anew_evicts_nobody(pool: world.World) -> None:
     agent.slots[2].state = states.SLOT_STARTING
     for _ in range(2):
         pool.feed(agent.report())
-    assert not any(hold.revoked for hold in pool.engine.holds.values())
+    assert not any(hold.revoked for hold in pool.memory.holds.values())
     assert reserved_for(pool) == before
     agent.slots[2].state = states.SLOT_IDLE
     pool.settle()

@@ -419,7 +419,7 @@ class AuditedDatabase:
 
 def test_an_audit_and_its_repair():
     pool = world.World([world.FakeAgent("a", 1)])
-    pump = AnsweringPump(pool.engine)
+    pump = AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
     pump.report = pool.agents["a"].report().report
@@ -443,7 +443,7 @@ def test_an_audit_and_its_repair():
 )
 def test_repairs_of_what_is_not_there_change_nothing(kind, session_id, done):
     pool = world.World([world.FakeAgent("a", 1)])
-    pump = AnsweringPump(pool.engine)
+    pump = AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     found = objects.Finding(
         kind=kind, subject="s", detail="d", session_id=session_id
@@ -459,7 +459,7 @@ def test_a_repair_has_only_the_host_of_the_finding_report(kind):
     pool = world.World([world.FakeAgent(name, 1) for name in "abc"])
     pool.wire.clear()
     made = conductor_rpc.ConductorManager(
-        AnsweringPump(pool.engine), AuditedDatabase(), 40
+        AnsweringPump(pool.ask), AuditedDatabase(), 40
     )
     found = objects.Finding(kind=kind, subject="s", detail="d", host_uuid="b")
     assert made.repair(None, found.to_primitive())

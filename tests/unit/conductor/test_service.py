@@ -76,8 +76,9 @@ def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
         for agent in database.agents:
             term._pump.put(agent.report())
         found: set[str | None] = term.look(
-            lambda engine: {
-                slot.reserved_for for slot in engine.registry.slots.values()
+            lambda asked: {
+                slot.reserved_for
+                for slot in asked.pool.registry.slots.values()
             },
             PATIENCE_S,
         )
@@ -171,9 +172,7 @@ def test_a_clock_that_was_set_while_no_conductor_ran(pool, tmp_path, jump_s):
     database = Database(pool, lease)
     database.time_s = pool.now + 10 + jump_s
     with leading(database, tmp_path, "") as term:
-        view = term.look(
-            lambda engine: engine.find("p", request_id), PATIENCE_S
-        )
+        view = term.look(lambda asked: asked.find("p", request_id), PATIENCE_S)
         pool_time_s = term.pool_time_s()
         now = term._pump.now()
         ((at_s, ahead_s),) = [database.begun_s]

@@ -27,7 +27,7 @@ def make_world(slots: int = 1, **settings: object) -> world.World:
 
 
 def find(pool: world.World, project: str, request_id: str):
-    view = pool.engine.find(project, request_id)
+    view = pool.ask.find(project, request_id)
     assert view is not None
     return view
 
@@ -45,7 +45,7 @@ def finish(
     pool.feed(answer, agent.report())
     view = next(
         hold.session
-        for hold in pool.engine.holds.values()
+        for hold in pool.memory.holds.values()
         if hold.slot.number == number
     )
     sent = view.claimed_bytes if sent_bytes is None else sent_bytes
@@ -60,7 +60,7 @@ def serve_all(pool: world.World, count: int, **members: object) -> list[str]:
     """Let sessions end, one after the other; say whose they were."""
     projects = []
     for _ in range(count):
-        (hold,) = pool.engine.holds.values()
+        (hold,) = pool.memory.holds.values()
         projects.append(hold.session.project_id)
         finish(pool, **members)
     return projects
@@ -96,7 +96,7 @@ def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
         )
     served: list[str] = []
     for _ in range(20):
-        (hold,) = pool.engine.holds.values()
+        (hold,) = pool.memory.holds.values()
         served.append(hold.session.project_id)
         if served[-1] == "liar":
             # The board carries 2 GB/s.
@@ -108,9 +108,9 @@ def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
 def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     pool = make_world(slots=2, fair=True)
     submitted = []
-    apply = pool.engine.state.apply
+    apply = pool.memory.core.apply
     monkeypatch.setattr(
-        pool.engine.state,
+        pool.memory.core,
         "apply",
         lambda batch, now: submitted.extend(batch) or apply(batch, now),
     )
@@ -118,7 +118,7 @@ def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     pool.deliver_all()
     agent = pool.agents["a"]
     agent.slots[0].state = states.SLOT_ACTIVE
-    pool.feed(agent.prepared(0), agent.report())
+    pool.feed(agent.report())
     view = pool.view(request_id)
     pool.feed(
         inputs.Reopen(view.project_id, view.session_id, view.generation, "a")

@@ -395,7 +395,7 @@ class FakeCommitter:
 
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
-            if isinstance(message, effects.Answer):
+            if isinstance(message, effects.Answer | effects.EarlyAnswer):
                 sender._answer(message)
         self.batches(wanted)
 
@@ -438,7 +438,7 @@ def test_the_pump_reckons_by_the_clock_that_it_shows(pumping):
 
 def test_the_pump_answers_questions(pumping):
     made, *_ = pumping
-    assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0
+    assert made.ask(lambda asked: asked.queued_count, WAIT_S) == 0
 
 
 def test_a_question_that_fails_does_not_end_the_pump(pumping):
@@ -452,7 +452,7 @@ def test_a_question_that_fails_does_not_end_the_pump(pumping):
     for durable in (True, False):
         with pytest.raises(ZeroDivisionError):
             made.ask(lambda engine: 1 / 0, WAIT_S, durable=durable)
-    assert made.ask(lambda engine: engine.queued_count, WAIT_S) == 0
+    assert made.ask(lambda asked: asked.queued_count, WAIT_S) == 0
 
 
 def test_the_pump_wakes_for_a_wait_timeout(pumping):

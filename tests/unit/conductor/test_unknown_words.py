@@ -91,7 +91,7 @@ def test_hardware_of_an_unknown_state_is_disabled(pool, caplog, table):
     pool.boot_conductor()
     assert "admin_state 'frozen'" in caplog.text
     pool.settle()
-    device = pool.engine.registry.devices[1]
+    device = pool.memory.registry.devices[1]
     disabled = device if table == "devices" else device.host
     assert disabled.admin.state is model.AdminState.DISABLED
     # The other host serves all.
@@ -102,7 +102,7 @@ def test_hosts_of_which_nova_says_something_unknown(pool, caplog):
     _spoil(pool, "hosts", 1, compute_state="frozen")
     pool.boot_conductor()
     assert "compute_state 'frozen'" in caplog.text
-    assert pool.engine.registry.computes == dict.fromkeys(
+    assert pool.memory.registry.computes == dict.fromkeys(
         "ab", db_api.ComputeState.NONE
     )
 

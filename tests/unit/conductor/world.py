@@ -18,6 +18,8 @@ from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import questions
 from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
@@ -312,6 +314,16 @@ class World:
         )
         self._take(self.engine.start(self.now))
 
+    @property
+    def memory(self) -> pools.Pool:
+        """What the leader knows."""
+        return self.engine.pool
+
+    @property
+    def ask(self) -> questions.Questions:
+        """What the leader can be asked."""
+        return self.engine.questions
+
     def _snapshot(self) -> db_api.Snapshot:
         tables = {name: list(t.values()) for name, t in self.rows.items()}
         sessions = tables.pop("sessions")
@@ -399,28 +411,26 @@ class World:
             self._never_recorded.add(new.row_id)
             self._left_out.add(new.row_id)
         if not self.database_away:
-            self.engine.recorded_id = new.row_id
+            self.engine._opening.recorded_id = new.row_id
 
     def tell_unrecorded(self) -> None:
         """Tell the engine of all sessions that were not recorded."""
         for new, row in list(self.unrecorded.values()):
             if row is not None:
                 self.feed(inputs.Unrecorded(new, row))
-        self.engine.database_failing = self.database_away
+        self.memory.database_failing = self.database_away
         self.feed()
-        self.engine.database_failing = self.database_away = False
+        self.memory.database_failing = self.database_away = False
 
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
         self.state.check_invariants()
         assigned = self.state.assignments()
-        holds = self.engine.holds
+        holds = self.memory.holds
         assert set(assigned) <= set(holds)
-        for slot_id, assignment in assigned.items():
-            hold = holds[slot_id]
-            assert hold.generation == assignment.generation
-            assert hold.phase == assignment.phase
-            assert bool(hold.revoked) == assignment.revoked
+        for slot_id in assigned:
+            assert holds[slot_id].core is self.state.hold(slot_id)
+        assert not self.counts.reconciled["wrong_move"]
         rows = self.rows["assignments"]
         assert {s: r.generation for s, r in rows.items()} == {
             s: h.generation
@@ -429,7 +439,7 @@ class World:
         }
         waiting = {job.id for job in self.state.waiting()}
         for row_id, row in self.rows["sessions"].items():
-            session = self.engine.find(row.project_id, row.request_id)
+            session = self.ask.find(row.project_id, row.request_id)
             if session is None or session.session_id != row.session_id:
                 assert row.state not in states.LIVE
                 continue
@@ -445,13 +455,13 @@ class World:
             if row.state in states.ASSIGNED:
                 assert held
                 assert held[0].phase.value == row.state
-        assert self.engine.queued_count == len(waiting)
-        known = self.engine.views(
+        assert self.ask.queued_count == len(waiting)
+        known = self.ask.views(
             [row.session_id for row in self.rows["sessions"].values()]
             + [new.session_id for new, _ in self.unrecorded.values()]
         )
         counted = collections.Counter(view.state for view in known)
-        assert self.engine.summary()["sessions"] == counted
+        assert self.ask.summary()["sessions"] == counted
 
     def deliver(self, message: effects.Message) -> None:
         """Carry one message to its agent."""
@@ -464,7 +474,9 @@ class World:
                 answer = self.agents[host_uuid].prepared(number)
                 if answer:
                     self.feed(answer)
-            case effects.PublishSession(host_uuid, view):
+            case effects.PublishSession(host_uuid, view) | effects.Refusal(
+                host_uuid, view
+            ):
                 views = self.agents[host_uuid].views
                 old = views.get(view.request_id)
                 if old is None or old.revision <= view.revision:
@@ -505,13 +517,13 @@ class World:
 
     def view(self, request_id: str) -> objects.SessionView:
         """The session as the conductor sees it."""
-        view = self.engine.find("p", request_id)
+        view = self.ask.find("p", request_id)
         assert view is not None
         return view
 
     def view_or_none(self, request_id: str) -> objects.SessionView | None:
         """The same, None if it has left the conductor's memory."""
-        return self.engine.find("p", request_id)
+        return self.ask.find("p", request_id)
 
     def settle(self) -> None:
         """Let messages, workers and reports do their work for a while."""

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What clients want: sessions are opened, cancelled and opened again."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import uuid
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import ratelimit
+from fpgapool.common import tallies
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import serving as servings
+from fpgapool.conductor.decisions import sessions
+from fpgapool.core import events
+from fpgapool.db import api as db_api
+from fpgapool.objects import instance as instance_objects
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+# For what clients can make it say again and again.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
+
+# Refusals that are repeated if the request comes again.
+_MAX_REFUSALS = 10_000
+
+
+class Opening:
+    """Admits requests, and lets go what is wanted no more.
+
+    :ivar recorded_id: the last new session that the database holds.
+    """
+
+    def __init__(self, pool: pools.Pool, serving: servings.Serving) -> None:
+        self._pool = pool
+        self._serving = serving
+        self.recorded_id = pool.last_row_id
+        self._unrecorded: collections.deque[effects.Admission] = (
+            collections.deque()
+        )
+        self._refusals: dict[tuple[str, str, float], tuple[str, str]] = {}
+
+    @property
+    def handled(self) -> Mapping[type, pools.Handler]:
+        """The inputs that are handled here."""
+        return {
+            inputs.Open: self._open,
+            inputs.Unrecorded: self._unrecorded_found,
+            inputs.Cancel: self._cancel,
+            inputs.Reopen: self._reopen,
+            inputs.RenewSecret: self._renew_secret,
+            inputs.InstanceDeleted: self._instance_deleted,
+        }
+
+    # -- requests ----------------------------------------------------------
+
+    def _open(self, wish: inputs.Open) -> None:
+        pool, request = self._pool, wish.request
+        until = wish.awaited_until
+        if pool.now > (self._expiry(request) if until is None else until):
+            LOG.info("Request %s came too late", request.request_id[:80])
+            return
+        known = pool.sessions.by_request.get(
+            (request.project_id, request.request_id)
+        )
+        refusal = self._refusals.get(_attempt(request))
+        try:
+            if known is not None:
+                self._repeat(known, request)
+            elif refusal is not None:
+                # Casts are doubled and overtake each other: no client waits
+                # for a session that has been refused once.
+                raise admission.Rejected(*refusal)
+            elif pool.database_failing:
+                raise not_recordable()
+            else:
+                self._admit(request)
+        except admission.Rejected as error:
+            self._refuse(request, error)
+
+    def _expiry(self, request: objects.OpenRequest) -> float:
+        """Return when a request expires, by our clock."""
+        host = self._pool.registry.hosts.get(request.host_uuid or "")
+        return (
+            host.our_time(request.expires_at) if host else request.expires_at
+        )
+
+    def _repeat(
+        self, session: sessions.Session, request: objects.OpenRequest
+    ) -> None:
+        """A retry never opens twice; it learns how things stand."""
+        if not session.same_request(request):
+            raise admission.Rejected(
+                codes.REQUEST_ID_REUSED,
+                f"request {request.request_id} has been used for something"
+                " else",
+            )
+        if not request.host_uuid:
+            return
+        if request.host_uuid not in session.front_doors:
+            # It would get the secret of what others have opened.
+            raise admission.Rejected(
+                codes.REQUEST_ID_REUSED,
+                f"request {request.request_id} has come by another way",
+            )
+        self._pool.publish(session)
+
+    def _admit(self, request: objects.OpenRequest) -> None:
+        pool, limits = self._pool, self._pool.settings
+        known, accelerator = self._resolve(request)
+        if accelerator != request.accelerator:
+            request = dataclasses.replace(request, accelerator=accelerator)
+        book, project_id = pool.sessions, request.project_id
+        admission.check(
+            request,
+            limits,
+            pool.registry,
+            known,
+            pool.quotas.of(project_id),
+            admission.Queue(
+                total=book.queued.total(),
+                of_project=book.queued[project_id],
+                bytes_of_project=book.queued_bytes[project_id],
+            ),
+        )
+        pool.instances.check(request, book.count_of_instance(request.user_id))
+        host = pool.registry.hosts.get(self._origin(request) or "")
+        job_id = pool.next_job_id()
+        session = sessions.Session(
+            row_id=job_id,
+            job_id=job_id,
+            session_id=str(uuid.uuid4()),
+            request_id=request.request_id,
+            project_id=project_id,
+            user_id=request.user_id,
+            host_id=host.id if host else None,
+            host_uuid=host.uuid if host else None,
+            accelerator=request.accelerator,
+            claimed_bytes=request.claimed_bytes,
+            priority=request.priority,
+            wait_timeout_s=_limited(
+                request.wait_timeout_s, limits.wait_timeout_s
+            ),
+            connect_timeout_s=_limited(
+                request.connect_timeout_s, limits.connect_timeout_s
+            ),
+            resume_grace_s=_limited(
+                request.resume_grace_s, limits.resume_grace_s
+            ),
+            queued_at=pool.now,
+            arrival_s=pool.pool_time,
+            front_doors=sessions.front_doors(request.host_uuid),
+        )
+        pool.counts.opened += 1
+        book.add(session)
+        book.note_queued(session)
+        pool.tell(events.JobSubmitted(pool.job(session)))
+        pool.touch(session)
+        new = effects.Admission(job_id, session.session_id, request)
+        pool.outbox.admit(new)
+        self._unrecorded.append(new)
+
+    def _resolve(
+        self, request: objects.OpenRequest
+    ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
+        """Find the accelerator that a project means.
+
+        :returns: profiles, and the key of its own among them. If there is
+            none, of what the project may use, and the name that is unknown.
+        """
+        library = self._pool.catalogue.library
+        key = library.resolve(request.accelerator, request.project_id)
+        if key is None:
+            return library.visible(request.project_id), request.accelerator
+        return library.profiles, key
+
+    def _origin(self, request: objects.OpenRequest) -> str | None:
+        """Return on which host a request's data are.
+
+        An instance is on a host of the pool, but its data reach a board there
+        without the network only if the operator says so.
+        """
+        if self._pool.settings.instances_are_local:
+            own = self._pool.instances.host_uuid(request.user_id)
+            return own or request.host_uuid
+        return request.host_uuid
+
+    def _refuse(
+        self, request: objects.OpenRequest, error: admission.Rejected
+    ) -> None:
+        """A refused request leaves no trace but its answer, to be repeated."""
+        LOG.info(
+            "Request %s of project %s refused: %s",
+            request.request_id[:80],
+            request.project_id,
+            error.code,
+        )
+        self._pool.counts.refused[tallies.known(error.code)] += 1
+        self._refusals[_attempt(request)] = (error.code, str(error))
+        while len(self._refusals) > _MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+        if request.host_uuid:
+            view = admission.refusal(request, error, self._pool.now)
+            self._pool.outbox.send(effects.Refusal(request.host_uuid, view))
+
+    def refusal_of(
+        self, request: objects.OpenRequest
+    ) -> admission.Rejected | None:
+        """Return why a request was refused, if it was."""
+        refusal = self._refusals.get(_attempt(request))
+        return admission.Rejected(*refusal) if refusal else None
+
+    # -- what is not in the database ---------------------------------------
+
+    def note_recorded(self) -> None:
+        """See which sessions the database holds, and whether it answers."""
+        pool, unrecorded = self._pool, self._unrecorded
+        while unrecorded and unrecorded[0].row_id <= self.recorded_id:
+            unrecorded.popleft()
+        if pool.database_failing:
+            pool.failing_at = pool.now
+            # Their clients shall not wait for it.
+            while unrecorded:
+                self._withdraw(unrecorded.popleft(), None)
+
+    def _unrecorded_found(self, item: inputs.Unrecorded) -> None:
+        self._withdraw(item.admission, item.holder)
+
+    def _withdraw(
+        self,
+        new: effects.Admission,
+        record: db_api.SessionRecord | None,
+    ) -> None:
+        """Undo an admission that no client has been told of.
+
+        To ask the database before would be one more wait for each request,
+        and names are hardly ever used again after so long.
+
+        :param record: the session that had the name before; None if the
+            database is away.
+        """
+        pool = self._pool
+        pool.outbox.withdraw(new.row_id)
+        session = pool.sessions.by_id.get(new.session_id)
+        if session is None:
+            return
+        self._drop(session)
+        try:
+            if record is None:
+                raise not_recordable()
+            self._repeat(pool.of_record(record), new.request)
+        except admission.Rejected as error:
+            self._refuse(new.request, error)
+
+    def _drop(self, session: sessions.Session) -> None:
+        """Forget a session, and take its slot back."""
+        pool = self._pool
+        if session.live:
+            if session.hold is None:
+                pool.sessions.note_unqueued(session)
+            pool.tell(
+                events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
+            )
+            session.hold = None
+        # If it ended before, its slot may still be on the way to be free.
+        session.withdrawn = True
+        pool.forget_changes(session)
+        pool.sessions.forget(session)
+
+    # -- ends --------------------------------------------------------------
+
+    def _cancel(self, item: inputs.Cancel) -> None:
+        session = self._find(item)
+        if session is None or not _is_door(item.sender, session, "cancel"):
+            return
+        if not session.live:
+            self._pool.publish(session)
+            return
+        if (
+            item.reason == codes.CLIENT_GONE
+            and session.state in states.CONNECTED
+        ):
+            # The front door lost a client that the worker knows better.
+            return
+        self._pool.cancel(session, item.reason)
+
+    def _find(self, item: inputs.Cancel) -> sessions.Session | None:
+        book = self._pool.sessions
+        if item.session_id:
+            session = book.by_id.get(item.session_id)
+        else:
+            session = book.by_request.get(
+                (item.project_id, item.request_id or "")
+            )
+        if session is None or session.project_id != item.project_id:
+            return None
+        return session
+
+    def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
+        """End the sessions of an instance, for their owner is gone."""
+        pool = self._pool
+        if not pool.instances.delete(item.instance_id, pool.now):
+            return
+        own = pool.sessions.of_instance(
+            instance_objects.user_of(item.instance_id)
+        )
+        LOG.info(
+            "Instance %s is gone: %d sessions", item.instance_id, len(own)
+        )
+        for session in own:
+            pool.cancel(
+                session, codes.INSTANCE_DELETED, "the instance was deleted"
+            )
+
+    # -- another slot, another secret --------------------------------------
+
+    def _reopen(self, item: inputs.Reopen) -> None:
+        """Give a session whose slot is gone another one, if it can move.
+
+        The client decides: only it knows that its data flow no more.
+        """
+        pool = self._pool
+        session = pool.sessions.by_id.get(item.session_id)
+        if (
+            session is None
+            or session.project_id != item.project_id
+            or not _is_door(item.host_uuid or None, session, "reopen_session")
+        ):
+            return
+        profile = pool.profiles.get(session.accelerator)
+        if (
+            profile is None
+            or not profile.stateless
+            or session.generation != item.generation
+        ):
+            pool.publish(session)
+        elif session.state in states.CONNECTED:
+            self._serving.move(session)
+        elif session.reason in codes.REOPENABLE and self._may_revive(session):
+            pool.sessions.revive(session)
+            self._serving.resubmit(session)
+        else:
+            pool.publish(session)
+
+    def _may_revive(self, session: sessions.Session) -> bool:
+        """Whether its instance, if it has one, may have one more session."""
+        instance_id = instance_objects.id_of(session.user_id)
+        if instance_id is None:
+            return True
+        known = self._pool.instances.live.get(instance_id)
+        if known is None:
+            return False
+        used = self._pool.sessions.count_of_instance(session.user_id)
+        return known.max_sessions is None or used < known.max_sessions
+
+    def _renew_secret(self, item: inputs.RenewSecret) -> None:
+        session = self._pool.sessions.by_id.get(item.session_id)
+        if (
+            session is not None
+            and session.hold is not None
+            and session.state == states.READY
+            and _is_door(item.sender, session, "renew_secret")
+        ):
+            self._serving.ask_secret(session.hold)
+
+
+def _attempt(request: objects.OpenRequest) -> tuple[str, str, float]:
+    """Return what repeated casts of a request have in common.
+
+    A client that tries again later, under the same name, has another time.
+    """
+    return request.project_id, request.request_id, request.expires_at
+
+
+def not_recordable() -> admission.Rejected:
+    """Return why a request is refused while the database is away."""
+    return admission.Rejected(
+        codes.DATABASE_UNAVAILABLE,
+        "requests cannot be recorded at the moment, try again",
+    )
+
+
+def _limited(wanted: float | None, limit: float) -> float:
+    """A request can lower a limit, never raise it."""
+    return limit if wanted is None else min(wanted, limit)
+
+
+def _is_door(
+    host_uuid: str | None, session: sessions.Session, method: str
+) -> bool:
+    """Whether a session was opened at the front door that asks.
+
+    :param host_uuid: of that; None if it is no front door, or not certain.
+    """
+    if host_uuid is None or host_uuid in session.front_doors:
+        return True
+    _OFTEN.warning(
+        "%s: %s of session %s by host %.80r is refused: it was not opened at"
+        " the front door there",
+        codes.MESSAGE_REFUSED,
+        method,
+        session.session_id,
+        host_uuid,
+    )
+    return False

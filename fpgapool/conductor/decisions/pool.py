@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the leader knows of the pool, and what a batch of inputs causes.
+
+The rooms of the engine share one :class:`Pool`.  They tell the core what has
+happened, change sessions and hosts, and leave here what is to be written and
+sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import tallies
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import expected_waits
+from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.decisions import probation
+from fpgapool.conductor.decisions import quotas
+from fpgapool.conductor.decisions import rates
+from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions import usage
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+#: Handles one input, or one instruction of the core.
+Handler = Callable[[Any], None]
+
+
+class Outbox:
+    """What is to be written and sent after a batch.
+
+    A message's class says whether it waits for the rows, see
+    :mod:`.effects`.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[db_api.Record] = []
+        self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
+        self._messages: list[effects.Message] = []
+        self._admissions: list[effects.Admission] = []
+        self._withdrawn: list[int] = []
+
+    def write(self, *rows: db_api.Record) -> None:
+        """Have rows written."""
+        self._rows += rows
+
+    def write_assignment(
+        self, slot_id: int, row: db_api.AssignmentRecord | None
+    ) -> None:
+        """Have a slot's assignment written; None: deleted."""
+        self._assignments[slot_id] = row
+
+    def send(self, *messages: effects.Message) -> None:
+        """Have messages sent."""
+        self._messages += messages
+
+    def admit(self, new: effects.Admission) -> None:
+        """Have a session's first row written, unless its name is used."""
+        self._admissions.append(new)
+
+    def withdraw(self, row_id: int) -> None:
+        """Have nothing more written of a session that was not recorded."""
+        self._withdrawn.append(row_id)
+
+    def take(self) -> effects.Effects:
+        """Return what has been left here since the last call."""
+        given = [row for row in self._assignments.values() if row is not None]
+        released = [id_ for id_, row in self._assignments.items() if not row]
+        taken = effects.Effects(
+            changes=db_api.Changes.of([*self._rows, *given], released),
+            at_once=[m for m in self._messages if not m.after_commit],
+            after_commit=[m for m in self._messages if m.after_commit],
+            admissions=self._admissions,
+            withdrawn=self._withdrawn,
+        )
+        Outbox.__init__(self)
+        return taken
+
+
+class Pool:
+    """Core, hosts, sessions and limits; see the module's docstring.
+
+    :ivar now: the time of the batch, in seconds; never less than before.
+    :ivar core: decides who gets which slot.
+    :ivar sessions: all sessions in memory.
+    :ivar holds: the slots that are given away, by their ids.
+    :ivar deaf_until: until then nothing could be heard, so that silence
+        proves nothing.
+    :ivar failing_at: when the database was last seen to fail, so that what
+        was to be told waited.
+    :ivar instructed: what the rooms do about the core's instructions.
+
+    :param core: empty.
+    :param settings: limits.
+    :param snapshot: what the database holds.
+    :param own_quotas: what projects may use, until others come; None: they
+        are kept here, over those that the settings say.
+    :param thresholds_bytes: between priority queues, if there are any.
+    :param counts: to count what happens in.
+    :param ahead_s: by how much ``now`` is ahead of pool time.
+    """
+
+    def __init__(
+        self,
+        core: core_state.PoolState,
+        settings: admission.Limits,
+        snapshot: db_api.Snapshot,
+        *,
+        own_quotas: admission.Quotas | None,
+        thresholds_bytes: Sequence[float],
+        counts: conductor_counts.Counts,
+        ahead_s: float,
+    ) -> None:
+        self.now = -math.inf
+        self.core = core
+        # From now on each one is recorded.
+        core.take_skips()
+        self.settings = settings
+        self.counts = counts
+        self._ahead_s = ahead_s
+        self.quotas = quotas.Current(
+            quotas.Book(
+                settings.default_quota,
+                snapshot.quotas,
+                snapshot.max_ids.quota,
+            ),
+            own_quotas,
+        )
+        self.ledger = usage.Ledger(snapshot.usage, snapshot.max_ids.usage)
+        self.registry = registry.Registry()
+        self.catalogue = bitstreams.Catalogue(
+            (), snapshot.bitstreams, snapshot.max_ids.bitstream
+        )
+        self.instances = instances.Directory(
+            snapshot.instances, snapshot.max_ids.instance
+        )
+        self.sessions = sessions.Book(thresholds_bytes)
+        self.holds: dict[int, sessions.Hold] = {}
+        self.probation = probation.Probation(
+            settings,
+            self.registry,
+            self.catalogue,
+            self.holds,
+            core.take_generation,
+            snapshot.faults,
+            counts,
+        )
+        self.pace = expected_waits.Pace()
+        self.traffic = rates.Traffic()
+        self.outbox = Outbox()
+        self.wake_at: float | None = None
+        self.database_failing = False
+        self.deaf_until = self.failing_at = -math.inf
+        self.instructed: dict[type, Handler] = {}
+        self._last_job_id = snapshot.max_ids.session
+        self._changed: dict[int, sessions.Session] = {}
+
+    # -- the core ----------------------------------------------------------
+
+    def tell(self, *happened: events.Event) -> None:
+        """Tell the core what has happened, and do what follows at once.
+
+        Waiting sessions get slots when a whole batch has been looked at, see
+        :meth:`decide`.
+        """
+        self._carry_out(self.core.apply(happened, self.now))
+
+    def decide(self) -> None:
+        """Have the core give slots to waiting sessions."""
+        happened: tuple[events.Event, ...] = ()
+        if self.wake_at is not None and self.now >= self.wake_at:
+            self.wake_at = None
+            happened = (events.Wake(),)
+        self._carry_out(self.core.step(happened, self.now))
+        for job_id, skips in self.core.take_skips().items():
+            # The next leader is to know it; nobody else hears of it.
+            session = self.sessions.by_job[job_id]
+            session.skips = skips
+            self.outbox.write(session.record())
+
+    def _carry_out(self, instructions: Iterable[object]) -> None:
+        for instruction in instructions:
+            self.attempt(self.instructed, instruction)
+
+    def attempt(self, handlers: Mapping[type, Handler], item: object) -> None:
+        """Handle an item; a wrong move of a session stops nothing else.
+
+        :param handlers: by the item's class.
+        """
+        try:
+            handlers[type(item)](item)
+        except sessions.WrongMove as error:
+            LOG.error("%s: %s is left out", error, type(item).__name__)
+            self.counts.reconciled["wrong_move"] += 1
+
+    def job(self, session: sessions.Session) -> model.Job:
+        """Return the core's view of a session."""
+        return session.job(self._ahead_s)
+
+    def next_job_id(self) -> int:
+        """Return an id that no job and no session's row has had."""
+        self._last_job_id += 1
+        return self._last_job_id
+
+    @property
+    def last_row_id(self) -> int:
+        """No session's row has a higher id."""
+        return self._last_job_id
+
+    @property
+    def pool_time(self) -> float:
+        """The time of the batch, in pool time."""
+        return self.now - self._ahead_s
+
+    def tell_health(self) -> None:
+        """Do what follows from what is out of use, and from its tests."""
+        found = self.probation
+        happened, rows, orders = found.events, found.rows, found.orders
+        found.events, found.rows, found.orders = [], [], []
+        if happened:
+            self.tell(*happened)
+        self.outbox.write(*rows)
+        self.outbox.send(*orders)
+
+    # -- sessions ----------------------------------------------------------
+
+    @property
+    def profiles(self) -> Mapping[str, objects.AcceleratorProfile]:
+        """The accelerators that there are, by name."""
+        return self.catalogue.library.profiles
+
+    def touch(self, session: sessions.Session) -> None:
+        """Have a session recorded and told, for it has changed."""
+        if session.withdrawn:
+            return
+        session.revision += 1
+        self._changed[session.row_id] = session
+
+    def forget_changes(self, session: sessions.Session) -> None:
+        """Have what has changed of a session neither recorded nor told."""
+        self._changed.pop(session.row_id, None)
+
+    def publish(self, session: sessions.Session) -> None:
+        """Tell a session to the front doors at which it was opened."""
+        view = session.view(with_secret=True)
+        for host_uuid in session.front_doors:
+            self.outbox.send(effects.PublishSession(host_uuid, view))
+
+    def end(
+        self, session: sessions.Session, state: str, code: str, message: str
+    ) -> None:
+        """End a session; before its slot is given back.
+
+        :raises WrongMove: if it cannot end so.
+        """
+        was_queued = session.hold is None and session.live
+        session.finish(state, code, message, self.now)
+        if was_queued:
+            self.sessions.note_unqueued(session)
+        self.counts.ended[state, tallies.known(code)] += 1
+        if session.generation and not session.counted:
+            session.counted = True
+            self.ledger.add(
+                session.project_id, session.accelerator, self.now, sessions=1
+            )
+        self.touch(session)
+        self.sessions.note_end(session)
+
+    def cancel(
+        self,
+        session: sessions.Session,
+        code: str,
+        message: str = "",
+    ) -> None:
+        """End a session that is wanted no more, and take its slot back."""
+        self.tell(events.JobCancelled(session.job_id, code))
+        self.end(session, states.CANCELLED, code, message)
+
+    def of_record(self, record: db_api.SessionRecord) -> sessions.Session:
+        """Return a session as its row says."""
+        host = self.registry.hosts_by_id.get(record.host_id or 0)
+        return sessions.Session.from_record(
+            record, host.uuid if host else None
+        )
+
+    # -- the end of a batch ------------------------------------------------
+
+    def take_effects(self) -> effects.Effects:
+        """Return what the batch has caused."""
+        for session in self._changed.values():
+            session.updated_at = self.now
+            self.outbox.write(session.record())
+            self.publish(session)
+        self._changed.clear()
+        self.outbox.write(*self.ledger.take(), *self.instances.take())
+        return self.outbox.take()

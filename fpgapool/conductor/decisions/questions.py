@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What can be asked about the pool, and audits."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import opening as openings
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import restoring
+from fpgapool.conductor.decisions import serving as servings
+from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions import summary
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import states
+
+
+class Questions:
+    """Answers questions, on the thread that owns the pool.
+
+    :ivar pool: what they are about.
+
+    :param strategy_name: by which the core decides.
+    """
+
+    def __init__(
+        self,
+        pool: pools.Pool,
+        opening: openings.Opening,
+        serving: servings.Serving,
+        strategy_name: str,
+    ) -> None:
+        self.pool = pool
+        self._opening = opening
+        self._serving = serving
+        self._strategy_name = strategy_name
+
+    # -- sessions ----------------------------------------------------------
+
+    @property
+    def queued_count(self) -> int:
+        """How many sessions wait for a slot."""
+        return self.pool.sessions.queued.total()
+
+    def views(self, session_ids: Iterable[str]) -> list[objects.SessionView]:
+        """Return the sessions of these ids that are in memory."""
+        by_id = self.pool.sessions.by_id
+        found = (by_id.get(session_id) for session_id in session_ids)
+        return [self._full_view(session) for session in found if session]
+
+    def changed(
+        self, revisions: Mapping[str, int]
+    ) -> tuple[list[objects.SessionView], list[str]]:
+        """Compare what is known elsewhere of sessions with how they stand.
+
+        :param revisions: the revision that is known of each, by its id.
+        :returns: the sessions that have another one, and the ids of those
+            that are not in memory.
+        """
+        changed, missing = [], []
+        for session_id, revision in revisions.items():
+            session = self.pool.sessions.by_id.get(session_id)
+            if session is None:
+                missing.append(session_id)
+            elif session.revision != revision:
+                changed.append(self._full_view(session))
+        return changed, missing
+
+    def secret(self, session_id: str, project_id: str, generation: int) -> str:
+        """Return what a READY session's client connects with.
+
+        :param project_id: for which it is asked.
+        :param generation: of the assignment that it is for.
+        :returns: empty if there is none, or it is another project's.
+        """
+        session = self.pool.sessions.by_id.get(session_id)
+        if (
+            session is None
+            or (session.project_id, session.generation)
+            != (project_id, generation)
+            or session.state != states.READY
+        ):
+            return ""
+        return session.secret
+
+    def find(
+        self, project_id: str, request_id: str
+    ) -> objects.SessionView | None:
+        """Return the session of a request, if it is in memory."""
+        session = self.pool.sessions.by_request.get((project_id, request_id))
+        return self._full_view(session) if session else None
+
+    def outcome(
+        self, request: objects.OpenRequest
+    ) -> objects.SessionView | admission.Rejected | None:
+        """Return what became of a request, if that is in memory."""
+        refusal = self._opening.refusal_of(request)
+        return refusal or self.find(request.project_id, request.request_id)
+
+    def _full_view(self, session: sessions.Session) -> objects.SessionView:
+        if session.state != states.QUEUED:
+            return session.view()
+        core = self.pool.core
+        position = core.queue_position(session.job_id)
+        return session.view(
+            queue_position=position,
+            pending_reasons=core.status(session.job_id).reasons,
+            expected_wait_s=self.pool.pace.expected_wait_s(
+                position, self.pool.now
+            ),
+        )
+
+    # -- the pool ----------------------------------------------------------
+
+    def in_use(self, project_id: str) -> dict[str, int]:
+        """Return how much of each resource a project uses now."""
+        pool, book = self.pool, self.pool.sessions
+        return {
+            "sessions": sum(
+                hold.session.project_id == project_id
+                for hold in pool.holds.values()
+            ),
+            "queued": book.queued[project_id],
+            "queued_bytes": book.queued_bytes[project_id],
+            "bitstream_bytes": sum(
+                one.size_bytes
+                for one in pool.catalogue.bitstreams
+                if one.project_id == project_id
+            ),
+        }
+
+    def reservable_slots(self, device_id: str) -> int:
+        """Return how many slots of a device instances can reserve.
+
+        :param device_id: what the API and Placement call it.
+        :returns: 0 also if there is no such device.
+        """
+        device = self.pool.registry.find_device(device_id)
+        return device.reservable_slots if device else 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the pool at a glance, without anything of a tenant's."""
+        pool = self.pool
+        return {
+            "strategy": self._strategy_name,
+            "hosts": summary.hosts(
+                pool.registry,
+                pool.holds,
+                pool.core.view.reservations.pending,
+            ),
+            "waiting": pool.core.waiting_count,
+            "sessions": pool.sessions.count_by_state(self._served()),
+        }
+
+    def _served(self) -> Iterator[sessions.Session]:
+        """Yield the sessions that have a slot."""
+        return (
+            hold.session for hold in self.pool.holds.values() if hold.wanted
+        )
+
+    def figures(self, max_projects: int) -> summary.Figures:
+        """Return how many sessions, slots, hosts and devices there are.
+
+        Looks at none of the sessions that wait: there may be very many.
+
+        :param max_projects: how many to tell one by one.
+        """
+        pool, book = self.pool, self.pool.sessions
+        hosts = pool.registry.hosts.values()
+        served = collections.Counter(one.state for one in self._served())
+        return summary.Figures(
+            queued_by_project=summary.largest(book.queued, max_projects),
+            queued_by_size=tuple(book.queued_by_size),
+            queued_bytes=book.queued_bytes.total(),
+            sessions={state: served[state] for state in states.ASSIGNED}
+            | {states.QUEUED: self.queued_count},
+            slots=summary.slots_by_state(pool.registry, pool.holds),
+            hosts={host.name: host.up for host in hosts},
+            clocks_behind_s={
+                host.name: host.clock_behind_s
+                for host in hosts
+                if host.up and host.clock_readings_s
+            },
+            devices=summary.devices_by_state(pool.registry),
+            reservations=summary.reservations_by_state(
+                pool.registry, pool.core.view.reservations.pending
+            ),
+        )
+
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """Return what placement needs to know of the pool.
+
+        :param now: wall clock.
+        """
+        pool, book = self.pool, self.pool.sessions
+        return summary.snapshot(
+            pool.registry,
+            pool.holds,
+            pool.profiles,
+            pool.traffic,
+            summary.Queued(book.queued_by_host, book.queued_by_accelerator),
+            now,
+        )
+
+    # -- audits ------------------------------------------------------------
+
+    @property
+    def live_sessions(self) -> Iterator[sessions.Session]:
+        """All that wait for or have a slot."""
+        return (one for one in self.pool.sessions.by_id.values() if one.live)
+
+    def ask_reports(self, host_uuid: str | None = None) -> set[str]:
+        """Have the agents of hosts that are up report at once.
+
+        :param host_uuid: of the only one; None for all.
+        :returns: the UUIDs of these hosts.
+        """
+        up = {
+            host.uuid
+            for host in self.pool.registry.hosts.values()
+            if host.up and host_uuid in (None, host.uuid)
+        }
+        self.pool.outbox.send(*map(effects.AskReport, up))
+        return up
+
+    def record_again(
+        self, session_id: str | None, slot_id: int | None
+    ) -> None:
+        """Write anew how a session and a slot stand.
+
+        :param session_id: None for no session.
+        :param slot_id: of its row; None for no slot.
+        """
+        pool = self.pool
+        session = pool.sessions.by_id.get(session_id or "")
+        if session is not None:
+            pool.touch(session)
+            slot_id = session.slot_id if slot_id is None else slot_id
+        if slot_id is None:
+            return
+        hold = pool.holds.get(slot_id)
+        if hold is not None:
+            self._serving.entered(hold)
+        else:
+            pool.outbox.write_assignment(slot_id, None)
+
+    def adopt(self, record: db_api.SessionRecord) -> None:
+        """Take over a session that only the database knows.
+
+        The slot that it had is another session's now, or free.
+        """
+        if (
+            record.session_id not in self.pool.sessions.by_id
+            and record.state in states.LIVE
+        ):
+            restoring.adopt(self.pool, record)
+            self.pool.decide()

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What agents say about their hosts and slots, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import ratelimit
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import agent_orders
+from fpgapool.conductor.decisions import hosts
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import reconcile
+from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import serving as servings
+from fpgapool.conductor.decisions import sessions
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+# For what agents can make it say again and again.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
+
+_UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
+
+# What the conductor says of a session, and then its worker: it was closed
+# while that could not be told, and its client left before it was.
+_SERVED_ALREADY = (states.CANCELLED, states.CLOSED)
+
+# After so many slots of which its client was never told, more of them would
+# be of no use.
+_MAX_UNTOLD_ENDS = 3
+# A client that knew of its slot for less than this share of its time to
+# connect was told late.
+_TIME_TO_CONNECT = 0.5
+
+# Slots that a session is given in vain because of its bitstream.
+_MAX_BITSTREAM_FAILURES = 3
+# What its owner hears; the agent's log says more.
+_UNTRUSTED = "no key that the hosts trust now has signed it"
+
+
+class Reports:
+    """Compares what agents report with what should be."""
+
+    def __init__(
+        self,
+        pool: pools.Pool,
+        serving: servings.Serving,
+        host_watch: hosts.Hosts,
+    ) -> None:
+        self._pool = pool
+        self._serving = serving
+        self._hosts = host_watch
+
+    @property
+    def handled(self) -> Mapping[type, pools.Handler]:
+        """The inputs that are handled here."""
+        return {inputs.Report: self._report, inputs.Prepared: self._prepared}
+
+    def _prepared(self, item: inputs.Prepared) -> None:
+        prepared, pool = item.prepared, self._pool
+        host = pool.registry.hosts.get(prepared.host_uuid)
+        device = host.devices.get(prepared.device) if host else None
+        slot = device.slots.get(prepared.slot) if device else None
+        hold = pool.holds.get(slot.id) if slot else None
+        if (
+            hold is None
+            or hold.generation != prepared.generation
+            or hold.revoked
+            or hold.phase not in _UNCONNECTED
+        ):
+            LOG.debug(
+                "Stale preparation of generation %d ignored",
+                prepared.generation,
+            )
+            return
+        session = hold.session
+        hold.announced_at = min(hold.announced_at, pool.now)
+        session.secret = prepared.secret
+        session.endpoints = prepared.endpoints
+        session.certificate_sha256 = prepared.certificate_sha256
+        hold.heard = prepared.agent_boot_id, prepared.sequence
+        if hold.phase is model.Phase.PREPARING:
+            pool.tell(events.SlotReady(hold.slot.id, hold.generation))
+        else:
+            pool.touch(session)
+
+    def _report(self, item: inputs.Report) -> None:
+        report, pool = item.report, self._pool
+        known = pool.registry.hosts.get(report.host_uuid)
+        if known and not known.accepts(report.agent_boot_id, report.sequence):
+            _tell_ignored(known, report)
+            return
+        host, changed, rows = pool.registry.update(report)
+        host.note_clock(report.agent_boot_id, report.sent_at, pool.now)
+        host.note_report(report.agent_boot_id, report.sequence, pool.now)
+        pool.outbox.write(*rows)
+        if changed or not host.up:
+            self._host_up(host)
+        for device in report.devices:
+            for line in device.slots:
+                slot = host.devices[device.name].slots[line.slot]
+                self._look_at(slot, line, report)
+
+    def _host_up(self, host: registry.HostEntry) -> None:
+        pool = self._pool
+        if not host.up:
+            LOG.info("Host %s (%s) is up", host.name, host.uuid)
+            host.up = True
+            self._hosts.found(host)
+            pool.outbox.write(registry.host_row(host))
+        # Some of its devices may be new.
+        pool.tell(
+            *administration.reminders(host.devices.values()),
+            events.HostUp(host.spec()),
+        )
+
+    def _look_at(
+        self,
+        slot: registry.SlotEntry,
+        line: objects.SlotReport,
+        report: objects.AgentReport,
+    ) -> None:
+        pool = self._pool
+        self._note_unrecorded_end(slot, line)
+        hold = pool.holds.get(slot.id)
+        if hold is None or not hold.outdates(report):
+            finding = reconcile.compare(hold, line)
+            if hold is None and pool.probation.look(slot, line, pool.now):
+                finding = reconcile.Finding.AS_IT_SHOULD
+            pool.tell_health()
+            if finding is reconcile.Finding.STRAY:
+                self._release_stray(slot, line)
+            self._note_programmed(slot, line)
+            self._note_usable(slot, line, finding)
+            if hold is not None:
+                hold.note_energy(report.agent_boot_id, line)
+                self._act(hold, finding, line)
+        self._note_late_end(slot.host, line.last_result)
+
+    # -- ends that were missed ---------------------------------------------
+
+    def _note_unrecorded_end(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        """A former leader gave a slot on, and died before it recorded that.
+
+        Its new holder is unknown, and the one before has not vanished.
+        """
+        hold, result = self._pool.holds.get(slot.id), line.previous_result
+        if (
+            hold is not None
+            and result is not None
+            and result.generation == hold.generation
+            and result.state != states.PREPARE_FAILED
+        ):
+            self._pool.counts.reconciled["end_not_recorded"] += 1
+            self._finished(hold, result)
+
+    def _note_late_end(
+        self, host: registry.HostEntry, result: objects.SessionResult | None
+    ) -> None:
+        """A client has used and closed the slot that it was to lose.
+
+        Its host was silent meanwhile, so that the session has, or waits
+        for, another slot without need.
+        """
+        if result is None or result.state != states.CLOSED:
+            return
+        pool = self._pool
+        session = pool.sessions.by_id.get(result.session_id)
+        if session is None or session.state not in states.UNCONNECTED:
+            return
+        if session.hold and session.hold.generation <= result.generation:
+            return
+        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
+        self._note_result(session, result, host)
+        pool.end(session, result.state, result.code, result.message)
+        # What the worker of its other slot says of the end is not its own.
+        session.hold = None
+
+    # -- findings ----------------------------------------------------------
+
+    def _act(
+        self,
+        hold: sessions.Hold,
+        finding: reconcile.Finding,
+        line: objects.SlotReport,
+    ) -> None:
+        session, serving = hold.session, self._serving
+        if hold.wanted and line.generation == hold.generation:
+            session.input_bytes = line.input_bytes
+            session.output_bytes = line.output_bytes
+        match finding:
+            case (
+                reconcile.Finding.NOT_STARTED | reconcile.Finding.NOT_RELEASED
+            ):
+                serving.tell_again(hold)
+            case reconcile.Finding.READY:
+                hold.prepared = True
+                if not session.secret:
+                    serving.ask_secret(hold)
+            case reconcile.Finding.ATTACHED:
+                serving.attached(hold)
+                self._check_claim(hold)
+                self._note_progress(hold, line)
+            case reconcile.Finding.DETACHED:
+                serving.detached(hold)
+                self._note_progress(hold, line)
+            case reconcile.Finding.PREPARE_FAILED:
+                self._prepare_failed(hold, line.last_result)
+            case reconcile.Finding.FINISHED:
+                self._finished(hold, line.last_result)
+            case reconcile.Finding.VANISHED:
+                self._vanished(hold)
+
+    def _note_progress(
+        self, hold: sessions.Hold, line: objects.SlotReport
+    ) -> None:
+        """Note how fast a holder is; tell the core if its strategy asks."""
+        pool = self._pool
+        reading = pool.traffic.note(
+            hold.slot.id,
+            hold.generation,
+            line.input_bytes,
+            line.output_bytes,
+            pool.now,
+        )
+        if reading is not None and pool.core.wants_rates:
+            pool.tell(
+                events.Progress(
+                    hold.slot.id,
+                    hold.generation,
+                    reading.input_bytes,
+                    reading.input_bytes_per_s,
+                )
+            )
+
+    def _check_claim(self, hold: sessions.Hold) -> None:
+        pool, session = self._pool, hold.session
+        limit_bytes = pool.settings.claim_limit_bytes(session.claimed_bytes)
+        if session.input_bytes > limit_bytes:
+            pool.tell(events.ClaimExceeded(hold.slot.id, hold.generation))
+
+    def _prepare_failed(
+        self, hold: sessions.Hold, result: objects.SessionResult | None
+    ) -> None:
+        reason = result.code if result else codes.PREPARE_FAILED
+        LOG.warning(
+            "Slot %s could not be prepared for session %s: %s",
+            hold.slot,
+            hold.session.session_id,
+            reason,
+        )
+        if reason in codes.BITSTREAM_FAULTS and hold.wanted:
+            hold.session.bitstream_failures += 1
+            if hold.session.bitstream_failures >= _MAX_BITSTREAM_FAILURES:
+                self._give_up_bitstream(hold, reason)
+                return
+        self._hosts.fail_preparation(hold, reason)
+
+    def _give_up_bitstream(self, hold: sessions.Hold, reason: str) -> None:
+        """End a session whose bitstream gets into no slot.
+
+        The slots are well, so that nothing else would end its tries.
+        """
+        why = f": {_UNTRUSTED}" if reason == codes.BITSTREAM_UNTRUSTED else ""
+        self._pool.end(
+            hold.session,
+            states.FAILED,
+            reason,
+            f"no slot could be programmed with its bitstream, in"
+            f" {_MAX_BITSTREAM_FAILURES} tries{why}",
+        )
+        self._serving.free(hold, self._pool.now)
+
+    def _vanished(self, hold: sessions.Hold) -> None:
+        """The worker and what it knew are gone."""
+        pool = self._pool
+        pool.counts.reconciled["vanished"] += 1
+        if hold.wanted and hold.phase in _UNCONNECTED:
+            # No client has sent anything yet: another slot will do.
+            self._hosts.fail_preparation(hold, codes.WORKER_LOST)
+            return
+        if hold.wanted:
+            pool.end(
+                hold.session,
+                states.FAILED,
+                codes.WORKER_LOST,
+                "the slot's worker process is gone",
+            )
+        self._serving.free(hold, pool.now)
+
+    # -- ends --------------------------------------------------------------
+
+    def _finished(
+        self, hold: sessions.Hold, result: objects.SessionResult | None
+    ) -> None:
+        pool, session = self._pool, hold.session
+        if result is not None:
+            pool.probation.finished(hold, result, pool.now)
+            pool.tell_health()
+        if result is None or hold.abandoned:
+            self._serving.free(hold, pool.now, result)
+            return
+        self._note_result(session, result, hold.slot.host)
+        if not session.live:
+            if (session.state, result.state) == _SERVED_ALREADY:
+                session.finish(
+                    result.state, result.code, result.message, pool.now
+                )
+            pool.touch(session)
+            again = False
+        else:
+            again = self._may_go_on(hold, result)
+            if not again:
+                pool.end(session, *self._how_it_ended(session, result))
+        self._serving.free(hold, pool.now, result)
+        if again:
+            # After those that wait: it has had a slot, or could not use it.
+            yields = result.code not in codes.ROOM_IS_MADE
+            self._serving.resubmit(session, yields=yields)
+
+    def _may_go_on(
+        self, hold: sessions.Hold, result: objects.SessionResult
+    ) -> bool:
+        """Whether a session whose slot is gone waits for another one."""
+        session = hold.session
+        if result.code == codes.YIELDED:
+            # Twice what it has used: a lie costs a place further back.
+            session.claimed_bytes = min(
+                2 * result.input_bytes, self._pool.settings.max_claimed_bytes
+            )
+            return True
+        if result.code in codes.ROOM_IS_MADE:
+            profile = self._pool.profiles.get(session.accelerator)
+            has_begun = result.started_at is not None or result.input_bytes > 0
+            return not has_begun or (profile is not None and profile.stateless)
+        if (
+            result.code == codes.CONNECT_TIMEOUT
+            and self._was_told_late(hold)
+            and session.untold_ends < _MAX_UNTOLD_ENDS
+        ):
+            session.untold_ends += 1
+            return True
+        return False
+
+    def _how_it_ended(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> tuple[str, str, str]:
+        """:returns: state, code and message."""
+        at = f"ended at input offset {result.input_bytes}"
+        if result.code in codes.ROOM_IS_MADE:
+            return (
+                states.FAILED,
+                result.code,
+                f"the slot is taken back; {at}",
+            )
+        if result.code == codes.CLAIM_EXCEEDED:
+            return (
+                states.FAILED,
+                result.code,
+                f"more than the {session.claimed_bytes} bytes that were"
+                f" claimed; {at}",
+            )
+        # An agent of another version may know other ends.
+        known = result.state in states.RESULTS - {states.PREPARE_FAILED}
+        state = result.state if known else states.FAILED
+        return state, result.code, result.message
+
+    def _was_told_late(self, hold: sessions.Hold) -> bool:
+        """Whether a client had too little time to connect.
+
+        That its slot was ready did not get here, or was not recorded or sent
+        for a while, or the leader before did not live to tell it.
+        """
+        pool = self._pool
+        enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
+        told_at = max(hold.announced_at, pool.failing_at, pool.deaf_until)
+        # Infinity, while nothing was told, is late, too.
+        return pool.now - told_at < enough_s
+
+    def _note_result(
+        self,
+        session: sessions.Session,
+        result: objects.SessionResult,
+        host: registry.HostEntry,
+    ) -> None:
+        """Note what a worker says of a session that it has served."""
+        session.input_bytes = result.input_bytes
+        session.output_bytes = result.output_bytes
+        if result.started_at is not None:
+            started_at = host.our_time(result.started_at)
+            # Its clock may have been set since its last report.
+            session.started_at = min(
+                max(started_at, session.queued_at), self._pool.now
+            )
+
+    # -- slots -------------------------------------------------------------
+
+    def _release_stray(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        pool = self._pool
+        # The agent answers each order with a report, which would cause the
+        # next order at once while a worker takes its time.
+        if pool.now - slot.stray_told_at < pool.settings.resend_interval_s:
+            return
+        slot.stray_told_at = pool.now
+        pool.counts.reconciled["stray"] += 1
+        LOG.warning(
+            "Slot %s works for session %s, generation %s, which should not"
+            " have it: released",
+            slot,
+            line.session_id,
+            line.generation,
+        )
+        pool.outbox.send(agent_orders.release_stray(slot, line))
+
+    def _note_programmed(
+        self, slot: registry.SlotEntry, line: objects.SlotReport
+    ) -> None:
+        if slot.programmed != line.programmed:
+            slot.programmed = line.programmed
+            self._pool.outbox.write(registry.slot_row(slot))
+        slot.bitstream_id = line.bitstream_id
+        slot.outdated = self._pool.catalogue.is_outdated(
+            slot.programmed, slot.bitstream_id, slot.shape
+        )
+
+    def _note_usable(
+        self,
+        slot: registry.SlotEntry,
+        line: objects.SlotReport,
+        finding: reconcile.Finding,
+    ) -> None:
+        """Offer no session to a slot that cannot take any."""
+        usable = finding is not reconcile.Finding.STRAY and (
+            line.state not in (states.SLOT_FAULTY, states.SLOT_STARTING)
+        )
+        if usable != slot.usable:
+            slot.usable = usable
+            self._pool.tell(self._pool.probation.word(slot))
+
+
+def _tell_ignored(
+    known: registry.HostEntry, report: objects.AgentReport
+) -> None:
+    LOG.debug(
+        "Late report %s/%d of host %s ignored",
+        report.agent_boot_id,
+        report.sequence,
+        report.host_name,
+    )
+    if known.is_double(report.agent_boot_id, report.sent_at):
+        _OFTEN.warning(
+            "Two agents say that they are host %s: %s on %s, and %s on %s,"
+            " which is ignored; give one of them a [DEFAULT] host_uuid of its"
+            " own",
+            known.uuid,
+            known.boot_id,
+            known.name,
+            report.agent_boot_id,
+            report.host_name,
+        )

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a new leader takes over what the database holds."""
+
+from __future__ import annotations
+
+from oslo_log import log as logging
+
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import serving as servings
+from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions import unknown_words
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+
+def restore_sessions(
+    pool: pools.Pool, serving: servings.Serving, snapshot: db_api.Snapshot
+) -> None:
+    """Take over all sessions, and the slots that they have.
+
+    Every host counts as down until its agent reports, so nothing is scheduled
+    on what may no longer be there.
+    """
+    held = {(row.job_id, row.generation): row for row in snapshot.assignments}
+    for record in snapshot.unknown_sessions:
+        unknown_words.log_unknown(record, "state")
+    for record in snapshot.live_sessions:
+        row = held.get((record.id, record.generation))
+        phase = row and unknown_words.read(model.Phase, row, "phase")
+        if record.state == states.QUEUED or row is None or phase is None:
+            adopt(pool, record)
+        else:
+            del held[record.id, record.generation]
+            session = pool.of_record(record)
+            pool.sessions.add(session)
+            _restore_assignment(pool, serving, session, row, phase)
+    for record in snapshot.ending_sessions:
+        row = held.get((record.id, record.generation))
+        phase = row and unknown_words.read(model.Phase, row, "phase")
+        if (
+            row is not None
+            and phase is not None
+            and row.slot_id == record.slot_id
+        ):
+            del held[record.id, record.generation]
+            _restore_ending(pool, serving, record, row, phase)
+    # The rest belongs to sessions that have ended or moved, or cannot be read.
+    # If the slots are still busy, they show up as strays in the first report.
+    for orphan in held.values():
+        pool.counts.reconciled["slot_without_session"] += 1
+        # The slot may have gone to another session meanwhile.
+        if orphan.slot_id not in pool.holds:
+            pool.outbox.write_assignment(orphan.slot_id, None)
+
+
+def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
+    """Take over a live session without a slot that is known."""
+    session = pool.of_record(record)
+    pool.sessions.add(session)
+    if record.state != states.QUEUED:
+        # No row says which slot it has: that is lost.
+        LOG.error(
+            "Session %s is %s, but no slot is recorded for it",
+            session.session_id,
+            record.state,
+        )
+        pool.counts.reconciled["session_without_slot"] += 1
+        pool.touch(session)
+    if record.state in states.UNCONNECTED:
+        session.wait_again()
+        pool.sessions.note_queued(session)
+        pool.tell(events.JobSubmitted(pool.job(session)))
+    else:
+        pool.sessions.note_queued(session)
+        pool.end(
+            session,
+            states.FAILED,
+            codes.WORKER_LOST,
+            "which slot it had is not recorded",
+        )
+
+
+def _restore_ending(
+    pool: pools.Pool,
+    serving: servings.Serving,
+    record: db_api.SessionRecord,
+    row: db_api.AssignmentRecord,
+    phase: model.Phase,
+) -> None:
+    """A session has ended, and its slot is still to be given back.
+
+    Its worker may know better how it ended, and for how long it ran.
+    """
+    session = pool.of_record(record)
+    # It was among those that its project has used, when it ended.
+    session.counted = True
+    pool.sessions.add(session)
+    _restore_assignment(pool, serving, session, row, phase)
+    pool.sessions.note_end(session)
+    pool.tell(
+        events.JobCancelled(session.job_id, record.reason or codes.SUPERSEDED)
+    )
+    if record.state != states.CANCELLED:
+        # Not its client, but the worker of another slot said how it ended.
+        session.hold = None
+
+
+def _restore_assignment(
+    pool: pools.Pool,
+    serving: servings.Serving,
+    session: sessions.Session,
+    row: db_api.AssignmentRecord,
+    phase: model.Phase,
+) -> None:
+    slot = pool.registry.slots[row.slot_id]
+    pool.tell(
+        events.AssignmentRestored(
+            job=pool.job(session),
+            slot_id=slot.id,
+            generation=row.generation,
+            phase=phase,
+            host_id=slot.host.id,
+            device_id=slot.device.id,
+        )
+    )
+    serving.hold(
+        session,
+        slot.id,
+        row.assigned_at,
+        pool.catalogue.reference(row.bitstream_id),
+    )

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How sessions get slots, keep them and leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import agent_orders
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import sessions
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+_IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
+
+
+class Serving:
+    """Does what the core says about assignments."""
+
+    def __init__(self, pool: pools.Pool) -> None:
+        self._pool = pool
+
+    @property
+    def instructed(self) -> Mapping[type, pools.Handler]:
+        """What is done about the core's instructions."""
+        return {
+            instructions.Program: self._program,
+            instructions.Grant: self._grant,
+            instructions.Reject: self._reject,
+            instructions.Requeue: self._requeue,
+            instructions.Revoke: self._revoke,
+            instructions.Yield: self._revoke,
+        }
+
+    # -- what the core says ------------------------------------------------
+
+    def _program(self, order: instructions.Program) -> None:
+        pool = self._pool
+        session = pool.sessions.by_job[order.job_id]
+        session.check_move("assign")
+        pool.sessions.note_unqueued(session)
+        waited_s = pool.pool_time - session.arrival_s
+        pool.pace.note(waited_s, pool.now)
+        if not session.generation:
+            pool.counts.waits_s.observe(waited_s)
+        session.skips = pool.core.skips(session.job_id)
+        slot = pool.registry.slots[order.slot_id]
+        hold = self.hold(
+            session,
+            slot.id,
+            pool.now,
+            pool.catalogue.library.choose(session.accelerator, slot.shape),
+        )
+        hold.told_at = pool.now
+        self.entered(hold)
+        pool.outbox.send(agent_orders.assign(hold, pool.settings))
+
+    def hold(
+        self,
+        session: sessions.Session,
+        slot_id: int,
+        assigned_at: float,
+        bitstream: objects.BitstreamRef | None,
+    ) -> sessions.Hold:
+        """Give a session the slot that it has in the core."""
+        core = self._pool.core.hold(slot_id)
+        if core is None:
+            raise RuntimeError(f"the core gives slot {slot_id} to no session")
+        hold = sessions.Hold(
+            session=session,
+            slot=self._pool.registry.slots[slot_id],
+            core=core,
+            assigned_at=assigned_at,
+            bitstream=bitstream,
+        )
+        session.take_slot(hold)
+        self._pool.holds[slot_id] = hold
+        return hold
+
+    def _grant(self, order: instructions.Grant) -> None:
+        hold = self._pool.holds[order.slot_id]
+        hold.session.ready_at = self._pool.now
+        self.entered(hold)
+
+    def _reject(self, order: instructions.Reject) -> None:
+        pool = self._pool
+        session = pool.sessions.by_job[order.job_id]
+        hold = session.hold
+        timed_out = order.code == codes.WAIT_TIMEOUT
+        state = states.EXPIRED if timed_out else states.REJECTED
+        pool.end(session, state, order.code, order.message)
+        if hold is not None:
+            # It was to wait again, and its accelerator is gone.
+            pool.outbox.send(agent_orders.release(hold, order.code))
+            self.forget(hold)
+
+    def _requeue(self, order: instructions.Requeue) -> None:
+        pool = self._pool
+        session = pool.sessions.by_job[order.job_id]
+        hold = session.hold
+        LOG.info(
+            "Session %s waits again: %s", session.session_id, order.reason
+        )
+        session.wait_again()
+        if hold is not None:
+            if order.reason in codes.ROOM_IS_MADE:
+                # Else its agent knows, or is silent.
+                pool.outbox.send(agent_orders.release(hold, order.reason))
+            self.forget(hold)
+        session.skips = pool.core.skips(order.job_id)
+        pool.sessions.note_queued(session)
+        pool.touch(session)
+
+    def _revoke(self, order: instructions.Revoke | instructions.Yield) -> None:
+        hold = self._pool.holds[order.slot_id]
+        hold.told_at = self._pool.now
+        self._pool.outbox.send(agent_orders.release(hold, hold.revoked))
+
+    # -- what the agents say -----------------------------------------------
+
+    def attached(self, hold: sessions.Hold) -> None:
+        """The client of a session is connected."""
+        pool, session = self._pool, hold.session
+        if hold.phase is model.Phase.ACTIVE:
+            return
+        pool.tell(events.HolderAttached(hold.slot.id, hold.generation))
+        session.forget_secret()
+        session.ready_at = session.ready_at or pool.now
+        session.started_at = session.started_at or pool.now
+        self.entered(hold)
+
+    def detached(self, hold: sessions.Hold) -> None:
+        """The connection of a session's client is lost."""
+        if hold.phase is model.Phase.DETACHED:
+            return
+        self.attached(hold)
+        self._pool.tell(events.HolderDetached(hold.slot.id, hold.generation))
+        self.entered(hold)
+
+    def entered(self, hold: sessions.Hold) -> None:
+        """Have it recorded and told that an assignment has gone on."""
+        self.save(hold)
+        self._pool.touch(hold.session)
+
+    # -- slots -------------------------------------------------------------
+
+    def free(
+        self,
+        hold: sessions.Hold,
+        ended_at: float,
+        result: objects.SessionResult | None = None,
+    ) -> None:
+        """Take a slot as free again; note what it was used for.
+
+        :param result: what its worker says of that; None: what it reported
+            last, if the session has not moved on.
+        """
+        pool, session = self._pool, hold.session
+        used: objects.SessionResult | sessions.Session | None = result
+        if used is None and hold.phase in _IN_USE and not hold.abandoned:
+            used = session
+        pool.ledger.add(
+            session.project_id,
+            session.accelerator,
+            ended_at,
+            slot_s=ended_at - hold.assigned_at,
+            input_bytes=used.input_bytes if used else 0,
+            output_bytes=used.output_bytes if used else 0,
+            energy_j=hold.energy.total_j,
+        )
+        pool.counts.service_s.observe(ended_at - hold.assigned_at)
+        self.forget(hold)
+        pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
+
+    def forget(self, hold: sessions.Hold) -> None:
+        """Take a slot from the session that has it, if it still has."""
+        if hold.session.hold is hold:
+            hold.session.hold = None
+        del self._pool.holds[hold.slot.id]
+        self._pool.traffic.forget(hold.slot.id)
+        self._pool.outbox.write_assignment(hold.slot.id, None)
+
+    def save(self, hold: sessions.Hold) -> None:
+        """Have an assignment recorded."""
+        session = hold.session
+        self._pool.outbox.write_assignment(
+            hold.slot.id,
+            None
+            if session.withdrawn
+            else db_api.AssignmentRecord(
+                slot_id=hold.slot.id,
+                job_id=session.row_id,
+                accelerator=session.accelerator,
+                generation=hold.generation,
+                phase=hold.phase.value,
+                local=bool(session.local),
+                assigned_at=hold.assigned_at,
+                bitstream_id=hold.bitstream_id,
+            ),
+        )
+
+    # -- sessions ----------------------------------------------------------
+
+    def resubmit(
+        self, session: sessions.Session, *, yields: bool = False
+    ) -> None:
+        """Queue a session again, at the place of its first arrival.
+
+        :param yields: whether those that wait now are looked at before it.
+        """
+        pool = self._pool
+        LOG.info("Session %s waits for another slot", session.session_id)
+        session.wait_again()
+        # Its patience starts anew; it has been served once already.
+        waited_s = pool.pool_time - session.arrival_s
+        session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s
+        pool.sessions.note_queued(session)
+        pool.tell(
+            events.JobSubmitted(
+                pool.job(session),
+                max(session.claimed_bytes - session.input_bytes, 0),
+                yields,
+            )
+        )
+        pool.touch(session)
+
+    def move(self, session: sessions.Session) -> None:
+        """Let a session wait again while its slot is being taken back."""
+        pool = self._pool
+        pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
+        pool.sessions.rename_job(session, pool.next_job_id())
+        self.resubmit(session)
+
+    # -- agents ------------------------------------------------------------
+
+    def tell_again(self, hold: sessions.Hold) -> None:
+        """Repeat an order whose effect does not show."""
+        pool = self._pool
+        if not self._may_repeat(hold):
+            return
+        kind = "not_released" if hold.revoked else "not_started"
+        pool.counts.reconciled[kind] += 1
+        pool.outbox.send(
+            agent_orders.release(hold, hold.revoked)
+            if hold.revoked
+            else agent_orders.assign(hold, pool.settings)
+        )
+
+    def ask_secret(self, hold: sessions.Hold) -> None:
+        """Have a fresh secret minted."""
+        if self._may_repeat(hold):
+            self._pool.outbox.send(agent_orders.reissue_secret(hold))
+
+    def _may_repeat(self, hold: sessions.Hold) -> bool:
+        now = self._pool.now
+        if now - hold.told_at < self._pool.settings.resend_interval_s:
+            return False
+        hold.told_at = now
+        return True
