@@ -15,7 +15,6 @@ from fpgapool.conf import bitstreams
 from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
-from fpgapool.conf import emulator
 from fpgapool.conf import messages
 from fpgapool.conf import metrics
 from fpgapool.conf import notifications
@@ -41,7 +40,6 @@ GROUPS = (
     nova,
     placement,
     vendordata,
-    emulator,
     database,
     upgrade_levels,
 )

@@ -24,6 +24,21 @@ def list_own_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     return [entry for group in GROUPS for entry in group.list_opts().items()]
 
 
+def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of all drivers that are installed here."""
+    import stevedore
+
+    drivers = stevedore.ExtensionManager(
+        "fpgapool.drivers", invoke_on_load=False
+    )
+    options = {one.name: list(one.plugin.options()) for one in drivers}
+    return [
+        (cfg.OptGroup(name, help=f"Options of the driver {name}."), options)
+        for name, options in sorted(options.items())
+        if options
+    ]
+
+
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options of all groups, those of libraries of ours too."""
     # Takes a while, and nobody but the generator needs it.
@@ -38,6 +53,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
             option.type = types.List()
     return [
         *list_own_opts(),
+        *list_driver_opts(),
         (cors.GROUP, cors.list_opts()),
         (PRIVSEP_GROUP, privsep_opts),
     ]

@@ -22,6 +22,19 @@ from fpgapool.drivers.emulator import shares
 
 _ON_PURPOSE = "a fault that was injected"
 
+_BOARDS_FILE_HELP = """
+YAML file that describes the emulated boards of this host: their rates, shapes
+and slots. Needed if ``[agent] driver`` is ``emulator``; there is no default.
+"""
+_CLUSTER_DIR_HELP = """
+Directory that all agents with emulated boards on this machine share, so that
+their emulated hosts form one cluster: remote sessions share the modelled NICs
+of both hosts that they cross. All of them need the same ``rate_scale`` in
+their boards files, and each a ``[DEFAULT] host_uuid`` of its own. The driver
+makes it if it is missing. By default a host emulates itself alone: remote
+sessions share its own NIC, and that of the other host counts as unlimited.
+"""
+
 _AMBIENT_C = 25.0
 _DEGREES_PER_W = 0.8
 
@@ -41,6 +54,15 @@ class EmulatorDriver(base.Driver):
         emulated hosts of this machine, and ``host_uuid``, needed with it.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
+
+    @classmethod
+    def options(cls) -> collections.abc.Sequence[typing.Any]:
+        from oslo_config import cfg
+
+        return (
+            cfg.StrOpt("boards_file", help=_BOARDS_FILE_HELP),
+            cfg.StrOpt("cluster_dir", help=_CLUSTER_DIR_HELP),
+        )
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]

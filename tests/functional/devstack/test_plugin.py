@@ -24,6 +24,7 @@ from fpgapool.common import signing
 from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.drivers.emulator import boards
+from fpgapool.drivers.emulator import driver
 from fpgapool.policies import base
 from fpgapool.privsep import link
 from fpgapool.rpcapi import permissions
@@ -185,6 +186,7 @@ def test_agent_configuration(sandbox, known):
     assert conf.agent.front_door_sockets == {
         PROJECT: "/run/fpgapool/demo.sock"
     }
+    conf.register_opts(driver.EmulatorDriver.options(), group="emulator")
     found = boards.read_boards(conf.emulator.boards_file)
     assert [(one.name, one.slots) for one in found.boards] == [
         ("board0", 2),

@@ -22,7 +22,10 @@ def _configuration(tmp_path, text: str = "") -> cfg.ConfigOpts:
 def _options() -> list:
     return [
         pytest.param(opt, id=f"{group}-{opt.name}")
-        for group, group_opts in opts.list_own_opts()
+        for group, group_opts in [
+            *opts.list_own_opts(),
+            *opts.list_driver_opts(),
+        ]
         for opt in group_opts
     ]
 
