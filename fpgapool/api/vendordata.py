@@ -41,10 +41,6 @@ NOT_CONFIGURED = "not_configured"
 BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
-OUTCOMES = (
-    *(GIVEN, NOT_WANTED, REMEMBERED, REVOKED, UNKNOWN),
-    *(NOT_CONFIGURED, BUSY, TIMEOUT, FAILED),
-)
 
 # Nova has not said what the instance may have.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})

@@ -19,6 +19,7 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -455,7 +456,7 @@ class Dialer:
         sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
         if self.view.certificate_sha256 is None:
             return channel.PlainChannel(sock), STREAM
-        tls = channel.TlsChannel.connect(
+        tls = tls_channel.TlsChannel.connect(
             sock, self.view.certificate_sha256, deadline_s
         )
         return tls, STREAM

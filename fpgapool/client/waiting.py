@@ -15,6 +15,7 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -471,7 +472,7 @@ class SlotSeeker:
                 # next one.
                 return False
             raise _refused(exc) from exc
-        except channel.PinMismatch as exc:
+        except tls_channel.PinMismatch as exc:
             raise errors.SessionFailed(
                 codes.CERTIFICATE_MISMATCH, str(exc)
             ) from exc

@@ -15,6 +15,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from requests import exceptions as requests_exceptions
 
+from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import glance as options
 
@@ -58,22 +59,10 @@ class Glance:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         register_opts(conf)
-        try:
-            auth = loading.load_auth_from_conf_options(conf, options.GROUP)
-            session = loading.load_session_from_conf_options(
-                conf, options.GROUP, auth=auth
-            )
-            self._images = loading.load_adapter_from_conf_options(
-                conf,
-                options.GROUP,
-                session=session,
-                connect_retries=_CONNECT_RETRIES,
-            )
-        except ksa_exceptions.ClientException as error:
-            raise exception.ConfigurationError(
-                reason=f"[{options.GROUP}]: {error}"
-            ) from error
-        if auth is None:
+        self._images = adapters.load(
+            conf, options.GROUP, connect_retries=_CONNECT_RETRIES
+        )
+        if self._images is None:
             raise exception.ConfigurationError(
                 reason=f"[bitstreams] store = glance needs auth_type in"
                 f" [{options.GROUP}]"

@@ -15,6 +15,7 @@ from typing import Self
 
 from oslo_config import cfg
 
+from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import placement as options
 
@@ -72,17 +73,6 @@ class Inventory:
         }
 
 
-def prepare(conf: cfg.ConfigOpts) -> bool:
-    """Register the options for asking Placement.
-
-    :param conf: the configuration.
-    :returns: whether it says how Placement is to be asked.
-    """
-    options.register_auth_opts(conf)
-    group = conf[options.GROUP]
-    return bool(group.auth_type or group.auth_section)
-
-
 class Placement:
     """Asks Placement; one thread may.
 
@@ -115,26 +105,11 @@ class Placement:
         :raises ConfigurationError: if it says so in a way that makes no
             sense.
         """
-        if not prepare(conf):
-            return None
-        from keystoneauth1 import exceptions
-        from keystoneauth1 import loading
-
+        options.register_auth_opts(conf)
         timeout_s = conf[options.GROUP].request_timeout_s
-        try:
-            auth = loading.load_auth_from_conf_options(conf, options.GROUP)
-            session = loading.load_session_from_conf_options(
-                conf, options.GROUP, auth=auth
-            )
-            # Keystone, too, may be frozen.
-            session.timeout = min(session.timeout or timeout_s, timeout_s)
-            adapter = loading.load_adapter_from_conf_options(
-                conf, options.GROUP, session=session, auth=auth
-            )
-        except (exceptions.ClientException, cfg.Error, ValueError) as error:
-            raise exception.ConfigurationError(
-                reason=f"[{options.GROUP}]: {error}"
-            ) from error
+        adapter = adapters.load(conf, options.GROUP, timeout_s)
+        if adapter is None:
+            return None
         return cls(adapter, timeout_s=timeout_s)
 
     # -- questions ---------------------------------------------------------

@@ -115,3 +115,17 @@ Instruction: typing.TypeAlias = (
     | Reserve
     | WakeAt
 )
+
+
+class Outcome:
+    """What a step has come to so far.
+
+    :ivar output: what follows from its events.
+    :ivar pass_due: whether a waiting job may have a slot now.
+    """
+
+    __slots__ = ("output", "pass_due")
+
+    def __init__(self) -> None:
+        self.output: list[Instruction] = []
+        self.pass_due = False

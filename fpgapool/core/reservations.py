@@ -16,6 +16,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
 from fpgapool.core import queued
+from fpgapool.core import slot_table
 from fpgapool.core import slots
 from fpgapool.core import waiting
 
@@ -72,7 +73,10 @@ class Reservations:
     """
 
     def __init__(
-        self, view: Pool, table: slots.SlotTable, jobs: waiting.WaitingJobs
+        self,
+        view: Pool,
+        table: slot_table.SlotTable,
+        jobs: waiting.WaitingJobs,
     ) -> None:
         self._view = view
         self._table = table

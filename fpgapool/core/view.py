@@ -2,6 +2,7 @@
 
 """The pool as a scheduling strategy sees it during a pass."""
 
+import math
 from collections import abc
 
 from fpgapool.core import columns
@@ -11,6 +12,7 @@ from fpgapool.core import preferences
 from fpgapool.core import queued
 from fpgapool.core import reservations
 from fpgapool.core import sharing
+from fpgapool.core import slot_table
 from fpgapool.core import slots
 from fpgapool.core import waiting
 
@@ -42,7 +44,7 @@ class PoolView:
     def __init__(
         self, strategy: preferences.Preferences, first_generation: int
     ) -> None:
-        self.slots = slots.SlotTable(strategy)
+        self.slots = slot_table.SlotTable(strategy)
         self.loads: pipe_loads.Loads | None = None
         self.columns: columns.Columns | None = None
         if strategy.wants_rates:
@@ -62,7 +64,7 @@ class PoolView:
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
-        self.now = 0.0
+        self.now = -math.inf
         self.next_generation = first_generation
 
     # -- for strategies --------------------------------------------------

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from fpgapool.db import models
 from fpgapool.db import records
+from fpgapool.db import rows
 
 #: What rows can be told apart by, in the order in which they are sorted.
 KEYS = ("day", "project_id", "accelerator")
@@ -39,6 +40,12 @@ def conditions(
     return found
 
 
+def is_of_newest_day() -> sa.ColumnElement[bool]:
+    """Return which rows are of the last day that there is."""
+    day = models.usage.c.day
+    return day == sa.select(sa.func.max(day)).scalar_subquery()
+
+
 def sums(
     where: Sequence[sa.ColumnElement[bool]],
     keys: Sequence[str],
@@ -62,19 +69,9 @@ def sums(
         .order_by(*by)
         .limit(limit)
     )
-    return query if after is None else query.where(_beyond(by, after))
-
-
-def _beyond(
-    columns: Sequence[sa.Column[Any]], values: Sequence[Any]
-) -> sa.ColumnElement[bool]:
-    first, value = columns[0], values[0]
-    if len(columns) == 1:
-        return first > value
-    return sa.or_(
-        first > value,
-        sa.and_(first == value, _beyond(columns[1:], values[1:])),
-    )
+    if after is None:
+        return query
+    return query.where(rows.beyond([(column, True) for column in by], after))
 
 
 def summed(row: sa.Row[Any]) -> records.UsageSum:

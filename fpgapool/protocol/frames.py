@@ -77,7 +77,6 @@ CHECKSUM = int(FrameType.CHECKSUM)
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset({HELLO, OPENED, CLOSED, ERROR})
 EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG})
-KNOWN_TYPES = DATA_TYPES | JSON_TYPES | EMPTY_TYPES
 
 
 class ProtocolError(exceptions.CodedError):

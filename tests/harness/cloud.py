@@ -416,8 +416,8 @@ class Cloud:
         return self._database.find_session(project_id, request_id)
 
     def usage(self) -> list[db_api.UsageRecord]:
-        """Return what projects have used."""
-        return self._database.list_usage()
+        """Return what projects have used on the last day of use."""
+        return self._database.load().usage
 
     @property
     def database(self) -> db_api.Database:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import messages
 from tests.functional.worker import harness as wire
 from tests.harness import waiting
@@ -292,5 +293,5 @@ def connect_remote(view: dict[str, typing.Any]) -> wire.Client:
     if view["certificate_sha256"] is None:
         return wire.Client(channel.PlainChannel(sock))
     return wire.Client(
-        channel.TlsChannel.connect(sock, view["certificate_sha256"])
+        tls_channel.TlsChannel.connect(sock, view["certificate_sha256"])
     )

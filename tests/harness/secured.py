@@ -75,9 +75,9 @@ class Site:
             # Only new connections look at it.
             database.engine.dispose()
             with pytest.raises(exception.DatabaseUnavailable, match=refused):
-                database.list_usage()
+                database.accelerators()
             ca_path.write_bytes(self.authority.path.read_bytes())
-            assert database.list_usage() is not None
+            assert database.accelerators() is not None
         finally:
             database.close()
 

@@ -19,6 +19,7 @@ from fpgapool.core import state
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.joint import era
+from tests.harness import pool_invariants
 from tests.property import literal_era
 
 HOSTS = range(5)
@@ -127,7 +128,7 @@ class EraMachine(stateful.RuleBasedStateMachine):
     def step(self, *batch: events.Event) -> None:
         output = self.pool.step(batch, self.now)
         self.history.append((list(batch), self.now, output))
-        self.pool.check_invariants()
+        pool_invariants.check(self.pool)
         for order in output:
             if isinstance(order, instructions.WakeAt):
                 assert order.time_s > self.now

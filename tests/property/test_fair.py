@@ -22,6 +22,7 @@ from fpgapool.core import state
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies import shared
+from tests.harness import pool_invariants
 from tests.property import checked
 from tests.property import literal
 from tests.property import literal_fair
@@ -217,7 +218,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         for order in self.pool.step(batch, self.now):
             if isinstance(order, instructions.WakeAt):
                 self.wake_s = order.time_s
-        self.pool.check_invariants()
+        pool_invariants.check(self.pool)
         self.accounts.compare()
         self.check_limits_and_wakes()
 

@@ -20,6 +20,7 @@ from fpgapool.core import state
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import ra as ra_placement
 from fpgapool.vocabulary import codes
+from tests.harness import pool_invariants
 from tests.property import checked
 from tests.property import literal
 
@@ -184,7 +185,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         batch, self.batch = self.batch, []
         output = self.pool.step(batch, self.now)
         self.history.append((batch, self.now, output))
-        self.pool.check_invariants()
+        pool_invariants.check(self.pool)
         self.keep_books(batch, output)
         self.compare_books()
         self.check_nothing_missed()

@@ -26,12 +26,13 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         " rpcapi",
         "agent": "drivers objects protocol rpcapi conf common privsep"
         " bitstreams.files bitstreams.signatures version vocabulary",
-        "agent.worker": "drivers protocol common.channel"
+        "agent.worker": "drivers protocol common.channel common.tls_channel"
         " common.ratelimit common.strangers version vocabulary",
         "bitstreams": "objects db conf common clients version vocabulary",
         "api": "bitstreams core objects db clients rpcapi conf common"
         " policies version vocabulary",
-        "client": "protocol accelerators common.channel version vocabulary",
+        "client": "protocol accelerators common.channel common.tls_channel"
+        " version vocabulary",
         "clients": "conf common version",
         "cmd": None,
         "common": "conf protocol version vocabulary",

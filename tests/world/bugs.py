@@ -9,6 +9,8 @@ import functools
 import typing
 from collections.abc import Callable
 
+import sqlalchemy as sa
+
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
 from fpgapool.conductor.decisions import effects
@@ -20,7 +22,7 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing
-from fpgapool.db import api as db_api
+from fpgapool.db import leadership
 from fpgapool.protocol import stream
 from tests.chaos import resending
 
@@ -107,18 +109,19 @@ def revoke_lost() -> None:
 
 @_bug(seed=4)
 def lease_renewed_by_a_stopped_leader() -> None:
-    update = db_api.Database._update_lease
+    update = leadership.update
 
     def careless(
-        database: db_api.Database,
+        connection: sa.Connection,
         values: dict[str, typing.Any],
+        pool_time_s: float | None = None,
         **expected: typing.Any,
     ) -> None:
         if "holder" not in values:
             expected.clear()
-        update(database, values, **expected)
+        update(connection, values, pool_time_s, **expected)
 
-    db_api.Database._update_lease = careless  # type: ignore[method-assign]
+    leadership.update = careless
 
 
 @_bug(seed=1)

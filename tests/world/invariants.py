@@ -28,10 +28,12 @@ from fpgapool.core import sharing
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.db import leadership
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.harness import pool_invariants
 from tests.world import database as databases
 from tests.world import kernel as kernels
 
@@ -108,7 +110,7 @@ class Watcher:
             (worker_state.Machine, "handle", self._machine),
             (hello.Keyring, "mint", self._mint),
             (hello.Keyring, "admit", self._admit),
-            (db_api, "_lock_epoch", self._lock_epoch),
+            (leadership, "lock_epoch", self._lock_epoch),
             (db_api, "_write", self._write),
             (stream.Outbound, "__init__", self._begin_stream),
             (stream.Outbound, "take", self._sent),
@@ -144,7 +146,7 @@ class Watcher:
     ) -> None:
         if brain.pool.core in self._stepped:
             self._stepped.clear()
-            brain.pool.core.check_invariants()
+            pool_invariants.check(brain.pool.core)
         # What assignments() copies.
         assigned = brain.pool.core._slots.assignments
         holds = brain.pool.holds

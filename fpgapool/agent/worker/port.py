@@ -18,6 +18,7 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import strangers
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
@@ -202,7 +203,7 @@ class DataPort:
             channels.tune(sock)
             if local or self._certificate is None:
                 return channels.PlainChannel(sock)
-            return channels.TlsChannel.accept(
+            return tls_channel.TlsChannel.accept(
                 sock, self._certificate.context(), self._deadline_s()
             )
         except BaseException:

@@ -12,13 +12,11 @@ lost, doubled or late on the way does the same harm as with sessions, none.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import operator
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Container
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 
 from oslo_log import log as logging
@@ -27,13 +25,13 @@ from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import self_tests
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import unknown_words
 from fpgapool.core import events
@@ -41,84 +39,28 @@ from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-_NOBODY = ""
 _MAX_WORDS = 1000
+
+# What rows say of faults, in the same words.
+_KEPT = (
+    "reason",
+    "failures",
+    "since",
+    "tests",
+    "tries",
+    "last_test",
+    "last_test_at",
+    "next_test_at",
+)
 
 #: Ends of a session that was being served which are held against its slot.
 SLOT_FAILURES = frozenset(
     {codes.CORE_FAILED, codes.DEVICE_FAILED, codes.WORKER_DIED}
 )
-
-
-@dataclasses.dataclass(slots=True)
-class SelfTest:
-    """A test that is under way.
-
-    :ivar is_check: what it is for is in use; an operator wants to know.
-    :ivar told_at: when the agent was last asked.
-    :ivar seen: whether the agent has reported that it is at work on it.
-    """
-
-    unit: health.Unit
-    slot: registry.SlotEntry
-    accelerator: str
-    generation: int
-    bitstream: objects.BitstreamRef | None
-    asked_at: float
-    told_at: float
-    seen: bool = False
-    is_check: bool = False
-
-    @property
-    def place(self) -> health.Place:
-        """Where it takes place."""
-        return place_of(self.slot, self.accelerator)
-
-    @property
-    def session_id(self) -> str:
-        """What agents call it."""
-        return f"self-test-{self.generation}"
-
-    def order(self) -> effects.TestSlot:
-        """Have it done."""
-        slot, bitstream = self.slot, self.bitstream
-        return effects.TestSlot(
-            objects.AssignRequest(
-                host_uuid=slot.host.uuid,
-                device=slot.device.name,
-                slot=slot.number,
-                session_id=self.session_id,
-                generation=self.generation,
-                project_id=_NOBODY,
-                accelerator=self.accelerator,
-                bitstream=names.bitstream_of(
-                    self.accelerator,
-                    bitstream.bitstream_id if bitstream else None,
-                ),
-                bitstream_ref=bitstream,
-                connect_timeout_s=0.0,
-                resume_grace_s=0.0,
-                claimed_bytes=0,
-                local=True,
-                self_test=True,
-            )
-        )
-
-    def call_off(self) -> effects.ReleaseSlot:
-        """Have it ended."""
-        return effects.ReleaseSlot(
-            host_uuid=self.slot.host.uuid,
-            device=self.slot.device.name,
-            slot=self.slot.number,
-            session_id=self.session_id,
-            generation=self.generation,
-            reason=codes.PREPARE_TIMEOUT,
-        )
 
 
 class Probation:
@@ -161,7 +103,10 @@ class Probation:
             settings.health,
             [_fault(unit, row) for unit, row in known if row.active],
         )
-        self._tests: dict[int, SelfTest] = {}
+        self._tests: dict[int, self_tests.SelfTest] = {}
+        self._bench = self_tests.Bench(
+            settings, pool, catalogue, holds, self._tests, self.faults
+        )
         # By which it was last seen which accelerators there are.
         self._library: library.Library | None = None
         # The last report that told of a dead worker, by device.
@@ -178,7 +123,7 @@ class Probation:
         return self._health.faults
 
     @property
-    def tests(self) -> Mapping[int, SelfTest]:
+    def tests(self) -> Mapping[int, self_tests.SelfTest]:
         """The tests that are under way, by slot."""
         return self._tests
 
@@ -191,7 +136,10 @@ class Probation:
             if fault is None:
                 # Taken out by an earlier release.
                 reason = slot.fault_reason or codes.SLOT_FAULTY
-                self._do(self._health.take_out(_of(slot), reason, now), now)
+                self._do(
+                    self._health.take_out(self_tests.of(slot), reason, now),
+                    now,
+                )
             self._refresh(slot)
         self.forget_gone(now)
         for unit in self.faults:
@@ -219,7 +167,7 @@ class Probation:
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
-            place_of(hold.slot, hold.session.accelerator),
+            self_tests.place_of(hold.slot, hold.session.accelerator),
             reason,
             now,
             spares_device=(
@@ -249,13 +197,13 @@ class Probation:
             result.state != states.PREPARE_FAILED
             and (hold.prepared or hold.phase is not model.Phase.PREPARING)
         ):
-            place = place_of(hold.slot, hold.session.accelerator)
+            place = self_tests.place_of(hold.slot, hold.session.accelerator)
             self._health.succeeded(place)
 
     def repair(self, device: registry.DeviceEntry, now: float) -> None:
         """Give a device, its slots and what they run another chance."""
         units = [health.Unit(health.Level.DEVICE, device.id)]
-        units += [_of(slot) for slot in device.slots.values()]
+        units += [self_tests.of(slot) for slot in device.slots.values()]
         units += [
             unit
             for unit in self.faults
@@ -309,11 +257,11 @@ class Probation:
         now: float,
     ) -> None:
         """Follow what an agent says of a slot by itself."""
-        fault = self.faults.get(_of(slot))
+        fault = self.faults.get(self_tests.of(slot))
         if report.state == states.SLOT_FAULTY:
             if fault is None:
                 found = self._health.take_out(
-                    _of(slot), codes.SLOT_FAULTY, now
+                    self_tests.of(slot), codes.SLOT_FAULTY, now
                 )
                 self._do(found, now)
         elif (
@@ -328,7 +276,7 @@ class Probation:
 
     def _take_result(
         self,
-        test: SelfTest,
+        test: self_tests.SelfTest,
         report: objects.SlotReport,
         result: objects.SessionResult,
         now: float,
@@ -349,7 +297,9 @@ class Probation:
         else:
             self._end(test, "", now)
 
-    def _end(self, test: SelfTest, error: str | None, now: float) -> None:
+    def _end(
+        self, test: self_tests.SelfTest, error: str | None, now: float
+    ) -> None:
         """Note what came of a test.
 
         :param error: why it did not pass, empty if it did; None: it did not
@@ -357,7 +307,7 @@ class Probation:
         """
         del self._tests[test.slot.id]
         words = error
-        off = _on_host(test.slot, test.accelerator) in self.faults
+        off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
             # It was taken off the host meanwhile: what fails may be it.
             error = None
@@ -412,7 +362,9 @@ class Probation:
         """Begin tests that are due, in slots that are free."""
         if self.faults:
             found = self._health.due(
-                now, lambda unit: self._can_test(unit, now), self._is_crowded
+                now,
+                lambda unit: any(self._bench.candidates(unit, now)),
+                self._bench.is_crowded,
             )
             self._do(found, now)
 
@@ -438,7 +390,7 @@ class Probation:
         self._drop_test(unit)
         self._do(self._health.forgive(unit), now)
 
-    def _time_out(self, test: SelfTest, now: float) -> None:
+    def _time_out(self, test: self_tests.SelfTest, now: float) -> None:
         self.orders.append(test.call_off())
         if not test.seen:
             # Its agent has never taken it: that says nothing of the slot.
@@ -451,95 +403,11 @@ class Probation:
         words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
         self._end(test, words, now)
 
-    def _can_test(self, unit: health.Unit, now: float) -> bool:
-        return next(self._candidates(unit, now), None) is not None
-
-    def _candidates(
-        self, unit: health.Unit, now: float
-    ) -> Iterator[tuple[registry.SlotEntry, str]]:
-        """Yield slots in which a unit can be tested now, and with what."""
-        if not self._settings.agents_test:
-            # Who is asked in vain would keep a slot from sessions for nothing.
-            return
-        silent_before = now - self._settings.report_timeout_s
-        for slot in self._slots_of(unit):
-            # Of a host that is silent nobody would hear what comes of it.
-            if slot.host.heard_at < silent_before:
-                continue
-            if not self._is_free(slot, unit):
-                continue
-            for name in self._accelerators(slot, unit):
-                yield slot, name
-
-    def _is_crowded(self, unit: health.Unit) -> bool:
-        """Whether an accelerator is not tested as its host has no time."""
-        if not self._settings.agents_test:
-            # It would not be tested either if it had.
-            return False
-        if unit.level is not health.Level.ACCELERATOR:
-            # Nobody gets what is out: sooner or later it is idle.
-            return False
-        return any(
-            slot.id in self._holds and self._accelerators(slot, unit)
-            for slot in self._slots_of(unit)
-            if slot.host.up and not slot.faulty
-        )
-
-    def _slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
-        if unit.level is health.Level.SLOT:
-            found = self._pool.slots.get(unit.id)
-            return [found] if found else []
-        if unit.level is health.Level.DEVICE:
-            device = self._pool.devices.get(unit.id)
-            return list(device.slots.values()) if device else []
-        host = self._pool.hosts_by_id.get(unit.id)
-        return list(host.slots()) if host else []
-
-    def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
-        """Whether a slot can be tested without harm to anybody."""
-        by_level = {
-            one.level
-            for one in (_of(slot), _of_device(slot))
-            if one in self.faults and one != unit
-        }
-        if unit.level is health.Level.SLOT and by_level:
-            # Its device comes first.
-            return False
-        if unit.level is health.Level.ACCELERATOR and (
-            by_level or slot.reserved_for is not None or not slot.usable
-        ):
-            return False
-        return (
-            slot.host.up
-            and slot.device.healthy
-            and slot.id not in self._holds
-            and slot.id not in self._tests
-            and administration.state(slot.device) is model.AdminState.ENABLED
-        )
-
-    def _accelerators(
-        self, slot: registry.SlotEntry, unit: health.Unit
-    ) -> list[str]:
-        """Return what a slot can be tested with, the best first."""
-        profiles = self._catalogue.library.profiles
-        if unit.accelerator:
-            names = [unit.accelerator] if unit.accelerator in profiles else []
-        else:
-            # What tenants bring is for themselves.
-            names = sorted(
-                n for n, one in profiles.items() if not one.projects
-            )
-        return [
-            name
-            for name in names
-            if not profiles[name].shapes or slot.shape in profiles[name].shapes
-        ]
-
     def _begin(self, fault: health.Fault, now: float) -> None:
         # Not always the same: it may be another one that is broken. First
         # all slots have their turn, then the next accelerator has.
         candidates = sorted(
-            self._candidates(fault.unit, now), key=operator.itemgetter(1)
+            self._bench.candidates(fault.unit, now), key=operator.itemgetter(1)
         )
         if not candidates:
             self._health.postpone(fault.unit, now)
@@ -558,7 +426,7 @@ class Probation:
         name: str,
         now: float,
     ) -> None:
-        test = SelfTest(
+        test = self_tests.SelfTest(
             unit=unit,
             slot=slot,
             accelerator=name,
@@ -593,9 +461,9 @@ class Probation:
                 code=codes.UNKNOWN_ACCELERATOR,
                 reason=f"there is no accelerator {accelerator!r:.80} for all",
             )
-        unit = self._unit_of_test(slot, accelerator)
-        names = self._names_for(slot, unit, accelerator)
-        for code, reason in self._obstacles(slot, unit, now):
+        unit = self._bench.unit_of_test(slot, accelerator)
+        names = self._bench.names_for(slot, unit, accelerator)
+        for code, reason in self._bench.obstacles(slot, unit, now):
             return exception.SlotNotTested(code=code, reason=reason)
         if not names:
             return exception.SlotNotTested(
@@ -608,59 +476,6 @@ class Probation:
         self._health.begin(unit)
         self._order(unit, slot, names[turn % len(names)], now)
         return None
-
-    def _unit_of_test(
-        self, slot: registry.SlotEntry, accelerator: str
-    ) -> health.Unit:
-        for unit in (_of_device(slot), _of(slot)):
-            if unit in self.faults:
-                return unit
-        off = _on_host(slot, accelerator)
-        return off if off in self.faults else _of(slot)
-
-    def _names_for(
-        self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
-    ) -> list[str]:
-        names = self._accelerators(slot, unit)
-        if accelerator:
-            return [accelerator] if accelerator in names else []
-        # What fails on this host says nothing of a slot that is well.
-        return [
-            name
-            for name in names
-            if unit in self.faults or _on_host(slot, name) not in self.faults
-        ]
-
-    def _obstacles(
-        self, slot: registry.SlotEntry, unit: health.Unit, now: float
-    ) -> Iterator[tuple[str, str]]:
-        """Yield why a slot cannot be tested now: codes and words."""
-        if not self._settings.agents_test:
-            yield (
-                codes.SLOT_NOT_TESTABLE,
-                "[upgrade_levels] agent says that agents cannot test",
-            )
-        if (
-            not slot.host.up
-            or slot.host.heard_at < now - self._settings.report_timeout_s
-        ):
-            yield codes.HOST_DOWN, "its host does not report"
-        if administration.state(slot.device) is not model.AdminState.ENABLED:
-            yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
-        if not slot.device.healthy:
-            yield codes.SLOT_NOT_TESTABLE, "its driver calls the device faulty"
-        if slot.id in self._holds:
-            yield codes.SLOT_IN_USE, "a session has it"
-        fault = self.faults.get(unit)
-        if slot.id in self._tests or (fault is not None and fault.is_tested):
-            yield codes.SLOT_IN_USE, "a test is under way"
-        if fault is not None and unit.level is not health.Level.ACCELERATOR:
-            return
-        # It can be used, and somebody may be about to.
-        if slot.reserved_for is not None:
-            yield codes.SLOT_IN_USE, "it is reserved for an instance"
-        if not slot.usable:
-            yield codes.SLOT_NOT_TESTABLE, "its agent does not call it idle"
 
     # -- what follows ------------------------------------------------------
 
@@ -693,11 +508,13 @@ class Probation:
                 else events.AcceleratorRestored(unit.id, unit.accelerator)
             )
             return
-        for slot in self._slots_of(unit):
+        for slot in self._bench.slots_of(unit):
             self._refresh(slot)
 
     def _fault_of(self, slot: registry.SlotEntry) -> health.Fault | None:
-        return self.faults.get(_of(slot)) or self.faults.get(_of_device(slot))
+        return self.faults.get(self_tests.of(slot)) or self.faults.get(
+            self_tests.of_device(slot)
+        )
 
     def _refresh(self, slot: registry.SlotEntry) -> None:
         """Have a slot's entry, its row and the core say the same."""
@@ -742,14 +559,7 @@ class Probation:
                 level=unit.level.value,
                 target_id=unit.id,
                 accelerator=unit.accelerator,
-                reason=fault.reason,
-                failures=fault.failures,
-                since=fault.since,
-                tests=fault.tests,
-                tries=fault.tries,
-                last_test=fault.last_test,
-                last_test_at=fault.last_test_at,
-                next_test_at=fault.next_test_at,
+                **{name: getattr(fault, name) for name in _KEPT},
             )
         )
 
@@ -766,28 +576,6 @@ class Probation:
         )
 
 
-def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
-    """Return a slot's place with an accelerator in it."""
-    return health.Place(
-        host_id=slot.host.id,
-        device_id=slot.device.id,
-        slot_id=slot.id,
-        accelerator=accelerator,
-    )
-
-
-def _of(slot: registry.SlotEntry) -> health.Unit:
-    return health.Unit(health.Level.SLOT, slot.id)
-
-
-def _of_device(slot: registry.SlotEntry) -> health.Unit:
-    return health.Unit(health.Level.DEVICE, slot.device.id)
-
-
-def _on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
-    return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)
-
-
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:
     level = unknown_words.read(health.Level, row, "level")
     return level and health.Unit(level, row.target_id, row.accelerator)
@@ -795,13 +583,5 @@ def _unit(row: db_api.FaultRecord) -> health.Unit | None:
 
 def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:
     return health.Fault(
-        unit=unit,
-        reason=row.reason,
-        failures=row.failures,
-        since=row.since,
-        tests=row.tests,
-        tries=row.tries,
-        last_test=row.last_test,
-        last_test_at=row.last_test_at,
-        next_test_at=row.next_test_at,
+        unit=unit, **{name: getattr(row, name) for name in _KEPT}
     )

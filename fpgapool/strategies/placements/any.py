@@ -12,6 +12,7 @@ import numpy
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import queued
+from fpgapool.core import slot_table
 from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
@@ -201,7 +202,7 @@ def _idle_shapes(
 
 
 def _first_rank(
-    table: slots.SlotTable,
+    table: slot_table.SlotTable,
     buckets: abc.Iterable[slots.OpenBucket | slots.ProgrammedBucket],
 ) -> ordered.Key:
     """Return the first rank in any of the buckets; empty if they are."""
@@ -211,7 +212,7 @@ def _first_rank(
 
 
 def _slot_queues(
-    table: slots.SlotTable,
+    table: slot_table.SlotTable,
     buckets: abc.Iterable[str | slots.ProgrammedBucket],
 ) -> list[ordered.SortedKeys]:
     queues = map(table.slots_in, buckets)

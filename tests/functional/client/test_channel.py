@@ -11,6 +11,7 @@ import pytest
 
 from fpgapool.agent.worker import certificate
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 
 TIMEOUT_S = 60
@@ -34,9 +35,9 @@ def _tls_pair():
     here, there = socket.socketpair()
     with concurrent.futures.ThreadPoolExecutor() as threads:
         server = threads.submit(
-            channel.TlsChannel.accept, there, made.context()
+            tls_channel.TlsChannel.accept, there, made.context()
         )
-        client = channel.TlsChannel.connect(here, made.sha256())
+        client = tls_channel.TlsChannel.connect(here, made.sha256())
         return client, server.result(TIMEOUT_S)
 
 
@@ -144,12 +145,12 @@ def test_another_certificate_than_promised():
     here, there = socket.socketpair()
     with there, concurrent.futures.ThreadPoolExecutor() as threads:
         server = threads.submit(
-            channel.TlsChannel.accept,
+            tls_channel.TlsChannel.accept,
             there,
             certificate.Certificate().context(),
         )
-        with pytest.raises(channel.PinMismatch):
-            channel.TlsChannel.connect(here, "00" * 32)
+        with pytest.raises(tls_channel.PinMismatch):
+            tls_channel.TlsChannel.connect(here, "00" * 32)
         # It may still have had something to say.
         with contextlib.suppress(channel.ChannelClosed):
             server.result(TIMEOUT_S).close()
@@ -168,6 +169,6 @@ def test_no_tls_at_all():
     with here:
         here.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with pytest.raises(channel.ChannelClosed):
-            channel.TlsChannel.accept(
+            tls_channel.TlsChannel.accept(
                 there, certificate.Certificate().context()
             )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fpgapool.common import exception
 from fpgapool.db import api
+from fpgapool.db import rows
 from fpgapool.vocabulary import states
 from tests.functional.db import factory
 
@@ -465,11 +466,11 @@ def test_identifiers_that_differ_by_case_are_different(database, epoch):
 
 @pytest.mark.dialect
 def test_long_texts_are_cut(database, epoch):
-    text = "é🙂" * api.MAX_TEXT_LENGTH
+    text = "é🙂" * rows.MAX_TEXT_LENGTH
     _write(database, epoch, factory.session(1, message=text))
     loaded = database.find_session("p1", "request-1")
     assert loaded is not None
-    assert loaded.message == text[: api.MAX_TEXT_LENGTH]
+    assert loaded.message == text[: rows.MAX_TEXT_LENGTH]
 
 
 any_text = st.text(
@@ -684,7 +685,7 @@ def test_purging_takes_the_oldest_that_have_ended(database, epoch):
 # Usage.
 
 
-def test_usage_is_listed_by_project_and_day(database, epoch):
+def test_usage_is_added_up_by_project_and_day(database, epoch):
     days = [datetime.date(2026, 5, day) for day in (1, 2, 3)]
     rows = [
         api.UsageRecord(
@@ -701,11 +702,14 @@ def test_usage_is_listed_by_project_and_day(database, epoch):
         )
     ]
     _write(database, epoch, *rows)
-    assert database.list_usage() == rows
-    assert database.list_usage("a") == rows[::2]
-    found = database.list_usage("b", first_day=days[1], last_day=days[1])
-    assert found == [rows[3]]
-    assert database.list_usage("nobody") == []
+    sums = [_as_sum(row) for row in rows]
+    assert database.sum_usage(limit=9) == sums
+    assert database.sum_usage("a", limit=9) == sums[::2]
+    found = database.sum_usage(
+        "b", first_day=days[1], last_day=days[1], limit=9
+    )
+    assert found == [sums[3]]
+    assert database.sum_usage("nobody", limit=9) == []
     snapshot = database.load()
     assert snapshot.usage == rows[4:]
     assert snapshot.max_ids.usage == 6
@@ -723,7 +727,13 @@ def test_usage_outlives_the_sessions(database, epoch):
     more = dataclasses.replace(row, sessions=2, output_bytes=7)
     _write(database, epoch, factory.ended(2, finished_at=100.0), more)
     assert database.purge_sessions(200.0, limit=10) == 2
-    assert database.list_usage() == [more]
+    assert database.load().usage == [more]
+
+
+def _as_sum(row: api.UsageRecord) -> api.UsageSum:
+    members = dataclasses.asdict(row)
+    del members["id"]
+    return api.UsageSum(**members)
 
 
 # The library.

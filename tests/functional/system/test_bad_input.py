@@ -15,6 +15,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from tests.functional.worker import harness as wire
 from tests.harness import cases
@@ -199,7 +200,7 @@ def raw_connection(
     """Connect to a worker's data port."""
     sock = channel.connect_tcp(*doors.data_endpoint(view))
     data = (
-        channel.TlsChannel.connect(sock, view["certificate_sha256"])
+        tls_channel.TlsChannel.connect(sock, view["certificate_sha256"])
         if encrypted
         else channel.PlainChannel(sock)
     )

@@ -83,7 +83,7 @@ def _told(url: str) -> str:
     database = db_api.Database(url)
     try:
         with pytest.raises(exception.DatabaseUnavailable) as caught:
-            database.list_usage()
+            database.accelerators()
     finally:
         database.close()
     return str(caught.value)
@@ -156,7 +156,7 @@ def test_another_servers_certificate_is_refused(site, cloud) -> None:
 def _is_served(url: str) -> bool:
     database = db_api.Database(url)
     try:
-        return database.list_usage() is not None
+        return database.accelerators() is not None
     except exception.DatabaseUnavailable:
         return False
     finally:

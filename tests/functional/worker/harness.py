@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 
 from fpgapool.common import channel as channels
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
@@ -243,7 +244,7 @@ class Client:
         sock = channels.connect_tcp("127.0.0.1", prepared["data_port"])
         if prepared["certificate_sha256"]:
             return cls(
-                channels.TlsChannel.connect(
+                tls_channel.TlsChannel.connect(
                     sock, prepared["certificate_sha256"]
                 )
             )

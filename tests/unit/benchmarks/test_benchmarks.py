@@ -13,6 +13,7 @@ from tests.benchmarks import pools
 from tests.benchmarks import report
 from tests.benchmarks import smoke
 from tests.harness import cases
+from tests.harness import pool_invariants
 
 
 @pytest.mark.parametrize("name", cases.first(*smoke.names(services=False)))
@@ -89,4 +90,4 @@ def test_the_floor_decides_the_same(strategy: str) -> None:
     assert full.decide(full.source.make(300)) > 250
     floor.decide(floor.source.make(300))
     assert full.taken == floor.taken
-    full.state.check_invariants()
+    pool_invariants.check(full.state)

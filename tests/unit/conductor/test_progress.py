@@ -7,6 +7,7 @@ import pytest
 from fpgapool import strategies
 from fpgapool.core import model
 from fpgapool.vocabulary import states
+from tests.harness import pool_invariants
 from tests.unit.conductor import world
 
 
@@ -41,7 +42,7 @@ def rate(pool: world.World) -> float:
     loads = pool.state.view.loads
     assert loads is not None
     (flow,) = loads.flows.values()
-    pool.state.check_invariants()
+    pool_invariants.check(pool.state)
     return flow.bytes_per_s
 
 

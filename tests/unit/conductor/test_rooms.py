@@ -121,9 +121,7 @@ def test_an_ended_session_cannot_end_again(single):
     request_id = single.open()
     single.cancel(request_id)
     session = single.memory.sessions.by_request["p", request_id]
-    with pytest.raises(
-        sessions.WrongMove, match=r"CANCELLED, .* EXPIRED"
-    ):
+    with pytest.raises(sessions.WrongMove, match=r"CANCELLED, .* EXPIRED"):
         session.finish(states.EXPIRED, codes.WAIT_TIMEOUT, "", 1.0)
     assert session.state == states.CANCELLED
 

@@ -29,6 +29,7 @@ from fpgapool.strategies import base
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.harness import pool_invariants
 
 PROFILE = objects.AcceleratorProfile(
     name="copy",
@@ -424,7 +425,7 @@ class World:
 
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
-        self.state.check_invariants()
+        pool_invariants.check(self.state)
         assigned = self.state.assignments()
         holds = self.memory.holds
         assert set(assigned) <= set(holds)

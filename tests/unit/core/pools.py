@@ -11,6 +11,7 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
+from tests.harness import pool_invariants
 
 AES = model.Accelerator(name="aes", peak_bytes_per_s=1e9)
 FFT = model.Accelerator(
@@ -67,7 +68,7 @@ class Pool:
     ) -> list[instructions.Instruction]:
         self.now = self.now if now is None else now
         output = self.state.step(batch, self.now)
-        self.state.check_invariants()
+        pool_invariants.check(self.state)
         return output
 
     def submit(

@@ -8,6 +8,7 @@ from collections import abc
 import pytest
 
 from fpgapool.core import state
+from tests.harness import pool_invariants
 from tests.unit.core import pools
 
 
@@ -39,7 +40,7 @@ def test_a_spoilt_pool_is_noticed(
     spoil: abc.Callable[[typing.Any], object],
 ) -> None:
     pool = busy_pool()
-    pool.check_invariants()
+    pool_invariants.check(pool)
     spoil(pool.view)
-    with pytest.raises(state.InvariantError):
-        pool.check_invariants()
+    with pytest.raises(pool_invariants.InvariantError):
+        pool_invariants.check(pool)

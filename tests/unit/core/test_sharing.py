@@ -13,6 +13,7 @@ from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
+from tests.harness import pool_invariants
 from tests.unit.core import pools
 
 MB = 1e6
@@ -291,7 +292,7 @@ def test_a_job_that_becomes_urgent_wakes_the_pool() -> None:
     pool = make_pool(max_wait_s=60.0)
     submit(pool, "a")
     output = pool.submit(pools.make_job(1, arrival_s=10.0), now=10.0)
-    pool.state.check_invariants()
+    pool_invariants.check(pool.state)
     wakes = [o for o in output if isinstance(o, instructions.WakeAt)]
     assert not wakes or wakes[-1].time_s <= 70.0
     output = pool.step(events.Wake(), now=69.0)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fpgapool.common import channel
+from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from tests.harness import listener as listeners
 
@@ -63,11 +64,11 @@ def _tls_pair(certificate, left, right):
     accepted = []
     thread = threading.Thread(
         target=lambda: accepted.append(
-            channel.TlsChannel.accept(left, context)
+            tls_channel.TlsChannel.accept(left, context)
         )
     )
     thread.start()
-    connected = channel.TlsChannel.connect(right, digest)
+    connected = tls_channel.TlsChannel.connect(right, digest)
     thread.join()
     return accepted[0], connected
 
@@ -234,13 +235,13 @@ def test_wrong_certificate(certificate):
 
     def accept():
         with contextlib.suppress(channel.ChannelClosed):
-            _receive(channel.TlsChannel.accept(left, context), 1)
+            _receive(tls_channel.TlsChannel.accept(left, context), 1)
 
     thread = threading.Thread(target=accept)
     thread.start()
     wrong = digest[:-1] + ("0" if digest[-1] != "0" else "1")
-    with pytest.raises(channel.PinMismatch):
-        channel.TlsChannel.connect(right, wrong)
+    with pytest.raises(tls_channel.PinMismatch):
+        tls_channel.TlsChannel.connect(right, wrong)
     assert right.fileno() == -1
     thread.join()
     left.close()
@@ -251,13 +252,13 @@ def test_handshake_with_something_else(certificate):
     with left:
         left.sendall(b"SSH-2.0-no\r\n" * 100)
         with pytest.raises(channel.ChannelClosed):
-            channel.TlsChannel.connect(right, certificate[1])
+            tls_channel.TlsChannel.connect(right, certificate[1])
 
 
 def test_handshake_deadline(certificate):
     left, right = socket.socketpair()
     with left, pytest.raises(channel.DeadlineExceeded):
-        channel.TlsChannel.connect(
+        tls_channel.TlsChannel.connect(
             right, certificate[1], channel.deadline_after(0.02)
         )
 

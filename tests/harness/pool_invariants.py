@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What always holds, stated in code.
+"""What always holds in the core, stated in code.
 
 Everything that is kept up to date step by step is counted anew here and
-compared. Slow; for tests.
+compared.
 """
 
 import collections
@@ -17,7 +17,9 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import queued
 from fpgapool.core import sharing
+from fpgapool.core import slot_table
 from fpgapool.core import slots
+from fpgapool.core import state as pool_state
 from fpgapool.core import view as pool_view
 from fpgapool.core import waiting
 
@@ -28,11 +30,13 @@ class InvariantError(AssertionError):
     """Something that always holds does not."""
 
 
-def check(view: pool_view.PoolView) -> None:
+def check(state: pool_state.PoolState) -> None:
     """Check a pool.
 
     :raises InvariantError: if anything is wrong.
     """
+    view, hardware = state.view, state._hardware
+    _check_drains(view.slots, hardware.drains, hardware.next_drain_s, view.now)
     _check_assignments(view)
     for host in view.slots.hosts.values():
         _check_host(view, host)
@@ -109,7 +113,7 @@ def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
 
 
 def _check_slot(
-    table: slots.SlotTable, slot: slots.Slot, device: model.DeviceSpec
+    table: slot_table.SlotTable, slot: slots.Slot, device: model.DeviceSpec
 ) -> None:
     _equal("known slot", table.slots.get(slot.id), slot)
     up = (
@@ -131,7 +135,7 @@ def _check_slot(
     _equal("idle for its own", slot.id in own, waits and not slot.up)
 
 
-def _check_table(table: slots.SlotTable) -> None:
+def _check_table(table: slot_table.SlotTable) -> None:
     known = [slot for host in table.hosts.values() for slot in host.slots]
     _equal("known slots", set(table.slots), {slot.id for slot in known})
     up = _count(slot.shape for slot in known if slot.up)
@@ -165,7 +169,7 @@ def _check_table(table: slots.SlotTable) -> None:
             _equal("hosts with an idle slot", listed, expected)
 
 
-def _is_only_barred(table: slots.SlotTable, slot: slots.Slot) -> bool:
+def _is_only_barred(table: slot_table.SlotTable, slot: slots.Slot) -> bool:
     """Whether a slot would be up but for an operator."""
     device_id = slot.spec.device_id
     return (
@@ -277,8 +281,8 @@ def _check_queue(
                 raise InvariantError(f"job {job.id} waits for slot {slot.id}")
 
 
-def check_drains(
-    table: slots.SlotTable,
+def _check_drains(
+    table: slot_table.SlotTable,
     drains: abc.Mapping[model.DeviceId, float],
     next_s: float,
     now: float,

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections to other services, as groups of the configuration say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import cfg
+
+from fpgapool.common import exception
+
+
+def load(
+    conf: cfg.ConfigOpts,
+    group: str,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> Any:
+    """Return a ``keystoneauth1.adapter.Adapter``; nothing is asked yet.
+
+    :param conf: the configuration, with keystoneauth's options of the group.
+    :param group: its name.
+    :param timeout_s: how long each request to Keystone takes at most; None
+        is what the group says.
+    :param options: of the adapter.
+    :returns: None if the group does not say how to authenticate.
+    :raises ConfigurationError: if it says so in a way that makes no sense.
+    """
+    if not (conf[group].auth_type or conf[group].auth_section):
+        return None
+    from keystoneauth1 import exceptions
+    from keystoneauth1 import loading
+
+    try:
+        auth = loading.load_auth_from_conf_options(conf, group)
+        session = loading.load_session_from_conf_options(
+            conf, group, auth=auth
+        )
+        if timeout_s is not None:
+            # Keystone, too, may be frozen.
+            session.timeout = min(session.timeout or timeout_s, timeout_s)
+        return loading.load_adapter_from_conf_options(
+            conf, group, session=session, auth=auth, **options
+        )
+    except (exceptions.ClientException, cfg.Error, ValueError) as error:
+        raise exception.ConfigurationError(
+            reason=f"[{group}]: {error}"
+        ) from error

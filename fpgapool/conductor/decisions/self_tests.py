@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tests of slots: what is ordered, and where and with what one can be done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import registry
+from fpgapool.core import health
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names as vocabulary_names
+
+_NOBODY = ""
+
+
+@dataclasses.dataclass(slots=True)
+class SelfTest:
+    """A test that is under way.
+
+    :ivar is_check: what it is for is in use; an operator wants to know.
+    :ivar told_at: when the agent was last asked.
+    :ivar seen: whether the agent has reported that it is at work on it.
+    """
+
+    unit: health.Unit
+    slot: registry.SlotEntry
+    accelerator: str
+    generation: int
+    bitstream: objects.BitstreamRef | None
+    asked_at: float
+    told_at: float
+    seen: bool = False
+    is_check: bool = False
+
+    @property
+    def place(self) -> health.Place:
+        """Where it takes place."""
+        return place_of(self.slot, self.accelerator)
+
+    @property
+    def session_id(self) -> str:
+        """What agents call it."""
+        return f"self-test-{self.generation}"
+
+    def order(self) -> effects.TestSlot:
+        """Have it done."""
+        slot, bitstream = self.slot, self.bitstream
+        return effects.TestSlot(
+            objects.AssignRequest(
+                host_uuid=slot.host.uuid,
+                device=slot.device.name,
+                slot=slot.number,
+                session_id=self.session_id,
+                generation=self.generation,
+                project_id=_NOBODY,
+                accelerator=self.accelerator,
+                bitstream=vocabulary_names.bitstream_of(
+                    self.accelerator,
+                    bitstream.bitstream_id if bitstream else None,
+                ),
+                bitstream_ref=bitstream,
+                connect_timeout_s=0.0,
+                resume_grace_s=0.0,
+                claimed_bytes=0,
+                local=True,
+                self_test=True,
+            )
+        )
+
+    def call_off(self) -> effects.ReleaseSlot:
+        """Have it ended."""
+        return effects.ReleaseSlot(
+            host_uuid=self.slot.host.uuid,
+            device=self.slot.device.name,
+            slot=self.slot.number,
+            session_id=self.session_id,
+            generation=self.generation,
+            reason=codes.PREPARE_TIMEOUT,
+        )
+
+
+class Bench:
+    """Finds the slots in which something can be tested.
+
+    :param settings: limits.
+    :param pool: where the slots are.
+    :param catalogue: what they can be tested with.
+    :param holds: the slots that sessions have.
+    :param tests: the slots that are being tested.
+    :param faults: what is out of use.
+    """
+
+    def __init__(
+        self,
+        settings: admission.Limits,
+        pool: registry.Registry,
+        catalogue: bitstreams.Catalogue,
+        holds: Container[int],
+        tests: Container[int],
+        faults: Mapping[health.Unit, health.Fault],
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._catalogue = catalogue
+        self._holds = holds
+        self._tests = tests
+        self._faults = faults
+
+    def candidates(
+        self, unit: health.Unit, now: float
+    ) -> Iterator[tuple[registry.SlotEntry, str]]:
+        """Yield slots in which a unit can be tested now, and with what."""
+        if not self._settings.agents_test:
+            # Who is asked in vain would keep a slot from sessions for nothing.
+            return
+        silent_before = now - self._settings.report_timeout_s
+        for slot in self.slots_of(unit):
+            # Of a host that is silent nobody would hear what comes of it.
+            if slot.host.heard_at < silent_before:
+                continue
+            if not self._is_free(slot, unit):
+                continue
+            for name in self._accelerators(slot, unit):
+                yield slot, name
+
+    def is_crowded(self, unit: health.Unit) -> bool:
+        """Whether an accelerator is not tested as its host has no time."""
+        if not self._settings.agents_test:
+            # It would not be tested either if it had.
+            return False
+        if unit.level is not health.Level.ACCELERATOR:
+            # Nobody gets what is out: sooner or later it is idle.
+            return False
+        return any(
+            slot.id in self._holds and self._accelerators(slot, unit)
+            for slot in self.slots_of(unit)
+            if slot.host.up and not slot.faulty
+        )
+
+    def slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
+        """Return the slots that a unit is, or has."""
+        if unit.level is health.Level.SLOT:
+            found = self._pool.slots.get(unit.id)
+            return [found] if found else []
+        if unit.level is health.Level.DEVICE:
+            device = self._pool.devices.get(unit.id)
+            return list(device.slots.values()) if device else []
+        host = self._pool.hosts_by_id.get(unit.id)
+        return list(host.slots()) if host else []
+
+    def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
+        """Whether a slot can be tested without harm to anybody."""
+        by_level = {
+            one.level
+            for one in (of(slot), of_device(slot))
+            if one in self._faults and one != unit
+        }
+        if unit.level is health.Level.SLOT and by_level:
+            # Its device comes first.
+            return False
+        if unit.level is health.Level.ACCELERATOR and (
+            by_level or slot.reserved_for is not None or not slot.usable
+        ):
+            return False
+        return (
+            slot.host.up
+            and slot.device.healthy
+            and slot.id not in self._holds
+            and slot.id not in self._tests
+            and administration.state(slot.device) is model.AdminState.ENABLED
+        )
+
+    def _accelerators(
+        self, slot: registry.SlotEntry, unit: health.Unit
+    ) -> list[str]:
+        """Return what a slot can be tested with, the best first."""
+        profiles = self._catalogue.library.profiles
+        if unit.accelerator:
+            names = [unit.accelerator] if unit.accelerator in profiles else []
+        else:
+            # What tenants bring is for themselves.
+            names = sorted(
+                n for n, one in profiles.items() if not one.projects
+            )
+        return [
+            name
+            for name in names
+            if not profiles[name].shapes or slot.shape in profiles[name].shapes
+        ]
+
+    # -- what an operator asks for -----------------------------------------
+
+    def unit_of_test(
+        self, slot: registry.SlotEntry, accelerator: str
+    ) -> health.Unit:
+        """Return what a test of a slot that an operator wants is for."""
+        for unit in (of_device(slot), of(slot)):
+            if unit in self._faults:
+                return unit
+        off = on_host(slot, accelerator)
+        return off if off in self._faults else of(slot)
+
+    def names_for(
+        self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
+    ) -> list[str]:
+        """Return what a slot can be tested with, if an operator wants it.
+
+        :param accelerator: with this one; empty: any.
+        """
+        names = self._accelerators(slot, unit)
+        if accelerator:
+            return [accelerator] if accelerator in names else []
+        # What fails on this host says nothing of a slot that is well.
+        return [
+            name
+            for name in names
+            if unit in self._faults or on_host(slot, name) not in self._faults
+        ]
+
+    def obstacles(
+        self, slot: registry.SlotEntry, unit: health.Unit, now: float
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why a slot cannot be tested now: codes and words."""
+        if not self._settings.agents_test:
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "[upgrade_levels] agent says that agents cannot test",
+            )
+        if (
+            not slot.host.up
+            or slot.host.heard_at < now - self._settings.report_timeout_s
+        ):
+            yield codes.HOST_DOWN, "its host does not report"
+        if administration.state(slot.device) is not model.AdminState.ENABLED:
+            yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
+        if not slot.device.healthy:
+            yield codes.SLOT_NOT_TESTABLE, "its driver calls the device faulty"
+        if slot.id in self._holds:
+            yield codes.SLOT_IN_USE, "a session has it"
+        fault = self._faults.get(unit)
+        if slot.id in self._tests or (fault is not None and fault.is_tested):
+            yield codes.SLOT_IN_USE, "a test is under way"
+        if fault is not None and unit.level is not health.Level.ACCELERATOR:
+            return
+        # It can be used, and somebody may be about to.
+        if slot.reserved_for is not None:
+            yield codes.SLOT_IN_USE, "it is reserved for an instance"
+        if not slot.usable:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not call it idle"
+
+
+def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
+    """Return a slot's place with an accelerator in it."""
+    return health.Place(
+        host_id=slot.host.id,
+        device_id=slot.device.id,
+        slot_id=slot.id,
+        accelerator=accelerator,
+    )
+
+
+def of(slot: registry.SlotEntry) -> health.Unit:
+    """Return what is out of use if a slot is."""
+    return health.Unit(health.Level.SLOT, slot.id)
+
+
+def of_device(slot: registry.SlotEntry) -> health.Unit:
+    """Return what is out of use if a slot's device is."""
+    return health.Unit(health.Level.DEVICE, slot.device.id)
+
+
+def on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
+    """Return what is out of use if an accelerator is on a slot's host."""
+    return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)

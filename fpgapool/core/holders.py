@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who has a slot: how it gets ready, is used, is called back and released."""
+
+from fpgapool.core import admission
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import slots
+from fpgapool.core import view as pool_view
+from fpgapool.vocabulary import codes
+
+# Looking up a member of an enumeration takes its time.
+_PREPARING = model.Phase.PREPARING
+_READY = model.Phase.READY
+
+
+class Holders:
+    """Follows assignments from slots that are given to slots that are free.
+
+    :param queue: where jobs wait that have lost their slots.
+    :param outcome: of the step that is under way.
+
+    :ivar overdrawn: slots whose holders are beyond their claims.
+    """
+
+    def __init__(
+        self,
+        view: pool_view.PoolView,
+        queue: admission.Admission,
+        outcome: instructions.Outcome,
+    ) -> None:
+        self._view = view
+        self._slots = view.slots
+        self._records = view.jobs.records
+        self._reservations = view.reservations
+        self._queue = queue
+        self._outcome = outcome
+        self.overdrawn: set[model.SlotId] = set()
+
+    def current(
+        self, slot_id: model.SlotId, generation: int
+    ) -> slots.Hold | None:
+        """The slot's assignment, unless an event about it is stale."""
+        hold = self._slots.assignments.get(slot_id)
+        if hold is None or hold.generation != generation:
+            return None
+        return hold
+
+    def on_restored(self, event: events.AssignmentRestored) -> None:
+        """Let a job have the slot that it has.
+
+        :raises ValueError: if that cannot be.
+        """
+        job, slot_id = event.job, event.slot_id
+        held = self._slots.assignments.get(slot_id)
+        if held is not None and held.job_id == job.id:
+            return
+        if held is not None or job.id in self._records:
+            raise ValueError(
+                f"job {job.id} cannot have slot {slot_id}: one of them is "
+                "assigned or waits already"
+            )
+        slot = self._slots.slots.get(slot_id)
+        host_id = slot.host.id if slot is not None else event.host_id
+        record = self._queue.add_record(job)
+        record.slot_id = slot_id
+        hold = slots.Hold(
+            slot_id=slot_id,
+            job_id=job.id,
+            accelerator=job.accelerator,
+            generation=event.generation,
+            phase=event.phase,
+            local=host_id is not None and job.host_id == host_id,
+            started_s=self._view.now,
+            slot=slot,
+            paid_bytes=0.0,
+        )
+        self._slots.hold(hold, event.host_id, event.device_id)
+        self._view.next_generation = max(
+            self._view.next_generation, event.generation + 1
+        )
+        self._reservations.note_restored(hold)
+        self._view.charge_claim(record, hold, in_round=False)
+        if slot is not None:
+            self._view.put_flow(job, slot)
+
+    def on_moved(
+        self,
+        event: events.SlotReady
+        | events.HolderAttached
+        | events.HolderDetached,
+    ) -> None:
+        """Note how far an assignment is; tell a job that its slot is ready."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None:
+            return
+        phase = events.PHASE_MOVES.get((hold.phase, type(event)))
+        if phase is None:
+            return
+        # Word that the slot is ready may be late or lost.
+        if hold.phase is _PREPARING and hold.slot is not None:
+            hold.slot.programmed = hold.accelerator
+        hold.phase = phase
+        if phase is _READY and not hold.revoked:
+            self._outcome.output.append(
+                instructions.Grant(hold.slot_id, hold.job_id, hold.generation)
+            )
+
+    def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
+        """Note that a job has sent more than it said it would."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is not None and not hold.revoked:
+            self.overdrawn.add(event.slot_id)
+
+    def on_released(self, event: events.SlotReleased) -> None:
+        """Take a slot back that its job has left."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is not None:
+            self._release(hold)
+            del self._records[hold.job_id]
+
+    def on_prepare_failed(self, event: events.PrepareFailed) -> None:
+        """Let a job wait for another slot than that which failed."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None or hold.phase not in (_PREPARING, _READY):
+            return
+        if hold.slot is not None:
+            hold.slot.programmed = None
+        if hold.revoked:
+            # Its failure may well come from being revoked.
+            self._release(hold)
+            del self._records[hold.job_id]
+            return
+        self._records[hold.job_id].avoided |= {event.slot_id}
+        self._requeue(hold, event.reason)
+
+    def on_cancelled(self, event: events.JobCancelled) -> None:
+        """Take a job out of the queue, or call it back from its slot."""
+        record = self._records.get(event.job_id)
+        if record is None:
+            self._queue.yielding.pop(event.job_id, None)
+            return
+        if record.slot_id is None:
+            self._queue.withdraw(record)
+            del self._records[event.job_id]
+            return
+        hold = self._slots.assignments[record.slot_id]
+        if not hold.revoked:
+            self._revoke(hold, event.reason)
+
+    # -- losing slots ----------------------------------------------------
+
+    def lose(self, hold: slots.Hold) -> None:
+        """Deal with an assignment whose host is lost."""
+        if hold.phase not in (_PREPARING, _READY):
+            # Its worker may go on, and its session may move when it ends.
+            return
+        if hold.revoked:
+            self._release(hold)
+            del self._records[hold.job_id]
+        else:
+            self._requeue(hold, codes.HOST_LOST)
+
+    def call_back(self, hold: slots.Hold, reason: str) -> None:
+        """Take a slot from a holder whose time is over.
+
+        Of a host that is silent it is not known how far the holder is.
+        """
+        if hold.revoked or hold.slot is None or not hold.slot.host.up:
+            return
+        if hold.phase in (_PREPARING, _READY):
+            self._requeue(hold, reason)
+        else:
+            self._revoke(hold, reason)
+
+    def call_in_overdrawn(self) -> None:
+        """Take slots from holders beyond their claims, if others wait.
+
+        Once a holder is asked to leave it cannot stay: what it was asked
+        for may be on its way.
+        """
+        for slot_id in sorted(self.overdrawn):
+            slot = self._slots.slots.get(slot_id)
+            hold = self._slots.assignments[slot_id]
+            if slot is None or not self._is_waited_for(slot, hold):
+                continue
+            if self._view.is_stateless(hold.accelerator):
+                self.overdrawn.remove(slot_id)
+                hold.revoked = codes.YIELDED
+                self._outcome.output.append(
+                    instructions.Yield(slot_id, hold.job_id, hold.generation)
+                )
+            else:
+                self._revoke(hold, codes.CLAIM_EXCEEDED)
+
+    def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
+        """Whether a job could have a slot if its holder gave it back."""
+        holder = self._records[hold.job_id].job.project
+        if slot.reserved_for is not None:
+            return slot.is_usable and self._reservations.is_wanted(slot)
+        return slot.up and any(
+            group.first() is not None
+            and group.fits(slot.id, slot.shape)
+            and (
+                group.lane.project == holder
+                or not self._view.is_held(group.lane.project)
+            )
+            for lane in self._view.jobs.all_lanes()
+            for group in lane.groups_for(slot.shape)
+        )
+
+    def _revoke(self, hold: slots.Hold, reason: str) -> None:
+        hold.revoked = reason
+        self.overdrawn.discard(hold.slot_id)
+        self._outcome.output.append(
+            instructions.Revoke(
+                slot_id=hold.slot_id,
+                job_id=hold.job_id,
+                generation=hold.generation,
+                reason=reason,
+            )
+        )
+
+    def _requeue(self, hold: slots.Hold, reason: str) -> None:
+        """Take a slot from a job that waits for another one."""
+        self._release(hold)
+        if self._queue.enqueue(self._records[hold.job_id]):
+            self._outcome.output.append(
+                instructions.Requeue(
+                    job_id=hold.job_id,
+                    generation_lost=hold.generation,
+                    reason=reason,
+                )
+            )
+
+    def _release(self, hold: slots.Hold) -> None:
+        slot = hold.slot
+        if slot is not None:
+            if hold.phase is _PREPARING:
+                slot.programmed = None
+            self._view.touched.add(slot.host.id)
+            if slot.reserved_for is not None:
+                self._reservations.stirred.add(slot.reserved_for)
+            if self._reservations.short:
+                self._reservations.touch_short(slot.spec.device_id)
+        self._slots.release(hold)
+        self._view.drop_flow(hold.slot_id)
+        self._view.take_back(self._records[hold.job_id], hold)
+        if self.overdrawn:
+            self.overdrawn.discard(hold.slot_id)
+        self._outcome.pass_due = True

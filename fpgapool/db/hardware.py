@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The query of all hardware and its holders."""
+
+import functools
+
+import sqlalchemy as sa
+
+from fpgapool.db import models
+from fpgapool.db import records
+from fpgapool.db import rows
+
+
+def inventory(connection: sa.Connection) -> records.Inventory:
+    """Return all hosts, devices and slots, and who has which slot."""
+    assignments, sessions = models.assignments.c, models.sessions.c
+    holders = (
+        sa.select(
+            assignments.slot_id,
+            assignments.accelerator,
+            assignments.phase,
+            sessions.session_id,
+            sessions.project_id,
+            sessions.user_id,
+        )
+        .join_from(
+            models.assignments,
+            models.sessions,
+            assignments.job_id == sessions.id,
+        )
+        .order_by(assignments.slot_id)
+    )
+    instances = models.instances.c
+    projects = sa.select(instances.instance_id, instances.project_id).where(
+        instances.instance_id.in_(
+            sa.select(models.slots.c.reserved_for).where(
+                models.slots.c.reserved_for.is_not(None)
+            )
+        )
+    )
+    read = functools.partial(rows.read, connection)
+    return records.Inventory(
+        hosts=read(records.HostRecord),
+        devices=read(records.DeviceRecord),
+        slots=read(records.SlotRecord),
+        holders=rows.fetch(connection, holders, records.SlotHolder),
+        reservations=read(records.ReservationRecord),
+        faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
+        projects={
+            row.instance_id: row.project_id
+            for row in connection.execute(projects)
+        },
+    )

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who leads: the one row of the lease, and what is counted from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as oslo_exception
+
+from fpgapool.common import exception
+from fpgapool.db import models
+from fpgapool.db import records
+
+_LEASE = models.leader_lease
+_ID = 1
+_IS_THE_ROW = _LEASE.c.id == _ID
+
+# Times of the leader's clock from which, or up to which, time is counted.
+_COUNTED = (
+    models.assignments.c.assigned_at,
+    models.hosts.c.drain_deadline_at,
+    models.devices.c.drain_deadline_at,
+    models.faults.c.next_test_at,
+)
+
+
+def read(connection: sa.Connection) -> records.Lease | None:
+    """Return the lease; None before the first election."""
+    row = connection.execute(_query()).one_or_none()
+    return None if row is None else records.Lease(**row._mapping)
+
+
+@functools.cache
+def _query() -> sa.Select[Any]:
+    # As below: to build it takes longer than to execute it.
+    names = [field.name for field in dataclasses.fields(records.Lease)]
+    return sa.select(*(_LEASE.c[name] for name in names)).where(_IS_THE_ROW)
+
+
+def insert(connection: sa.Connection, lease: records.Lease) -> None:
+    """Write the first lease.
+
+    :raises: NotLeader if there is one.
+    """
+    values = {"id": _ID, **dataclasses.asdict(lease)}
+    try:
+        connection.execute(sa.insert(_LEASE).values(values))
+    except oslo_exception.DBDuplicateEntry as error:
+        raise exception.NotLeader(
+            reason="another conductor was elected first"
+        ) from error
+
+
+def update(
+    connection: sa.Connection,
+    values: dict[str, Any],
+    pool_time_s: float | None = None,
+    **expected: Any,
+) -> None:
+    """Change the lease.
+
+    :param pool_time_s: as it is now; None: what was told last stays.
+    :param expected: what it must say.
+    :raises: NotLeader if it says something else.
+    """
+    if pool_time_s is not None:
+        values = {**values, "pool_time_s": pool_time_s}
+    same = (_LEASE.c[name] == value for name, value in expected.items())
+    result = connection.execute(
+        sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
+    )
+    if result.rowcount != 1:
+        raise exception.NotLeader(reason="the lease is no longer as it was")
+
+
+def pass_epochs(connection: sa.Connection, count: int) -> None:
+    """Raise the epoch, and let nobody have the lease."""
+    values = {"epoch": _LEASE.c.epoch + count, "holder": "", "renewals": 0}
+    connection.execute(sa.update(_LEASE).where(_IS_THE_ROW).values(values))
+
+
+def lock_epoch(connection: sa.Connection, epoch: int) -> None:
+    """Make sure that the epoch is current until the transaction ends.
+
+    An update that changes nothing locks the row on every server, and takes
+    the write lock of SQLite before anything was read, as it must be.
+
+    :raises: NotLeader if there is a later one.
+    """
+    result = connection.execute(_epoch_statement(), {"current": epoch})
+    if result.rowcount != 1:
+        raise exception.NotLeader(reason=f"epoch {epoch} is over")
+
+
+@functools.cache
+def _epoch_statement() -> sa.Executable:
+    current = sa.bindparam("current", type_=sa.BigInteger)
+    return (
+        sa.update(_LEASE)
+        .where(_IS_THE_ROW, _LEASE.c.epoch == current)
+        .values(epoch=current)
+    )
+
+
+def begin_term(
+    connection: sa.Connection, pool_time_s: float, ahead_s: float
+) -> float:
+    """Tell pool time, and move what is counted to another leader's clock.
+
+    :param ahead_s: by how much that clock is ahead of pool time.
+    :returns: by how many seconds times have moved.
+    """
+    before_s = connection.scalar(
+        sa.select(_LEASE.c.ahead_s).where(_IS_THE_ROW)
+    )
+    connection.execute(
+        sa.update(_LEASE)
+        .where(_IS_THE_ROW)
+        .values(pool_time_s=pool_time_s, ahead_s=ahead_s)
+    )
+    moved_s = 0.0 if before_s is None else ahead_s - before_s
+    for time_at in _COUNTED:
+        connection.execute(
+            sa.update(time_at.table)
+            .where(time_at.is_not(None))
+            .values({time_at: time_at + moved_s})
+        )
+    return moved_s

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Queries of sessions, and which of them may be written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from fpgapool.common import exception
+from fpgapool.db import models
+from fpgapool.db import records
+from fpgapool.db import rows
+from fpgapool.vocabulary import states
+
+_COLUMNS = models.sessions.c
+
+_LIVE = sorted(states.LIVE)
+
+IS_LIVE = _COLUMNS.state.in_(_LIVE)
+#: Has ended, and may have a slot yet.
+IS_ENDING = sa.and_(
+    _COLUMNS.id.in_(sa.select(models.assignments.c.job_id)),
+    _COLUMNS.finished_at.is_not(None),
+)
+#: Is neither live nor has ended.
+IS_UNKNOWN = sa.and_(
+    _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
+)
+
+# What a row says of the session's end; the others need not be asked for it.
+_WORDS_OF_THE_END = frozenset({"reason", "message", "finished_at"})
+
+_COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
+
+
+def live(connection: sa.Connection) -> list[records.SessionRecord]:
+    """Return the live sessions; there may be very many."""
+    query = (
+        sa.select(*(c for c in _COLUMNS if c.name not in _WORDS_OF_THE_END))
+        .where(IS_LIVE)
+        .order_by(_COLUMNS.id)
+    )
+    return rows.fetch(connection, query, _live)
+
+
+def _live(**members: Any) -> records.SessionRecord:
+    # Many have these in common: one copy of each is enough.
+    for name in _COMMON_TEXTS:
+        members[name] = sys.intern(members[name])
+    return records.SessionRecord(**members)
+
+
+def page(
+    connection: sa.Connection,
+    filters: records.SessionFilter,
+    marker: str | None,
+    limit: int,
+    order: Sequence[tuple[str, bool]],
+) -> list[records.SessionRecord]:
+    """Return a page of sessions.
+
+    See :meth:`fpgapool.db.api.Database.list_sessions`.
+    """
+    conditions = _conditions(filters)
+    columns = [(_COLUMNS[name], up) for name, up in order]
+    columns.append((_COLUMNS.id, order[-1][1] if order else False))
+    if marker is not None:
+        place = _place_of(connection, marker, columns)
+        conditions.append(rows.beyond(columns, place))
+    query = (
+        sa.select(models.sessions)
+        .where(*conditions)
+        .order_by(*(c if up else c.desc() for c, up in columns))
+        .limit(limit)
+    )
+    return rows.fetch(connection, query, records.SessionRecord)
+
+
+def _conditions(
+    filters: records.SessionFilter,
+) -> list[sa.ColumnElement[bool]]:
+    conditions = [
+        _COLUMNS[name] == value
+        for name in (
+            "project_id",
+            "request_id",
+            "user_id",
+            "accelerator",
+            "host_id",
+        )
+        if (value := getattr(filters, name)) is not None
+    ]
+    if filters.states:
+        conditions.append(_COLUMNS.state.in_(filters.states))
+    if filters.changed_since is not None:
+        conditions.append(_COLUMNS.updated_at >= filters.changed_since)
+    return conditions
+
+
+def _place_of(
+    connection: sa.Connection, session_id: str, order: rows.Order
+) -> Sequence[Any]:
+    """Return a session's values in columns."""
+    query = sa.select(
+        # One may be there twice.
+        *(column.label(f"value{n}") for n, (column, _) in enumerate(order))
+    ).where(_COLUMNS.session_id == session_id)
+    found = connection.execute(query).one_or_none()
+    if found is None:
+        raise exception.SessionNotFound(session_id=session_id)
+    return found
+
+
+def counts(project_id: str | None) -> sa.Select[Any]:
+    """Return the query of how many live sessions there are of each kind."""
+    kind = (
+        _COLUMNS.state,
+        _COLUMNS.project_id,
+        _COLUMNS.accelerator,
+        _COLUMNS.host_id,
+    )
+    claimed = sa.func.sum(_COLUMNS.claimed_bytes)
+    query = (
+        sa.select(
+            *kind,
+            sa.func.count().label("sessions"),
+            # The sum of whole numbers is a decimal one on some servers.
+            sa.cast(claimed, sa.BigInteger).label("claimed_bytes"),
+        )
+        .where(IS_LIVE)
+        .group_by(*kind)
+    )
+    if project_id is None:
+        return query
+    return query.where(_COLUMNS.project_id == project_id)
+
+
+def standings() -> sa.Select[Any]:
+    """Return the query of how live sessions stand."""
+    names = ("id", "session_id", "state", "slot_id", "generation")
+    return (
+        sa.select(*(_COLUMNS[name] for name in names))
+        .where(IS_LIVE)
+        .order_by(_COLUMNS.id)
+    )
+
+
+def over(finished_before: float, limit: int) -> sa.Select[Any]:
+    """Return the query of the ids of sessions that ended before a time."""
+    return (
+        sa.select(_COLUMNS.id)
+        .where(
+            _COLUMNS.finished_at < finished_before,
+            _COLUMNS.state.not_in(_LIVE),
+            ~sa.exists().where(models.assignments.c.job_id == _COLUMNS.id),
+        )
+        .order_by(_COLUMNS.finished_at)
+        .limit(limit)
+    )
+
+
+def holders_of_names(
+    connection: sa.Connection, new: Sequence[records.SessionRecord]
+) -> list[records.SessionRecord]:
+    """Return the other sessions that have the names of new ones."""
+    requests: dict[str, list[str]] = {}
+    for record in new:
+        requests.setdefault(record.project_id, []).append(record.request_id)
+    own = {record.id for record in new}
+    return [
+        record
+        for project_id, request_ids in requests.items()
+        for batch in rows.batches(request_ids)
+        for record in rows.read(
+            connection,
+            records.SessionRecord,
+            # Both with one index; of pairs, not all servers make good use.
+            _COLUMNS.project_id == project_id,
+            _COLUMNS.request_id.in_(batch),
+        )
+        if record.id not in own
+    ]
+
+
+def of_same_name(
+    new: Iterable[records.SessionRecord],
+    holders: Iterable[records.SessionRecord],
+) -> set[int]:
+    """Return the ids of new sessions whose names belong to others."""
+    names = {(record.project_id, record.request_id) for record in holders}
+    return {
+        record.id
+        for record in new
+        if (record.project_id, record.request_id) in names
+    }
