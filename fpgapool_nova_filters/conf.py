@@ -2,7 +2,7 @@
 
 """Options in nova.conf: the section [fpgapool], and the weigher's multiplier.
 
-Nothing of Nova is imported here, so that a sample can be made anywhere.
+It imports nothing of Nova, so that a sample can be generated anywhere.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-#: The section that says how to reach fpgapool.
+#: The section with the access to fpgapool.
 GROUP = "fpgapool"
-#: Nova's own, where the multipliers of all weighers are.
+#: Nova's own section, with the multipliers of all weighers.
 WEIGHER_GROUP = "filter_scheduler"
 
 SERVICE_TYPE = "fpgapool"
@@ -23,10 +23,11 @@ fpgapool_group = cfg.OptGroup(
     GROUP,
     title="fpgapool",
     help="""
-How nova-scheduler asks fpgapool's API which hosts have which accelerators.
+Access of nova-scheduler to fpgapool's API, which has the accelerators of each
+host.
 
-It needs a user with the role ``service``: Nova's own will do, with the same
-authentication options as in ``[placement]``.
+It needs a user with the role ``service``: Nova's own is suitable, with the
+same authentication options as in ``[placement]``.
 """,
 )
 
@@ -37,8 +38,8 @@ snapshot_opts = [
         min=0,
         max=3600,
         help="""
-Seconds for which the scheduler goes by what fpgapool has told it before it
-asks again. 0 means that it asks for each request.
+Seconds for which the scheduler uses fpgapool's last answer before it asks
+again. 0 means that it asks for each request.
 """,
     ),
     cfg.FloatOpt(
@@ -47,8 +48,8 @@ asks again. 0 means that it asks for each request.
         min=0,
         max=86400,
         help="""
-Seconds for which what fpgapool has told last counts after the first failure to
-ask it again. From then on no host is good for instances that *require*
+Seconds for which fpgapool's last answer counts after the first failed attempt
+to ask again. After that no host is valid for instances that *require*
 accelerators nearby, while all others are placed as if there were no boards.
 
 Related options:
@@ -62,12 +63,12 @@ Related options:
         min=0.1,
         max=60,
         help="""
-Seconds that a request to fpgapool's API may take. One request to the scheduler
-waits for it; those that come meanwhile go by what was told before.
+Timeout in seconds of a request to fpgapool's API. One request to the
+scheduler waits for it; requests that come meanwhile use the last answer.
 
-It has to be longer than the API itself waits for its conductor before it
-answers from the database: ``[api] read_timeout_s`` of fpgapool (2 s), and a
-second for the rest.
+It has to be longer than the time that the API itself waits for its conductor
+before it answers from the database: ``[api] read_timeout_s`` of fpgapool
+(2 s), plus a second for the rest.
 """,
     ),
 ]
@@ -79,14 +80,14 @@ weigher_opts = [
         help="""
 Multiplier of FpgaAffinityWeigher.
 
-Hosts whose boards have the accelerators that a flavor asks for weigh at least
-half of it more than others, and nearly the whole of it if all is free. For
-flavors that do not ask, hosts with boards weigh half of it less. The default
-is more than what Nova's weighers of memory, disk, processors and running
-operations have together, so that they decide between hosts that are alike in
-this. 0 switches it off.
+Hosts whose boards have the accelerators of the flavor weigh more than others
+by at least half of it, and by nearly the whole of it if all slots are free.
+For flavors without accelerators, hosts with boards weigh less by half of it.
+The default exceeds the sum of Nova's weighers of memory, disk, processors and
+running operations, so that they decide between hosts with equal boards. 0
+switches it off.
 
-An aggregate's metadata of the same name take precedence for its hosts.
+An aggregate's metadata of the same name takes precedence for its hosts.
 
 Related options:
 
@@ -110,7 +111,7 @@ def _adapter_opts() -> list[cfg.Opt]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options; again is harmless.
+    """Register the options; idempotent.
 
     :param conf: Nova's.
     """

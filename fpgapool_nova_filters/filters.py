@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which hosts instances may be on that say something of accelerators."""
+"""The filter of hosts for instances that use or avoid accelerators."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LOG = logging.getLogger(__name__)
 
 
 class FpgaAffinityFilter(filters.BaseHostFilter):
-    """Refuses hosts without boards, or those with, as flavors say.
+    """Refuses hosts without boards, or hosts with boards, by the flavor.
 
     ``fpgapool:affinity=required`` refuses hosts that have no usable slot for
-    one of ``fpgapool:accelerators``, busy or not; without any named, hosts
+    one of ``fpgapool:accelerators``, busy or not; without accelerators, hosts
     that have no usable slot at all. ``avoid`` refuses hosts that have one.
-    Everything else passes.
+    All other hosts pass.
     """
 
-    # A rebuilt instance stays where it is.
+    # A rebuilt instance keeps its host.
     RUN_ON_REBUILD = False
 
     def filter_all(
@@ -35,7 +35,7 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
         """Return the hosts that pass.
 
         :param filter_obj_list: states of hosts.
-        :param spec_obj: what is wanted.
+        :param spec_obj: the request.
         """
         states = list(filter_obj_list)
         if utils.request_is_rebuild(spec_obj):
@@ -54,10 +54,10 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
     def host_passes(
         self, host_state: typing.Any, spec_obj: typing.Any
     ) -> bool:
-        """Tell whether a single host passes.
+        """Whether a single host passes.
 
         :param host_state: its state.
-        :param spec_obj: what is wanted.
+        :param spec_obj: the request.
         """
         return bool(self.filter_all([host_state], spec_obj))
 
@@ -83,7 +83,7 @@ def _with(
         _refuse_all(
             states,
             spec_obj,
-            f"its flavor requires {names}, and what hosts have is not known:"
+            f"its flavor requires {names}, and the hosts' boards are unknown:"
             f" {error}",
         )
         return []
@@ -100,14 +100,14 @@ def _with(
 
 
 def _has_all(wish: specs.Wish, host: snapshot.Host | None) -> bool:
-    # Most hosts of a cloud have none. One that is down has none, too.
+    # Most hosts of a cloud have no boards. A host that is down counts as one.
     if host is None or not host.all.usable:
         return False
     return all(host.slots(name).usable for name in wish.accelerators)
 
 
 def _lacking(wish: specs.Wish, host: snapshot.Host | None) -> str:
-    """Return why a host is refused that has not all."""
+    """Return why a host is refused that lacks an accelerator."""
     if host is None:
         return "fpgapool does not know it"
     if not host.up:
@@ -124,10 +124,10 @@ def _without(
     try:
         hosts = snapshot.cache().hosts()
     except snapshot.UnknownError as error:
-        # They do no harm there, but that someone else would rather be there.
+        # The only harm there is that other instances need the boards more.
         LOG.warning(
             "FpgaAffinityFilter refuses no host for instance %s, whose flavor"
-            " avoids boards: what hosts have is not known: %s",
+            " avoids boards: the hosts' boards are unknown: %s",
             spec_obj.instance_uuid,
             error,
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What hosts have: the pool's snapshot, as the scheduler knows it."""
+"""The boards of hosts: the scheduler's copy of the pool's snapshot."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MICROVERSION = "1.0"
 
 
 class Slots(typing.NamedTuple):
-    """How many slots.
+    """Numbers of slots.
 
-    :param usable: not out of order, on a host that is up.
-    :param free: those of them that nobody has.
+    :param usable: not faulty, on a host that is up.
+    :param free: usable ones without a session.
     """
 
     usable: int
@@ -46,12 +46,12 @@ NO_SLOTS = Slots(0, 0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """What a host has.
+    """The boards of a host.
 
-    :param has_boards: whether in order or not.
+    :param has_boards: whether it has any, also faulty ones.
     :param all: of its slots.
-    :param accelerators: those of its slots that can run one, by name.
-    :param queued: how many sessions of this host wait for a slot.
+    :param accelerators: its slots for each accelerator, by name.
+    :param queued: number of waiting sessions of this host.
     :param nic_load: share of its network card that the pool's streams use,
         from 0 to 1.
     """
@@ -80,13 +80,13 @@ class MalformedError(ValueError):
 
 
 class UnknownError(Exception):
-    """What hosts have is not known, or has not been for too long."""
+    """There is no snapshot, or it is too old."""
 
 
 def parse(document: typing.Any) -> dict[str, Host]:
     """Read the API's answer.
 
-    :param document: what JSON was made into.
+    :param document: the decoded JSON.
     :raises MalformedError: if it is not a snapshot.
     """
     try:
@@ -122,18 +122,19 @@ def _parse_slots(found: typing.Any) -> Slots:
 
 
 class Cache:
-    """Asks for the snapshot when it is too old, and remembers it.
+    """Caches the snapshot, and fetches it again when it is too old.
 
-    Threads share it. One of them asks at a time; the others get what is
-    known, or wait for it if that is nothing.
+    Threads share it. One of them fetches at a time; the others get the cached
+    one, or wait if there is none.
 
-    :param fetch: asks the API; raises whatever it likes.
-    :param clock: tells seconds that only grow.
-    :param ttl_s: age from which it asks again.
+    :param fetch: asks the API; may raise any exception.
+    :param clock: monotonic, in seconds.
+    :param ttl_s: age from which it fetches again.
     :param max_age_s: how long the last answer counts after the first failure
-        to get another one. It counts at once, however old it is: without
-        requests it was not asked for.
-    :param wait_s: how long those wait who know nothing while another asks.
+        to get another one. It counts at first, however old it is: without
+        requests it was not fetched.
+    :param wait_s: how long threads wait if there is none while another
+        fetches.
     """
 
     def __init__(
@@ -153,15 +154,15 @@ class Cache:
         self._refreshing = False
         self._hosts: Hosts | None = None
         self._fetched_at_s = -math.inf
-        # When the first failure since the last answer was.
+        # The time of the first failure since the last answer.
         self._failing_since_s = math.inf
         self._tried_at_s = -math.inf
-        self._problem = "it has not been asked for yet"
+        self._problem = "it has not been asked yet"
 
     def hosts(self) -> Hosts:
-        """Return what hosts have.
+        """Return the boards of all hosts.
 
-        :raises UnknownError: if that is not known; says why.
+        :raises UnknownError: if they are unknown, with the reason.
         """
         with self._changed:
             if not self._is_due():
@@ -174,8 +175,8 @@ class Cache:
             return self._known()
 
     def _is_due(self) -> bool:
-        # After a failure, too, it is not asked for again at once: each
-        # request would wait for as long as it may take.
+        # Also after a failure it does not fetch again at once: each request
+        # would wait for the whole timeout.
         return self._clock() - self._tried_at_s >= self._ttl_s
 
     def _known_to_others(self) -> Hosts:
@@ -199,7 +200,7 @@ class Cache:
         try:
             hosts = self._fetch()
         except Exception as error:
-            # Whatever it is: those who need no boards have to be placed.
+            # Any error: instances that need no boards must be placed.
             problem = f"{type(error).__name__}: {error}"
         finally:
             with self._changed:
@@ -217,7 +218,7 @@ class Cache:
             )
             self._warn()
         else:
-            # As old as the question: the answer may have been made then.
+            # As old as the request: the answer may be from that time.
             self._hosts = hosts
             self._fetched_at_s = begun_at_s
             self._failing_since_s = math.inf
@@ -225,10 +226,10 @@ class Cache:
 
     def _warn(self) -> None:
         if self._hosts is None or self._is_too_old():
-            LOG.warning("fpgapool cannot be asked: %s", self._problem)
+            LOG.warning("fpgapool does not answer: %s", self._problem)
         else:
             LOG.warning(
-                "fpgapool cannot be asked; its answer of %.1f s ago still"
+                "fpgapool does not answer; its answer of %.1f s ago still"
                 " counts: %s",
                 self._clock() - self._fetched_at_s,
                 self._problem,
@@ -236,10 +237,10 @@ class Cache:
 
 
 class Source:
-    """Asks the API as nova.conf says; a ``fetch`` for :class:`Cache`.
+    """Fetches the snapshot by nova.conf; a ``fetch`` for :class:`Cache`.
 
-    What nova.conf says is looked at only then: mistakes in it are found
-    where they are reported.
+    It reads nova.conf only when it fetches: then errors in the options are
+    reported as failures.
     """
 
     def __init__(self) -> None:
@@ -250,19 +251,19 @@ class Source:
 
         :raises keystoneauth1.exceptions.ClientException: if it cannot be
             asked, or refuses.
-        :raises MalformedError: if it answers something else.
+        :raises MalformedError: if its answer is not a snapshot.
         """
         try:
             return self._ask()
         except Exception:
-            # The API may have moved: the next one looks into the catalog.
+            # The API may have moved: the next fetch reads the catalog again.
             self._adapter = None
             raise
 
     def _ask(self) -> dict[str, Host]:
         if self._adapter is None:
             self._adapter = _load_adapter()
-        # The catalog may name the version or not.
+        # The catalog's URL may include the version or not.
         endpoint = self._adapter.get_endpoint() or ""
         named = endpoint.rstrip("/").endswith(_VERSION)
         response = self._adapter.get(_PATH if named else _VERSION + _PATH)
@@ -279,7 +280,7 @@ def _load_adapter() -> adapters.Adapter:
         CONF,
         conf.GROUP,
         auth=auth,
-        # For the token, too.
+        # Also for the token.
         timeout=CONF.fpgapool.snapshot_timeout_s,
     )
     return loading.load_adapter_from_conf_options(
@@ -293,10 +294,10 @@ def _load_adapter() -> adapters.Adapter:
     )
 
 
-# Made in the process that uses it, not in the one that it is forked from.
+# Created in the process that uses it, not in its parent.
 @functools.cache
 def cache() -> Cache:
-    """Return what filter and weigher share."""
+    """Return the cache that filter and weigher share."""
     return Cache(
         Source(),
         time.monotonic,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a flavor says of accelerators."""
+"""The extra specs of a flavor about accelerators."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ AVOID = "avoid"
 AFFINITIES = (PREFERRED, REQUIRED, AVOID)
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-#: Names, separated by commas; none of them twice is not asked for.
+#: Names, separated by commas; repetitions are allowed.
 ACCELERATORS_PATTERN = rf"{_NAME}( *, *{_NAME})*"
 
 _accelerators_pattern = re.compile(ACCELERATORS_PATTERN)
 
 
 class InvalidError(ValueError):
-    """A flavor says something that cannot be understood."""
+    """The extra specs of a flavor are invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """What instances of a flavor want.
+    """The requirements of a flavor.
 
-    :param accelerators: names, none of them twice; empty with an affinity
-        means whichever there are.
-    :param affinity: one of :data:`AFFINITIES`, or None: nothing was said.
+    :param accelerators: names without repetitions; empty with an affinity
+        means any.
+    :param affinity: one of :data:`AFFINITIES`, or None if it is not set.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Wish:
 
     @property
     def asks(self) -> bool:
-        """Whether hosts with boards are good for them."""
+        """Whether its instances prefer hosts with boards."""
         return self.affinity in (PREFERRED, REQUIRED)
 
 
@@ -51,11 +51,11 @@ NOTHING = Wish()
 
 
 def parse(extra_specs: Mapping[str, str] | None) -> Wish:
-    """Read what a flavor says.
+    """Read the extra specs of a flavor.
 
-    :param extra_specs: all that it has.
-    :raises InvalidError: if it is not understood, which nova-api prevents
-        only for flavors that are made through a recent version of it.
+    :param extra_specs: all of them.
+    :raises InvalidError: if they are invalid, which nova-api prevents only
+        for flavors that are made through a recent version of it.
     """
     specs = extra_specs or {}
     if ACCELERATORS not in specs and AFFINITY not in specs:
@@ -63,7 +63,7 @@ def parse(extra_specs: Mapping[str, str] | None) -> Wish:
     affinity = specs.get(AFFINITY, PREFERRED)
     if affinity not in AFFINITIES:
         raise InvalidError(
-            f"{AFFINITY}={affinity!r} is none of {', '.join(AFFINITIES)}"
+            f"{AFFINITY}={affinity!r} is not one of {', '.join(AFFINITIES)}"
         )
     return Wish(_parse_names(specs.get(ACCELERATORS)), affinity)
 
@@ -76,5 +76,5 @@ def _parse_names(text: str | None) -> tuple[str, ...]:
             f"{ACCELERATORS}={text!r} is not a list of names, separated by"
             " commas"
         )
-    # Each once, in the order in which they are named.
+    # Each once, in their order.
     return tuple(dict.fromkeys(name.strip() for name in text.split(",")))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What flavors may say of accelerators, for nova-api."""
+"""The validator of extra specs about accelerators, for nova-api."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fpgapool_nova_filters import specs
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the extra specs; others in their namespace are mistakes."""
+    """Return the extra specs; others in their namespace are errors."""
     return [
         base.ExtraSpecValidator(
             name=specs.ACCELERATORS,
@@ -34,7 +34,8 @@ def register() -> list[base.ExtraSpecValidator]:
         ),
         base.ExtraSpecValidator(
             name=specs.MAX_SESSIONS,
-            description="How many sessions each instance may have at a time.",
+            description="Number of sessions that each instance may have at a"
+            " time.",
             value={"type": int, "min": 1, "description": "at least 1"},
         ),
     ]

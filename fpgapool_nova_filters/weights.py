@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which hosts are better for instances that use accelerators, or do not.
+"""The weigher of hosts by their boards.
 
 A positive ``[filter_scheduler] fpga_affinity_weight_multiplier``, as by
-default, draws instances that ask for accelerators to hosts that have them, and
-keeps others away from hosts with boards. A negative one would do the opposite.
+default, prefers hosts with the accelerators for instances that ask for them,
+and hosts without boards for others. A negative one does the opposite.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LOG = logging.getLogger(__name__)
 _WORST = -1.0
 _NEUTRAL = 0.0
 _BEST = 1.0
-# What counts most is that a slot is free now, then that there are some which
-# become free, then how busy the host's network card is.
+# A slot that is free now counts most, then usable slots, then the load of the
+# host's network card.
 _FREE_SHARE = 0.6
 _USABLE_SHARE = 0.2
 _NIC_SHARE = 0.2
@@ -36,22 +36,22 @@ _NIC_SHARE = 0.2
 class FpgaAffinityWeigher(weights.BaseHostWeigher):
     """Weighs hosts by what their boards can do for an instance."""
 
-    # Fixed, so that a difference counts for what it is, and not for whether
-    # there are greater ones.
+    # Fixed, so that a difference counts by itself, and does not depend on the
+    # greatest one.
     minval = _WORST
     maxval = _BEST
 
     def __init__(self) -> None:
         super().__init__()
-        # It does not change, and each look at it takes as long as a host.
+        # It does not change, and reading it takes as long as weighing a host.
         self._multiplier: float = (
             CONF.filter_scheduler.fpga_affinity_weight_multiplier
         )
 
     def weight_multiplier(self, host_state: typing.Any) -> float:
-        """Return how much this weigher counts.
+        """Return the multiplier of this weigher.
 
-        :param host_state: of the host; its aggregates may say it.
+        :param host_state: of the host; its aggregates may override it.
         """
         if not host_state.aggregates:
             return self._multiplier
@@ -66,7 +66,7 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
         """Weigh hosts.
 
         :param weighed_obj_list: their states, wrapped.
-        :param spec_obj: what is wanted.
+        :param spec_obj: the request.
         """
         uuids = [weighed.obj.uuid for weighed in weighed_obj_list]
         try:
@@ -82,15 +82,15 @@ class FpgaAffinityWeigher(weights.BaseHostWeigher):
     def _weigh_object(
         self, host_state: typing.Any, spec_obj: typing.Any
     ) -> float:
-        # Nova's base class demands it; weigh_objects() weighs all at once.
+        # Nova's base class requires it; weigh_objects() weighs all at once.
         raise NotImplementedError
 
 
 def weigh(wish: specs.Wish, host: snapshot.Host | None) -> float:
-    """Tell how good a host is, from -1 to 1.
+    """Return the weight of a host, from -1 to 1.
 
     :param wish: of the instance.
-    :param host: what it has; None means that fpgapool does not know it.
+    :param host: its boards; None means that fpgapool does not know it.
     """
     return _weigh_for_user(wish, host) if wish.asks else _weigh_for_other(host)
 
@@ -114,7 +114,7 @@ def _weigh_for_user(wish: specs.Wish, host: snapshot.Host | None) -> float:
 def _weigh_slots(slots: snapshot.Slots, host: snapshot.Host) -> float:
     if not slots.usable:
         return _WORST
-    # The first slots count most; those who wait there come before.
+    # The first slots count most; sessions that wait there come first.
     return (
         _FREE_SHARE * slots.free / (1 + slots.free + host.queued)
         + _USABLE_SHARE * slots.usable / (1 + slots.usable + host.queued)

@@ -29,7 +29,7 @@ class AesCore(base.Core):
     """Encrypts or decrypts with AES-CTR, stateless.
 
     The counter block of the input's block n is ``iv + n`` modulo 2**128, so
-    the offset alone says how any piece is processed.
+    any piece can be processed if its offset is known.
 
     :param params: ``key``, 16, 24 or 32 bytes in hexadecimal, and ``iv``,
         the first counter block, 16 bytes in hexadecimal.
@@ -77,7 +77,7 @@ class AesCbcCore(base.Core):
 
     Encryption takes input of any length and returns 1 to 16 bytes more.
 
-    :param params: ``key`` and ``iv`` as :class:`AesCore` has them, and
+    :param params: ``key`` and ``iv`` as for :class:`AesCore`, and
         ``direction``, ``encrypt`` (the default) or ``decrypt``.
     """
 
@@ -108,8 +108,8 @@ class AesCbcCore(base.Core):
         self._context = (
             cipher.decryptor() if self._decrypts else cipher.encryptor()
         )
-        # Encrypting: what does not fill a block. Decrypting: the newest
-        # block, in the clear, because it may be the padding.
+        # Encrypting: the rest that does not fill a block. Decrypting: the
+        # newest block, decrypted, because it may be the padding.
         self._kept = b""
 
     def process(
@@ -136,7 +136,7 @@ class AesCbcCore(base.Core):
         return kept_bytes + count_bytes
 
     def _update(self, blocks: memoryview, chunk_out: memoryview) -> int:
-        # The library wants room for a block more than it writes.
+        # The library requires room for a block more than it writes.
         front_bytes = max(0, len(blocks) - BLOCK_BYTES)
         if front_bytes:
             self._context.update_into(blocks[:front_bytes], chunk_out)
@@ -161,8 +161,8 @@ class AesCbcCore(base.Core):
             return unpadder.update(self._kept) + unpadder.finalize()
         except ValueError:
             raise base.InvalidInput(
-                "the padding is wrong: the key is another one, "
-                "or the data is incomplete or damaged"
+                "the padding is wrong: the key is wrong, or the data is "
+                "incomplete or damaged"
             ) from None
 
     def max_output_bytes(self, input_bytes: int) -> int:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an accelerator is: its profile and its software core.
+"""Accelerators: the profile and the software core.
 
-Imports nothing but the standard library until a profile is read, because
+This module imports only the standard library until a profile is read, because
 worker processes and clients load it at their start.
 """
 
@@ -22,7 +22,7 @@ from fpgapool.vocabulary import exceptions
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-#: Names another directory for the operator's profiles.
+#: Environment variable with another directory for the operator's profiles.
 DIRECTORY_VARIABLE = "FPGAPOOL_ACCELERATORS_DIR"
 DEFAULT_DIRECTORY = "/etc/fpgapool/accelerators"
 
@@ -33,11 +33,11 @@ _CLASS_PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 class AcceleratorError(exceptions.CodedError):
-    """Something about an accelerator cannot be used."""
+    """An accelerator cannot be used."""
 
 
 class InvalidParams(AcceleratorError, ValueError):
-    """The parameters of a session do not suit its accelerator.
+    """The accelerator does not accept a session's parameters.
 
     The message names the parameter and never its value, which may be a key.
     """
@@ -47,7 +47,7 @@ class InvalidParams(AcceleratorError, ValueError):
 
 
 class InvalidInput(AcceleratorError, ValueError):
-    """The data of a session does not suit its accelerator or parameters.
+    """The accelerator does not accept a session's data.
 
     The message goes to the client and to logs: it never quotes the data.
     """
@@ -57,7 +57,7 @@ class InvalidInput(AcceleratorError, ValueError):
 
 
 class KnownAnswer(typing.NamedTuple):
-    """What a session with these parameters gives for an input."""
+    """The output of a session with these parameters for an input."""
 
     params: collections.abc.Mapping[str, object]
     data: bytes
@@ -65,14 +65,14 @@ class KnownAnswer(typing.NamedTuple):
 
 
 class Core(abc.ABC):
-    """One session's computation. Used by one thread at a time.
+    """One session's computation. One thread at a time uses it.
 
     :param params: the session's parameters.
-    :raises InvalidParams: if they do not suit the accelerator.
+    :raises InvalidParams: if the accelerator does not accept them.
     """
 
-    #: What self-tests of slots have it compute; without any, a slot has
-    #: passed when it has been programmed.
+    #: For self-tests of slots; without any, a slot passes when it has been
+    #: programmed.
     known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
     @abc.abstractmethod
@@ -81,7 +81,7 @@ class Core(abc.ABC):
 
     @property
     def chunk_multiple_bytes(self) -> int | None:
-        """What every piece but the last of this session is a multiple of.
+        """The length of every piece but the last is a multiple of this.
 
         For accelerators where it depends on the parameters; must not change
         during a session. None means that of the profile.
@@ -90,9 +90,9 @@ class Core(abc.ABC):
 
     @property
     def in_place(self) -> bool:
-        """Whether output may take the place of the input it is made of.
+        """Whether output may replace the input that it is made of.
 
-        Such a core gives exactly as many bytes as it takes, and none at the
+        Such a core returns exactly as many bytes as it gets, and none at the
         end. It may be called with one view as input and output, which saves
         the memory traffic of a second one; must not change during a session.
         """
@@ -105,7 +105,7 @@ class Core(abc.ABC):
         """Process the next piece of the input.
 
         May take as long as it needs. Not idempotent unless the accelerator
-        is stateless, when only the offset says which piece it is.
+        is stateless; then only the offset identifies the piece.
 
         :param chunk_in: the piece; it is valid during the call only.
         :param chunk_out: writable, ``max_output_bytes(len(chunk_in))`` long
@@ -118,7 +118,7 @@ class Core(abc.ABC):
         """
 
     def finish(self, chunk_out: memoryview) -> int:
-        """Return what is left after the last piece of the input.
+        """Return the output after the last piece of the input.
 
         :param chunk_out: writable, ``max_output_bytes(0)`` long at least.
         :returns: bytes written to the front of ``chunk_out``.
@@ -128,7 +128,7 @@ class Core(abc.ABC):
         return 0
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Say how much room a call needs.
+        """Return the room that a call needs.
 
         :param input_bytes: length of the piece for :meth:`process`, 0 for
             :meth:`finish`.
@@ -139,27 +139,26 @@ class Core(abc.ABC):
     def cancel(self) -> None:
         """Ask a running call to return early, from any thread.
 
-        The core is not used again. A core whose calls are short need not
-        react.
+        The core is not used again. A core with short calls may ignore it.
         """
         return
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What the pool knows about an accelerator.
+    """The pool's description of an accelerator.
 
-    :ivar name: how tenants ask for it.
+    :ivar name: tenants ask for it by this name.
     :ivar description: one line for people.
-    :ivar peak_bytes_per_s: input rate of one slot at its best.
-    :ivar return_ratio: bytes of output per byte of input, about.
-    :ivar stateless: whether a session can go on in another slot.
-    :ivar shapes: slot shapes that it fits; empty is any.
+    :ivar peak_bytes_per_s: highest input rate of one slot.
+    :ivar return_ratio: approximate bytes of output per byte of input.
+    :ivar stateless: whether a session can continue in another slot.
+    :ivar shapes: slot shapes that fit; empty means any.
     :ivar params_schema: JSON schema of the session's parameters.
     :ivar core: the software core: its name in the entry points of
         ``fpgapool.accelerators``, or ``module:Class``.
-    :ivar chunk_multiple_bytes: every piece of input but the last must be a
-        multiple of this, unless the core asks for another one.
+    :ivar chunk_multiple_bytes: the length of every piece of input but the
+        last must be a multiple of this, unless the core requires another one.
     """
 
     name: str
@@ -189,8 +188,8 @@ _MEMBERS: dict[str, type | tuple[type, ...]] = {
 def profile_from_document(document: object, source: str) -> Profile:
     """Check a decoded profile.
 
-    :param document: what the YAML or JSON said.
-    :param source: where it is from, for error messages.
+    :param document: the decoded YAML or JSON.
+    :param source: its origin, for error messages.
     :returns: the profile.
     :raises AcceleratorError: ``INVALID_PROFILE`` with source, member and
         reason.
@@ -213,7 +212,7 @@ def profile_from_document(document: object, source: str) -> Profile:
         if not isinstance(value, kind) or (
             isinstance(value, bool) and kind is not bool
         ):
-            raise invalid(member, "is of the wrong type")
+            raise invalid(member, "has the wrong type")
     if not NAME_PATTERN.fullmatch(document["name"]):
         raise invalid("name", "must be a name of up to 64 characters")
     if not (
@@ -254,7 +253,7 @@ def read_profile(path: pathlib.Path) -> Profile:
 def _read_version(
     path: pathlib.Path, version: tuple[int, ...] | None
 ) -> Profile:
-    # A slot is programmed for every session, and a profile rarely changes.
+    # Every session programs a slot, and a profile rarely changes.
     return read_profile(path)
 
 
@@ -271,20 +270,20 @@ def load_profile(name: str) -> Profile:
 
     :param name: of the accelerator.
     :returns: its profile.
-    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
-        there are, or ``INVALID_PROFILE``.
+    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
+        ``INVALID_PROFILE``.
     """
     paths = _profile_paths()
     if name not in paths:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"no accelerator {name!r}; there are: {', '.join(sorted(paths))}",
+            f"no accelerator {name!r}; known are: {', '.join(sorted(paths))}",
         )
     profile = _read_version(paths[name], _version_of(paths[name]))
     if profile.name != name:
         raise AcceleratorError(
             codes.INVALID_PROFILE,
-            f"{paths[name]}: name: must be that of the file, {name!r}",
+            f"{paths[name]}: name: must be the file's name, {name!r}",
         )
     return profile
 
@@ -307,7 +306,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def _profile_paths() -> dict[str, pathlib.Path]:
-    """Find the built-in profiles, and the operator's, which go first."""
+    """Find the built-in profiles, and the operator's, which override them."""
     own = pathlib.Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
     return {
         path.stem: path
@@ -320,17 +319,17 @@ def _profile_paths() -> dict[str, pathlib.Path]:
 def load_core(name: str) -> type[Core]:
     """Find the class of a software core.
 
-    Imports it: whoever names a core decides what code runs, so the name must
-    come from a trusted file of this host.
+    Imports it: the name decides which code runs, so it must come from a
+    trusted file of this host.
 
     :param name: its name in the entry points of ``fpgapool.accelerators``,
         or ``module:Class``.
     :returns: the class.
-    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the names that
-        there are, or ``CORE_UNAVAILABLE`` if it cannot be imported.
+    :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
+        ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
-    # Scanning the installed packages takes a while, and so does this import;
-    # what was found is remembered, what was not is looked for again.
+    # Scanning the installed packages and this import are slow. Found cores are
+    # cached, missing ones are looked up again.
     import importlib.metadata
 
     group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
@@ -340,7 +339,7 @@ def load_core(name: str) -> type[Core]:
     if name not in found:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"no software core {name!r}; there are: "
+            f"no software core {name!r}; known are: "
             f"{', '.join(sorted(found))}, and module:Class",
         )
     try:
@@ -352,7 +351,7 @@ def load_core(name: str) -> type[Core]:
     if not (isinstance(core, type) and issubclass(core, Core)):
         raise AcceleratorError(
             codes.CORE_UNAVAILABLE,
-            f"software core {name!r} is no subclass of {Core.__qualname__}",
+            f"software core {name!r} is not a subclass of {Core.__qualname__}",
         )
     return core
 
@@ -360,13 +359,13 @@ def load_core(name: str) -> type[Core]:
 def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
     """Refuse a piece of input that ends within a unit.
 
-    Pieces but the last are multiples of ``chunk_multiple_bytes``, so this is
-    how a core refuses an input of the wrong size.
+    Pieces but the last are multiples of ``chunk_multiple_bytes``, so a core
+    uses this to refuse an input of the wrong size.
 
     :param length_bytes: length of the piece.
     :param unit_bytes: length of a unit.
-    :param unit: what it is, for people.
-    :raises InvalidInput: if the piece is no multiple of the unit.
+    :param unit: name of the unit, for people.
+    :raises InvalidInput: if the piece is not a multiple of the unit.
     """
     rest_bytes = length_bytes % unit_bytes
     if rest_bytes:
@@ -383,7 +382,7 @@ def refuse_unknown_params(
     """Refuse parameters that an accelerator does not have.
 
     :param params: the session's parameters.
-    :param known: the names that it has.
+    :param known: the names that it accepts.
     :raises InvalidParams: if there is another one.
     """
     if not isinstance(params, collections.abc.Mapping):
@@ -392,5 +391,5 @@ def refuse_unknown_params(
     if unknown:
         raise InvalidParams(
             f"unknown parameter {unknown[0][:64]!r}; "
-            f"there are: {', '.join(sorted(known)) or 'none'}"
+            f"known are: {', '.join(sorted(known)) or 'none'}"
         )

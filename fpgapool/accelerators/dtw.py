@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Dynamic time warping: how far two series are apart."""
+"""Dynamic time warping: the distance of two series."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import collections.abc
 
 import numpy
 
-# The compiled part, by itself: without it the library would fall back to
+# The compiled part, explicitly: without it the library would fall back to
 # loops in Python, thousands of times slower.
 from dtaidistance import dtw_cc
 
@@ -20,9 +20,9 @@ DTYPES: dict[str, numpy.dtype[numpy.floating]] = {
     "float64": numpy.dtype("<f8"),
 }
 RESULT_TYPE = numpy.dtype("<f8")
-#: So that a pair has at most a megabyte.
+#: Limits a pair to a megabyte.
 MAX_LENGTH_SAMPLES = 1 << 16
-#: Bounds the time of one pair, which nothing can interrupt, to about half a
+#: Limits the time of one pair, which cannot be interrupted, to about half a
 #: second.
 MAX_CELLS = 1 << 27
 
@@ -35,8 +35,7 @@ class DtwCore(base.Core):
 
     :param params: ``length_samples``, samples of each series; ``dtype``,
         ``float32`` (the default) or ``float64``; ``window_samples``, how far
-        samples that are aligned may be apart in time, any distance if it is
-        missing.
+        apart in time aligned samples may be, any distance if it is missing.
     """
 
     # Four differences of 1.
@@ -65,7 +64,7 @@ class DtwCore(base.Core):
                 values, "window_samples", 0, MAX_LENGTH_SAMPLES
             )
         self._refuse_large(window_samples)
-        # The library counts the diagonal too.
+        # The library also counts the diagonal.
         self._library_window = min(window_samples, self._length_samples) + 1
         self._cancelled = False
 
@@ -73,7 +72,7 @@ class DtwCore(base.Core):
         breadth = min(self._length_samples, 2 * window_samples + 1)
         if self._length_samples * breadth > MAX_CELLS:
             raise base.InvalidParams(
-                "'length_samples' asks for too many comparisons in a pair: "
+                "'length_samples' needs too many comparisons in a pair: "
                 f"its product with 2 'window_samples' + 1 exceeds {MAX_CELLS}"
             )
 
@@ -96,7 +95,7 @@ class DtwCore(base.Core):
         for number, pair in enumerate(pairs):
             if self._cancelled:
                 return 0
-            # Copied, because the library wants native numbers of its own.
+            # Copied, because the library requires native numbers.
             first, second = pair.astype(numpy.float64)
             results[number] = dtw_cc.distance(
                 first, second, window=self._library_window

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Erasure coding: what was cut into k fragments survives the loss of m.
+"""Erasure coding: data in k + m fragments survives the loss of any m.
 
 The data is cut into stripes, and each stripe becomes a record: a header and
 k + m fragments of equal length, one after the other. Big-endian header::
@@ -27,11 +27,11 @@ from fpgapool.accelerators import parameters
 
 ENCODE = "encode"
 RECONSTRUCT = "reconstruct"
-#: What the library can do.
+#: The library's limit.
 MAX_FRAGMENTS = 32
-#: Parity per data fragment: bounds the output of a piece of input.
+#: Parity per data fragment: limits the output of a piece of input.
 MAX_PARITY_RATIO = 3
-#: Bounds what the headers add.
+#: Limits the share of headers.
 MIN_STRIPE_BYTES = 1 << 8
 MAX_STRIPE_BYTES = 1 << 20
 DEFAULT_STRIPE_BYTES = 1 << 16
@@ -47,7 +47,7 @@ if _BACKEND not in ec_iface.VALID_EC_TYPES:
 
 
 class EcCore(base.Core):
-    """Encodes stripes, or puts them together again, stateless.
+    """Encodes stripes, or reconstructs them, stateless.
 
     :param params: ``mode``, ``encode`` (the default) or ``reconstruct``;
         ``k`` and ``m``, numbers of data and parity fragments, 4 and 2 by
@@ -90,7 +90,7 @@ class EcCore(base.Core):
 
     @property
     def chunk_multiple_bytes(self) -> int:
-        """Length of a stripe, or of its record without what is missing."""
+        """Length of a stripe, or of its record without missing fragments."""
         if self._encodes:
             return self._stripe_bytes
         return self._record_bytes(self._stripe_bytes)
@@ -144,7 +144,7 @@ class EcCore(base.Core):
         if zlib.crc32(data) != checksum:
             raise base.InvalidInput(
                 f"the record at input offset {offset_bytes} is damaged, "
-                "or other fragments are missing than was said"
+                "or 'missing' lists other fragments than it lacks"
             )
         room[:data_bytes] = data
         return data_bytes
@@ -181,9 +181,9 @@ class EcCore(base.Core):
 class _Code:
     """The library without its fragment headers.
 
-    They would take 80 bytes of each fragment, and the library trusts what
-    it finds in them. They depend on the length of the data only, so fresh
-    ones are put before fragments that come in.
+    They would take 80 bytes of each fragment, and the library trusts their
+    contents. They depend on the length of the data only, so fresh ones are
+    put before incoming fragments.
 
     :param k: number of data fragments.
     :param m: number of parity fragments.

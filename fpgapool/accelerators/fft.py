@@ -14,7 +14,7 @@ from fpgapool.accelerators import parameters
 
 #: Real and imaginary part, single precision, little-endian.
 SAMPLE_TYPE = numpy.dtype("<c8")
-#: So that a frame has at most a megabyte.
+#: Limits a frame to a megabyte.
 MAX_FRAME_SAMPLES = (1 << 20) // SAMPLE_TYPE.itemsize
 NORMS = ("backward", "ortho", "forward")
 
@@ -23,12 +23,12 @@ class FftCore(base.Core):
     """Transforms each frame of complex samples, stateless.
 
     :param params: ``frame_samples``, samples of a frame; ``inverse``, false
-        by default; ``norm``, where the factor 1/N is: ``backward`` (the
+        by default; ``norm``, the position of the factor 1/N: ``backward`` (the
         default) in the inverse transform, ``forward`` in the forward
         transform, ``ortho`` its root in both.
     """
 
-    # An impulse has all frequencies alike.
+    # An impulse has all frequencies equally.
     known_answers = (
         base.KnownAnswer(
             {"frame_samples": 4, "inverse": False, "norm": "backward"},

@@ -2,8 +2,8 @@
 
 """Checks of a session's parameters, for software cores.
 
-The messages name the parameter and what is allowed, never the value that was
-given: it may be a key.
+The messages name the parameter and the allowed values, never the given value:
+it may be a key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def checked(
     defaults: Params | None = None,
     optional: collections.abc.Collection[str] = (),
 ) -> dict[str, object]:
-    """Check which parameters there are, and fill in the defaults.
+    """Check the names of parameters, and fill in the defaults.
 
     :param params: the session's parameters.
-    :param required: names that must be there.
+    :param required: names that must be present.
     :param defaults: values of names that may be missing.
-    :param optional: names that may be missing and stay so.
+    :param optional: names that may be missing and have no default.
     :returns: the parameters with the defaults.
     :raises InvalidParams: if one is missing or unknown.
     """
@@ -49,7 +49,7 @@ def integer(params: Params, name: str, lowest: int, highest: int) -> int:
     :param lowest: smallest value allowed.
     :param highest: largest value allowed.
     :returns: its value.
-    :raises InvalidParams: if it is no such number.
+    :raises InvalidParams: if it is not such a number.
     """
     value = params.get(name)
     if (
@@ -72,7 +72,7 @@ def choice(
     :param name: of the parameter.
     :param choices: the words.
     :returns: its value.
-    :raises InvalidParams: if it is none of them.
+    :raises InvalidParams: if it is not one of them.
     """
     value = params.get(name)
     if not isinstance(value, str) or value not in choices:
@@ -88,7 +88,7 @@ def flag(params: Params, name: str) -> bool:
     :param params: the session's parameters.
     :param name: of the parameter.
     :returns: its value.
-    :raises InvalidParams: if it is none.
+    :raises InvalidParams: if it is not one.
     """
     value = params.get(name)
     if not isinstance(value, bool):
@@ -103,9 +103,9 @@ def hex_bytes(
 
     :param params: the session's parameters.
     :param name: of the parameter.
-    :param lengths_bytes: lengths allowed.
+    :param lengths_bytes: allowed lengths.
     :returns: the bytes.
-    :raises InvalidParams: if it is not that.
+    :raises InvalidParams: if it is not such a text.
     """
     value = params.get(name)
     if not isinstance(value, str) or not _HEX.fullmatch(value):

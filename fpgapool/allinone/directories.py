@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from fpgapool.common import exception
 
-#: What the client library looks for in the conventional places.
+#: The client library looks for this name in the conventional places.
 FRONT_DOOR_NAME = "front-door.sock"
 
 _LOCK_NAME = "allinone.lock"
@@ -24,12 +24,12 @@ _STATE_NAME = "state"
 #: The kernel's limit of a Unix socket's path.
 _MAX_SOCKET_PATH_BYTES = 107
 
-#: Longer than what is put below the two directories.
+#: The longest path below the two directories.
 _LONGEST_SOCKET_SUFFIX = "/node99/workers/board99.99.data.sock"
 
 
 def default_run_dir() -> pathlib.Path:
-    """Return where client programs of the same user look for sockets."""
+    """Return the directory where the user's programs look for sockets."""
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     # Set but missing is common after su and in containers.
     if runtime_dir and os.path.isdir(runtime_dir):
@@ -39,10 +39,10 @@ def default_run_dir() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Directories:
-    """Where an all-in-one pool keeps its files.
+    """The directories of an all-in-one pool.
 
     :ivar run_dir: the sockets of the front doors.
-    :ivar state_dir: everything else.
+    :ivar state_dir: all other files.
     """
 
     run_dir: pathlib.Path
@@ -53,7 +53,7 @@ class Directories:
         return self.run_dir / f"{host_name}.sock"
 
     def default_front_door(self) -> pathlib.Path:
-        """Return the path that clients use if they name none."""
+        """Return the path that clients use by default."""
         return self.run_dir / FRONT_DOOR_NAME
 
     def host_state_dir(self, host_name: str) -> pathlib.Path:
@@ -61,7 +61,7 @@ class Directories:
         return self.state_dir / host_name
 
     def config_dir(self) -> pathlib.Path:
-        """Return the directory of what describes the pool."""
+        """Return the directory of the pool's configuration."""
         return self.state_dir / "config"
 
     def log_dir(self) -> pathlib.Path:
@@ -69,7 +69,7 @@ class Directories:
         return self.state_dir / "log"
 
     def log_file(self) -> pathlib.Path:
-        """Return the log of conductor and agents; workers have their own."""
+        """Return the log of conductor and agents; each worker has its own."""
         return self.log_dir() / "allinone.log"
 
 
@@ -77,13 +77,13 @@ class Directories:
 def opened(
     run_dir: pathlib.Path | None, state_dir: pathlib.Path | None
 ) -> Iterator[Directories]:
-    """Make the directories, keep them to this process, and clean up.
+    """Create the directories, lock them, and clean up at the end.
 
     :param run_dir: None for the conventional one.
     :param state_dir: None for a temporary one, which is removed at the end,
         or by the next process if this one cannot.
-    :raises ConfigurationError: if one cannot be used, is open to others, or
-        another process uses it.
+    :raises ConfigurationError: if one cannot be used, is open to other users,
+        or is in use by another process.
     """
     run_dir = pathlib.Path(run_dir or default_run_dir()).absolute()
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,7 @@ def _make_private(path: pathlib.Path) -> None:
     _check_path(path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not through a symbolic link: in /tmp anybody may have put it there.
+        # Do not follow a symbolic link: in /tmp every user can make one.
         found = path.lstat()
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
@@ -116,16 +116,18 @@ def _make_private(path: pathlib.Path) -> None:
     if found.st_uid != os.getuid():
         raise _unusable(path, "it belongs to another user")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise _unusable(path, "it is open to other users, make it mode 0700")
+        raise _unusable(
+            path, "it is open to other users; change its mode to 0700"
+        )
 
 
 def _check_path(path: pathlib.Path) -> None:
     text = os.fspath(path)
     if not text.isprintable():
-        raise _unusable(path, "its name cannot be written in a file")
+        raise _unusable(path, "its name cannot be written to a file")
     longest_bytes = len(os.fsencode(text + _LONGEST_SOCKET_SUFFIX))
     if longest_bytes > _MAX_SOCKET_PATH_BYTES:
-        raise _unusable(path, "sockets in it would have too long a path")
+        raise _unusable(path, "the paths of its sockets would be too long")
 
 
 @contextlib.contextmanager
@@ -148,8 +150,8 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        # The file stays: removing it would let two processes lock two files
-        # of the same name.
+        # The file stays: removing it would let two processes lock two files of
+        # the same name.
         yield
 
 

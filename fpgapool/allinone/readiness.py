@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Telling when the pool can be used, and noticing when nobody uses it."""
+"""Reporting when the pool can be used, and stopping it with its starter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Readiness:
     :param conductor: the conductor of this process.
     :param slots: how many slots must be idle.
     :param on_ready: called once, when everything is there.
-    :param on_failure: called with a reason if it does not get there.
+    :param on_failure: called with a reason if the pool does not get ready.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Readiness:
         self._thread = threading.Thread(target=self._run, name="readiness")
 
     def start(self) -> None:
-        """Begin to wait."""
+        """Start waiting."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._stopping.set()
         self._thread.join()
 
@@ -84,7 +84,7 @@ class Readiness:
 
 
 def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
-    """Return how many slots of hosts that are up are idle.
+    """Return the number of idle slots of hosts that are up.
 
     :param summary: the conductor's summary of the pool.
     """
@@ -101,7 +101,7 @@ def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
 class Lifeline:
     """The pipe to the program that started this one; a service.
 
-    When its other end is closed, nobody is there any more.
+    When its other end is closed, that program has ended.
 
     :param fd: the writing end.
     :param on_lost: called once, when the other end is closed.
@@ -114,7 +114,7 @@ class Lifeline:
         self._thread = threading.Thread(target=self._run, name="lifeline")
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         # Workers must not keep the pipe open after this process.
         os.set_inheritable(self._fd, False)
         self._thread.start()
@@ -122,23 +122,23 @@ class Lifeline:
     def announce(self, document: Mapping[str, object]) -> None:
         """Write a line of JSON.
 
-        :param document: what the other side gets to know.
+        :param document: the information for the other side.
         """
         try:
             os.write(self._fd, json.dumps(document).encode() + b"\n")
         except OSError as error:
-            # A closed pipe is for the thread to notice.
-            LOG.warning("Nobody was told that the pool is ready: %s", error)
+            # The watching thread notices a closed pipe.
+            LOG.warning("The report that the pool is ready failed: %s", error)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         os.close(self._wake_write_fd)
         self._thread.join()
         os.close(self._wake_read_fd)
 
     def _run(self) -> None:
         poller = select.poll()
-        # Errors are always told; for a pipe that is its other end's end.
+        # Errors are always reported; for a pipe, its closed other end is one.
         poller.register(self._fd, 0)
         poller.register(self._wake_read_fd, 0)
         ready = [fd for fd, _event in poller.poll()]

@@ -17,7 +17,7 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-#: Nobody is asked who they are, so nobody else can reach it.
+#: There is no authentication, so only this machine can reach it.
 ADDRESS = "127.0.0.1"
 
 _THREADS = 32
@@ -31,8 +31,8 @@ class RestAPI:
 
     :param conf: the configuration; its ``[api] auth_strategy`` is changed.
     :param database: of the conductor.
-    :param port: 0 for one that is free.
-    :param on_failure: called with a reason if its thread ends by an error.
+    :param port: 0 for a free port.
+    :param on_failure: called with a reason if its thread fails.
     """
 
     def __init__(
@@ -57,22 +57,22 @@ class RestAPI:
 
     @property
     def url(self) -> str:
-        """Where it is, once it was started."""
+        """Its URL, once it was started."""
         _, port = self._server.bind_addr
         return f"http://{ADDRESS}:{port}"
 
     def start(self) -> None:
-        """Begin to listen.
+        """Start listening.
 
         :raises OSError: if the port is not free.
-        :raises ConfigurationError: if that of the metrics is not.
+        :raises ConfigurationError: if the port of the metrics is not free.
         """
         self._metrics.start()
         self._server.prepare()
         self._thread.start()
 
     def stop(self) -> None:
-        """Let requests that wait go, and listen no more."""
+        """End waiting requests, and stop listening."""
         self._backends.waiting.close()
         self._server.stop()
         if self._thread.is_alive():
@@ -83,8 +83,8 @@ class RestAPI:
         try:
             self._server.serve()
         except Exception as error:
-            LOG.exception("The REST API has failed")
-            self._on_failure(f"the REST API has failed: {error}")
+            LOG.exception("The REST API failed")
+            self._on_failure(f"the REST API failed: {error}")
 
 
 def _log(message: str = "", level: int = 20, traceback: bool = False) -> None:

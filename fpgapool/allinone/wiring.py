@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The wiring: which services there are and what they are told."""
+"""The wiring: the services and their configuration."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ NIC_BYTES_PER_S = 1.25e9
 DMA_BYTES_PER_S = 2.1e9
 PROGRAMMING_TIME_S = 0.05
 WAIT_S_PER_BYTE = 1e-8
-#: The option takes no more.
+#: The option's maximum.
 LONGEST_WAIT_S_PER_BYTE = 0.1
 
-#: A worker that loses this process before it has heard from it.
+#: Lifetime of a worker that has lost this process before it was contacted.
 WORKER_ORPHAN_S = 10
 
 MAX_HOSTS = 64
@@ -48,12 +48,12 @@ MAX_SLOTS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What is emulated. Boards go to the hosts in turn, the first first.
+    """The emulated cluster. Hosts get boards in turn, the first one first.
 
     :ivar slots: of each board.
-    :ivar rate_scale: factor of every modelled rate, None for no limits.
-    :ivar driver: of the hosts with boards. One that is not the emulator says
-        itself which boards and slots it has.
+    :ivar rate_scale: factor of every modelled rate, None for unlimited.
+    :ivar driver: of the hosts with boards. Another driver than the emulator
+        finds its boards and slots itself.
     """
 
     hosts: int = 5
@@ -80,12 +80,12 @@ class Cluster:
         return [f"node{number}" for number in range(1, self.hosts + 1)]
 
     def boards_of(self, host_name: str) -> int:
-        """Return how many boards a host has."""
+        """Return the number of a host's boards."""
         index = self.host_names().index(host_name)
         return len(range(index, self.boards, self.hosts))
 
     def slot_count(self) -> int:
-        """Return how many slots there are in all, at least."""
+        """Return the number of all slots, at least."""
         if self.driver != EMULATOR:
             return 1
         return self.boards * self.slots
@@ -105,13 +105,13 @@ def configure(
 ) -> cfg.ConfigOpts:
     """Prepare configuration, log and database.
 
-    :param cluster: what is emulated.
+    :param cluster: the emulated cluster.
     :param where: its directories.
     :param strategy: None for the configured one.
-    :param config_files: read before the wiring, which they cannot change.
+    :param config_files: read before the wiring, which overrides them.
     :param verbose: log to standard error instead of to a file.
     :returns: the global configuration, which RPC needs.
-    :raises ConfigurationError: if an option or file is not usable.
+    :raises ConfigurationError: if an option or file is invalid.
     :raises DatabaseError: if the database cannot be prepared.
     """
     arguments = _arguments(where, config_files, verbose)
@@ -124,21 +124,21 @@ def configure(
 
 
 def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
-    """Replace defaults that suit a cloud; configuration files win."""
+    """Replace defaults for a cloud; configuration files override them."""
     for name, value in {
         "data_address": DATA_ADDRESS,
         "tls": False,
         "nic_bytes_per_s": NIC_BYTES_PER_S * rate_scale,
     }.items():
         conf.set_default(name, value, group="agent")
-    # Whoever has this pool has it alone.
+    # The pool has one user.
     for resource in ("sessions", "queued_bytes", "bitstream_bytes"):
         conf.set_default(resource, -1, group="quota")
-    # The API of this pool, if it has one, keeps its files here.
+    # The API of this pool, if any, keeps its files here.
     conf.set_default("source", "file", group="bitstream_cache")
-    # Who can reach it may do anything to it.
+    # Every user who can reach it may do anything to it.
     conf.set_default("signature_required", False, group="bitstreams")
-    # How long waiting for a local slot pays depends on how long a byte takes.
+    # The benefit of waiting for a local slot depends on the time of a byte.
     conf.set_default(
         "wait_s_per_byte",
         min(WAIT_S_PER_BYTE / rate_scale, LONGEST_WAIT_S_PER_BYTE),
@@ -156,8 +156,8 @@ def _arguments(
     arguments = []
     for path in (*config_files, wiring):
         arguments += ["--config-file", str(path)]
-    # Naming a directory keeps the machine's own configuration out: this pool
-    # must never get into the database of a real one.
+    # Naming a directory excludes the machine's own configuration: this pool
+    # must never use the database of a real one.
     arguments += ["--config-dir", str(where.config_dir())]
     if not verbose:
         arguments += ["--log-file", str(where.log_file())]
@@ -165,7 +165,7 @@ def _arguments(
 
 
 def _wiring(state_dir: pathlib.Path, verbose: bool) -> str:
-    # A dollar sign would be taken for the name of an option.
+    # A dollar sign would start the name of an option.
     state_path = str(state_dir).replace("$", "$$")
     return f"""\
 [DEFAULT]
@@ -186,12 +186,12 @@ worker_orphan_s = {WORKER_ORPHAN_S}
 
 
 def _sync_database(arguments: list[str]) -> None:
-    # What it tells the operator says nothing to the user of this command.
+    # The output for operators means nothing to the user of this command.
     with contextlib.redirect_stdout(io.StringIO()):
         status = manage.main([*arguments, "db", "sync"])
     if status:
         raise exception.ConfigurationError(
-            reason="the database was not prepared"
+            reason="the database could not be prepared"
         )
 
 
@@ -202,11 +202,11 @@ def make_agents(
     *,
     verbose: bool = False,
 ) -> Iterator[agent_service.Agent]:
-    """Build an agent for every host; RPC must have been set up.
+    """Make an agent for every host; RPC must have been set up.
 
-    :param cluster: what is emulated.
+    :param cluster: the emulated cluster.
     :param where: its directories.
-    :param conf: what :func:`configure` returned.
+    :param conf: the result of :func:`configure`.
     :param verbose: let workers log to standard error.
     :returns: agents, not started.
     """
@@ -293,7 +293,7 @@ class Agents:
         self._agents = list(agents)
 
     def start(self) -> None:
-        """Start one after the other.
+        """Start them one after the other.
 
         :raises: as :meth:`fpgapool.agent.service.Agent.start`.
         """
@@ -301,7 +301,7 @@ class Agents:
             agent.start()
 
     def stop(self) -> None:
-        """Stop all at once: each has to wait for its workers."""
+        """Stop all at once: each waits for its workers."""
         with futures.ThreadPoolExecutor(len(self._agents)) as executor:
             for stopped in [
                 executor.submit(agent.stop) for agent in self._agents
@@ -313,7 +313,7 @@ class Links:
     """The socket in the conventional place; a service of the process.
 
     :param where: the directories.
-    :param host_name: whose front door it is.
+    :param host_name: the host whose front door it links to.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The REST API: who asks, what, and in which version of it.
+"""The REST API.
 
-``routes`` is the whole API in one table; everything else comes from it.
+``routes`` has the whole API in one table; the rest follows from it.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the log says of each request."""
+"""The log line of each request."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fpgapool.common import context
 
 LOG = logging.getLogger(__name__)
 
-# Of a path; the rest is cut.
+# Of a path; the rest is cut off.
 _MAX_CHARACTERS = 512
 
 
 class Access:
-    """Begin each request with a context of its own, and log it at its end.
+    """Begin each request with its own context, and log it at its end.
 
-    Threads serve one request after the other, and what is logged before it is
-    known who asks must not name the one who asked before.
+    Threads serve one request after the other. A line that is logged before the
+    caller is known must not name the caller of the previous request.
 
-    :param app: what is inside; the request has its id already.
+    :param app: the inner application; the request has its id already.
     """
 
     def __init__(self, app: middleware.Application) -> None:
@@ -42,7 +42,7 @@ class Access:
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
         )
-        # Before others change them.
+        # Inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
         told = "500"
 
@@ -59,7 +59,7 @@ class Access:
                 "%s %s %s user=%s project=%s request_id=%s"
                 " global_request_id=%s",
                 _word(method),
-                # Bytes, each as a character: so WSGI wants it.
+                # WSGI passes bytes, each as a character.
                 _word(path.encode("latin-1", "replace")),
                 told,
                 _word(caller.user_id or "-"),
@@ -70,5 +70,5 @@ class Access:
 
 
 def _word(text: str | bytes) -> str:
-    """Return what a client said as one word, that cannot pass for more."""
+    """Return a client's text as one word, so that it cannot forge fields."""
     return urllib.parse.quote(text, safe="/:@")[:_MAX_CHARACTERS]

@@ -18,7 +18,7 @@ _MEMBERS = (
 
 
 def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
-    """Have the audit log say what holds before a change.
+    """Give the audit log the state before a change.
 
     :param document: of the device or host.
     """
@@ -28,7 +28,7 @@ def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
 
 
 def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
-    """Have the conductor do what a request's body says.
+    """Ask the conductor for the change in a request's body.
 
     :param host_uuid: of the host.
     :param device_name: None for the whole host.
@@ -41,7 +41,7 @@ def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
     ):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            "body.drain_deadline_s: only with the state 'draining'",
+            "body.drain_deadline_s: allowed only with the state 'draining'",
         )
     call.backends.conductor.administer(
         host_uuid,

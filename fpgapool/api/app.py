@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The WSGI application, put together from the table of routes."""
+"""The WSGI application, made from the table of routes."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ LOG = logging.getLogger(__name__)
 
 PROGRAM = "fpgapool-api"
 
-#: Names the configuration files, separated by semicolons.
+#: Environment variable with the configuration files, separated by semicolons.
 CONFIG_FILES = "OS_FPGAPOOL_CONFIG_FILES"
 
 _HEALTHCHECK = "/healthcheck"
 _KEYSTONE = "keystone"
 _OCTETS = "application/octet-stream"
 
-# How much is read of what a refused request sends, and for how long.
+# How much of a refused request's body is read, and for how long.
 _MAX_REST_BYTES = 16 * 2**20
 _MAX_REST_S = 5.0
 _PIECE_BYTES = 2**16
@@ -69,16 +69,16 @@ Responder = Callable[..., None]
 
 
 def load() -> middleware.Application:
-    """Return the application of this process, as web servers want it.
+    """Return the application of this process, for web servers.
 
-    Nothing is connected and no thread started before the first request, so
+    It connects to nothing and starts no thread before the first request, so
     that servers may fork afterwards.
 
-    :raises ConfigurationError: if the configuration is not usable.
+    :raises ConfigurationError: if the configuration is invalid.
     """
     names = os.environ.get(CONFIG_FILES, "").split(";")
     files = [name for name in names if name]
-    # The command line is the web server's.
+    # The command line belongs to the web server.
     conf = config.init(PROGRAM, [], default_config_files=files or None)
     rpc.init(conf)
     backends = connect(conf, db_api.Database.from_conf(conf))
@@ -91,12 +91,12 @@ def connect(
     database: db_api.Database,
     server_threads: int | None = None,
 ) -> calls.Backends:
-    """Return what handlers need; RPC must have been set up.
+    """Return the backends of handlers; RPC must have been set up.
 
     :param conf: the configuration.
-    :param database: the conductor's, of which the API only reads.
-    :param server_threads: how many requests are answered at the same time,
-        if that is known better than from the configuration.
+    :param database: the conductor's; the API only reads it.
+    :param server_threads: how many requests are answered at the same time, if
+        the caller knows it.
     """
     options = conf.api
     server_threads = server_threads or threads.count(conf)
@@ -111,7 +111,7 @@ def connect(
         call_timeout_s=min(
             options.read_timeout_s, options.conductor_timeout_s
         ),
-        # The database has an answer, too.
+        # If it fails, the database answers.
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
@@ -168,7 +168,7 @@ def _files(conf: cfg.ConfigOpts, database: db_api.Database) -> calls.Files:
         signature_required=options.signature_required,
         max_size_bytes=options.max_size_bytes,
         upload_timeout_s=options.upload_timeout_s,
-        # So that no project keeps all others from it.
+        # So that no project takes all places.
         uploads=crowd.Crowd(
             max(options.max_uploads // 2, 1), options.max_uploads
         ),
@@ -183,22 +183,21 @@ def build(
     """Return the application.
 
     :param conf: the configuration.
-    :param backends: what handlers use.
+    :param backends: for the handlers.
     :param table: the API.
     """
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
-    # The ordering here is important, from the inside out. The context is
-    # made of what authentication has found out. Instances have tokens of
-    # which Keystone knows nothing. Public documents and the
-    # health check ask nobody who they are. What the proxy says of addresses
-    # must be known to all of these; but it must not say that a request comes
-    # from this machine, so that noauth looks at the address that the server
-    # itself saw. The shield is the last resort of what is outside of Falcon,
-    # which has the version and the operation. Browsers ask without a token
-    # what a page of another origin may do. Whatever is logged or refused
-    # has the request's own id, so that this is given first.
+    # The ordering here is important, from the inside out. The context contains
+    # the result of authentication. Instances have tokens that Keystone does
+    # not know. Public documents and the health check need no authentication.
+    # All of these need the addresses that the proxy reports; but a proxy must
+    # not make a request look local, so noauth uses the address that the server
+    # itself saw. The shield handles errors outside of Falcon, which handles
+    # the version and the operation. Browsers ask without a token what a page
+    # of another origin may do. All log lines and refusals need the request's
+    # id, so it is set first.
     known = instances.InstanceAuth.from_conf(
         conf,
         _authenticated(conf, middleware.Context(handlers)),
@@ -224,7 +223,7 @@ def _authenticated(
 ) -> middleware.Application:
     if conf.api.auth_strategy == _KEYSTONE:
         return tokens.Authenticated(app, conf)
-    LOG.warning("There is no authentication: [api] auth_strategy = noauth")
+    LOG.warning("There is no authentication: [api] auth_strategy is noauth")
     return middleware.NoAuth(app)
 
 
@@ -251,7 +250,7 @@ def make_handlers(
 ) -> falcon.App:
     """Return Falcon's application.
 
-    :param backends: what handlers use.
+    :param backends: for the handlers.
     :param table: the API.
     """
     app = falcon.App(middleware=[_Versions(), _Rest()])
@@ -262,7 +261,7 @@ def make_handlers(
     ) -> None:
         _fail(req, resp, error, backends.limits.retry_after_s)
 
-    # Falcon has a handler of its own for the second.
+    # Falcon has a default handler for HTTPError.
     app.add_error_handler(Exception, fail)
     app.add_error_handler(falcon.HTTPError, fail)
     resources: dict[str, Any] = {}
@@ -270,7 +269,7 @@ def make_handlers(
         resource = resources.setdefault(route.path, _Resource())
         responder = _responder(route, backends)
         setattr(resource, f"on_{route.method.lower()}", responder)
-        # To find out that there is a file, a store would begin to read it.
+        # HEAD of a file would start to read it from the store.
         if route.method == "GET" and not route.download:
             resource.on_head = responder
     for path, resource in resources.items():
@@ -279,11 +278,11 @@ def make_handlers(
 
 
 class _Resource:
-    """The operations of a path, as Falcon wants them."""
+    """The operations of a path, in Falcon's form."""
 
 
 class _Versions:
-    """Find out the microversion of a request, and name it in the answer."""
+    """Determines the microversion of a request, and names it in the answer."""
 
     def process_request(
         self, req: falcon.Request, resp: falcon.Response
@@ -308,10 +307,9 @@ class _Versions:
 
 
 class _Rest:
-    """Read what a refused request still sends.
+    """Reads the rest of a refused request's body.
 
-    A connection that is closed before that breaks for the client, which then
-    never sees why.
+    Otherwise the connection breaks for the client before it sees the refusal.
     """
 
     def process_response(
@@ -324,7 +322,7 @@ class _Rest:
         length_bytes = req.content_length or 0
         if (
             req_succeeded
-            # Nobody knows who it is.
+            # The caller is unknown.
             or middleware.CONTEXT not in req.env
             or not 0 < length_bytes <= _MAX_REST_BYTES
         ):
@@ -350,11 +348,11 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
         req.env[middleware.ROUTE] = route.path
         if req.context.version < since:
             raise falcon.HTTPNotFound(
-                description=f"this needs version {route.since}"
+                description=f"this operation needs version {route.since}"
             )
         caller = _caller(req, route)
-        # No name has it, and PostgreSQL cannot be asked for one that has: as
-        # with bytes that are no text.
+        # No name contains it, and PostgreSQL accepts no text with it; the same
+        # holds for bytes that are not text.
         names = {
             name: part.replace("\0", "\ufffd") for name, part in path.items()
         }
@@ -362,7 +360,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             backends=backends,
             caller=caller,
             version=req.context.version,
-            # Apache leaves a slash at the end of where it has mounted us.
+            # Apache leaves a slash at the end of the mount point.
             base_url=req.prefix.rstrip("/"),
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
@@ -393,7 +391,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
 
 
 def _check_accept(req: falcon.Request, route: routes.Route) -> None:
-    """Make sure that the client takes what the answer is written in."""
+    """Make sure that the client accepts the answer's format."""
     if route.response is None and not route.download:
         return
     types = [falcon.MEDIA_JSON, *([_OCTETS] if route.download else ())]
@@ -406,7 +404,7 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
 
 
 def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
-    """Let the handler answer, unless its caller keeps enough threads busy."""
+    """Call the handler, unless the project has too many requests under way."""
     if route.public:
         return route.handler(call)
     whose = call.caller.project_id or call.caller.user_id or ""
@@ -427,7 +425,7 @@ def _caller(
     if caller is not None:
         return caller
     if not route.public:
-        raise errors.ApiError(codes.UNAUTHORIZED, "nobody has asked who it is")
+        raise errors.ApiError(codes.UNAUTHORIZED, "the caller is unknown")
     return context.RequestContext(overwrite=False)
 
 
@@ -442,7 +440,7 @@ def _read(
 
 
 def _with_stream(call: calls.Call, req: falcon.Request) -> calls.Call:
-    """Return the call with what its body can be read from."""
+    """Return the call with the stream of its body."""
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
@@ -455,7 +453,7 @@ def _with_stream(call: calls.Call, req: falcon.Request) -> calls.Call:
     elif req.env.get("wsgi.input_terminated"):
         stream = req.stream
     else:
-        # Reading to its end might never end.
+        # Reading to the end might never end.
         return call
     return dataclasses.replace(call, stream=stream, length_bytes=length_bytes)
 

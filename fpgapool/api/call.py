@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a handler gets and what it returns."""
+"""The input and output of handlers."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from fpgapool.vocabulary import names
 
 _T = TypeVar("_T")
 
-#: Names where an answer is from, if it is not from the conductor that leads.
+#: Header of an answer that is not from the leading conductor.
 SOURCE_HEADER = "OpenStack-fpgapool-Source"
 _DATABASE = "database"
 
 
 @dataclasses.dataclass(slots=True)
 class Origin:
-    """Where the answer to a request is from.
+    """The source of an answer.
 
-    :ivar recorded: from the database, since no conductor has answered.
+    :ivar recorded: True: the database, because no conductor answered.
     """
 
     recorded: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
-        """What says so in the answer."""
+        """The headers that name the source."""
         return {SOURCE_HEADER: _DATABASE} if self.recorded else {}
 
 
@@ -74,10 +74,10 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Files:
-    """Where the files of bitstreams are, and which are taken in.
+    """The store of bitstreams, and limits of uploads.
 
-    :ivar sweeper: cleans the store up.
-    :ivar uploads: where each upload has a place as long as it takes.
+    :ivar sweeper: removes orphaned files from the store.
+    :ivar uploads: each upload has a place in it while it lasts.
     """
 
     store: stores.Store
@@ -93,20 +93,19 @@ class Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Backends:
-    """All that handlers reach beyond the request.
+    """All that handlers use beyond the request.
 
-    :ivar conductor: for all that changes anything.
-    :ivar reader: the same for questions, which waits for less long.
-    :ivar leader: where questions are asked.
-    :ivar default_limits: what projects may use, by resource; None if only
-        Keystone knows.
-    :ivar files: None where the pool has no store.
-    :ivar vendordata: what instances get; None: nothing.
+    :ivar conductor: for requests that change anything.
+    :ivar reader: the same for questions, with a shorter timeout.
+    :ivar leader: answers questions.
+    :ivar default_limits: of projects, by resource; None if only Keystone
+    knows.
+    :ivar files: None if the pool has no store.
+    :ivar vendordata: answers Nova; None: there is nothing for instances.
     :ivar crowd: the requests that are under way.
-    :ivar inventory: what the database holds of the pool's hardware.
+    :ivar inventory: the pool's hardware in the database.
     :ivar library: the accelerators.
-    :ivar snapshot: what is said of it to Nova, and whether that is only what
-        was recorded.
+    :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -161,25 +160,25 @@ class Backends:
         remember("snapshot", snapshot)
 
     def close(self) -> None:
-        """End the thread, and close connections to the database."""
+        """Stop the thread, and close connections to the database."""
         self.waiting.close()
         self.database.close()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Call:
-    """A valid request of somebody who may make it.
+    """A valid request of an authorized caller.
 
-    :ivar caller: who asks; of a request without a token, nobody.
+    :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
     :ivar path: the variable parts of the path.
-    :ivar query: of the types that its schema says.
-    :ivar body: as its schema says; empty if there is none.
+    :ivar query: with the types of its schema.
+    :ivar body: valid by its schema; empty if there is none.
     :ivar etags: of the answers that the client has, as it sent them.
-    :ivar trail: which rights it has taken.
-    :ivar origin: where the answer is from.
-    :ivar stream: the body of an upload; None if its end cannot be known.
-    :ivar length_bytes: of that; None if the request does not say.
+    :ivar trail: the rights that it has used.
+    :ivar origin: the source of the answer.
+    :ivar stream: the body of an upload; None if its end cannot be determined.
+    :ivar length_bytes: of that; None if the request does not give it.
     """
 
     backends: Backends
@@ -208,16 +207,16 @@ class Call:
     def ask(self, question: Callable[[leaders.Source], _T]) -> _T:
         """Ask the conductor, or the database if that does not answer.
 
-        :param question: gets who is to be asked.
+        :param question: gets the source to ask.
         """
         answer, self.origin.recorded = self.backends.leader.ask(question)
         return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Whether the caller may do something.
+        """Whether a policy allows the caller something.
 
-        :param rule: a rule's name.
-        :param project_id: to whose things; None for the caller's own.
+        :param rule: the policy's name.
+        :param project_id: owner of the target; None for the caller's own.
         """
         owner = self.caller.project_id if project_id is None else project_id
         allowed = self.backends.enforcer.allows(
@@ -228,11 +227,11 @@ class Call:
         return allowed
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Make sure that the caller may do something.
+        """Make sure that a policy allows the caller something.
 
-        :param rule: a rule's name.
+        :param rule: the policy's name.
         :param project_id: see :meth:`may`.
-        :raises ApiError: if not.
+        :raises ApiError: if it does not.
         """
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
@@ -243,10 +242,10 @@ class Call:
             raise errors.ApiError(codes.FORBIDDEN, detail)
 
     def url(self, *parts: str, **query: Any) -> str:
-        """Return the address of something in the API.
+        """Return a URL of the API.
 
         :param parts: of the path after ``/v1``.
-        :param query: after it.
+        :param query: the query.
         """
         quoted = (urllib.parse.quote(part, safe="") for part in parts)
         path = "/".join((self.base_url, "v1", *quoted))
@@ -257,7 +256,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the client gets.
+    """The answer to the client.
 
     :ivar document: the body; None for an empty one, or a file.
     :ivar stream: the parts of a file.
@@ -272,17 +271,18 @@ class Answer:
 
 
 def self_link(href: str) -> list[dict[str, str]]:
-    """Return the links of something that has one address."""
+    """Return the links of a resource with one address."""
     return [{"rel": "self", "href": href}]
 
 
 def public_key(
     call: Call, key: str | None, sees: Callable[[], bool]
 ) -> str | None:
-    """Return an accelerator's key, unless it is another project's own.
+    """Return an accelerator's key, unless it belongs to another project only.
 
     :param key: None if there is none.
-    :param sees: asked only then: whether the caller may see it nevertheless.
+    :param sees: called only for another project's: whether the caller may see
+        it anyway.
     """
     owner = names.owner_of(key) if key else None
     if owner in (None, call.caller.project_id) or sees():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many requests of one project are under way."""
+"""Limits of the requests of one project that are under way."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 
 class TooMany(Exception):
-    """There is no place now.
+    """There is no free place.
 
-    :ivar own: whether the project has too many itself.
+    :ivar own: whether the project itself has too many.
     """
 
     def __init__(self, own: bool) -> None:
@@ -22,22 +22,22 @@ class TooMany(Exception):
 
 
 class Crowd:
-    """Places that projects share; safe to use from several threads.
+    """Places that projects share; thread-safe.
 
-    :param each: how many places a project may have.
-    :param total: how many there are; None: any number.
+    :param each: the number of places that a project may have.
+    :param total: the number of all places; None: unlimited.
     """
 
     def __init__(self, each: int, total: int | None = None) -> None:
         self._each = each
         self._total = total
         self._lock = threading.Lock()
-        # Only of projects that have one.
+        # Only projects that have a place.
         self._taken: collections.Counter[str] = collections.Counter()
 
     @contextlib.contextmanager
     def place(self, project_id: str) -> Iterator[None]:
-        """Have a place for as long as this lasts.
+        """Hold a place while the context lasts.
 
         :param project_id: the project.
         :raises TooMany: if there is none.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors as clients get them: a status, a stable code and a text."""
+"""Errors of the API: a status, a stable code and a text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Of every code that an answer can have. What is not here is a fault of ours,
-#: of which nothing but INTERNAL_ERROR is told.
+#: Of every code that an answer can have. Other codes are faults of the
+#: service; the client sees only INTERNAL_ERROR.
 STATUSES: Mapping[str, int] = {
     codes.UNKNOWN_ACCELERATOR: 400,
     codes.UNKNOWN_HOST: 400,
@@ -107,7 +107,7 @@ _HTTP_CODES = {
 
 
 class ApiError(exceptions.PicklableError):
-    """A request that is answered with an error.
+    """An error that answers a request.
 
     :param code: of :mod:`fpgapool.vocabulary.codes`; it decides the status.
     :param detail: for a person.
@@ -130,13 +130,13 @@ class ApiError(exceptions.PicklableError):
 
     @property
     def try_later(self) -> bool:
-        """Whether the same request may succeed in a while."""
+        """Whether the same request may succeed later."""
         return self.status in _TRY_LATER
 
     def document(self, request_id: str) -> dict[str, Any]:
         """Return the body.
 
-        :param request_id: of the request, for whoever reads the logs.
+        :param request_id: of the request, to find it in the logs.
         """
         return {
             "errors": [
@@ -152,22 +152,22 @@ class ApiError(exceptions.PicklableError):
 
 
 def translate(error: Exception) -> ApiError:
-    """Return what a client is told of an exception.
+    """Return the error that the client gets for an exception.
 
-    :param error: any; of those that nobody foresaw, nothing is told.
+    :param error: any; the text of unforeseen ones is not shown.
     """
     match error:
         case ApiError():
             return error
         case exception.FpgapoolException() if error.code in STATUSES:
-            # Not str(): from another process it brings its traceback.
+            # Not str(): from another process it contains the traceback.
             return ApiError(error.code, error.message)
         case messaging.RemoteError():
             return _internal()
         case messaging.MessagingException():
             return ApiError(
                 codes.CONDUCTOR_UNAVAILABLE,
-                "the conductor does not answer at the moment",
+                "the conductor does not answer",
             )
         case falcon.HTTPError():
             return _of_falcon(error)
@@ -177,7 +177,7 @@ def translate(error: Exception) -> ApiError:
 def _internal() -> ApiError:
     return ApiError(
         codes.INTERNAL_ERROR,
-        "an error of the service; its log has more under this request_id",
+        "an error of the service; see its log for this request_id",
     )
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of instances: how they are made, and who asks by one."""
+"""Tokens of instances: making them, and authentication with them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 
-#: What the tokens of instances begin with, and no other's do.
+#: Prefix of the tokens of instances, and of no other tokens.
 PREFIX = "fpi_"
 
-#: The role that an instance acts in; see :mod:`fpgapool.policies.base`.
+#: The role of an instance; see :mod:`fpgapool.policies.base`.
 ROLE = "fpgapool:instance"
 
 _PURPOSE = b"fpgapool instance token 1\0"
@@ -44,25 +44,25 @@ _ID_BYTES = 16
 _TOKEN = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{64}})")
 _NONCE_BYTES = 16
 
-# Of the limiter; those who have not asked for longest are forgotten.
+# Of the limiter; it forgets the instances that asked longest ago.
 _MAX_BUCKETS = 10_000
 
-# What a token is compared with whose instance nobody knows.
+# Compared with a token whose instance is unknown.
 _NO_HASH = "0" * 64
 
 _BEARER = "bearer "
 
 
 def make_nonce() -> str:
-    """Return what makes the token of an instance its own."""
+    """Return a nonce, which makes the token of an instance unique."""
     return secrets.token_hex(_NONCE_BYTES)
 
 
 def make_token(key: str, instance_id: str, nonce: str) -> str:
     """Return the token of an instance, always the same.
 
-    Nobody needs to keep it: config drives and the metadata service get the
-    same one whenever Nova asks again.
+    It need not be stored: config drives and the metadata service get the same
+    one whenever Nova asks again.
 
     :param key: known to this service only.
     :param instance_id: the UUID of the instance.
@@ -76,9 +76,10 @@ def make_token(key: str, instance_id: str, nonce: str) -> str:
 
 
 def hash_token(token: str) -> str:
-    """Return what the database may know of a token.
+    """Return the hash of a token, for the database.
 
-    It has 256 random bits, so that no salt and no slow hash is needed.
+    The token has 256 random bits, so the hash needs no salt and need not be
+    slow.
     """
     return hashlib.sha256(token.encode()).hexdigest()
 
@@ -86,13 +87,13 @@ def hash_token(token: str) -> str:
 def find_token(
     keys: Sequence[str], instance_id: str, nonce: str, token_hash: str
 ) -> str | None:
-    """Make the token again that an instance has.
+    """Derive the token of an instance again.
 
-    :param keys: with which it may have been made.
+    :param keys: the keys that may have made it.
     :param instance_id: the UUID of the instance.
     :param nonce: of the token.
     :param token_hash: of the token.
-    :returns: None if it was made with another key.
+    :returns: None if another key made it.
     """
     for key in keys:
         token = make_token(key, instance_id, nonce)
@@ -102,7 +103,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return whose token it says that it is; None: it is no token.
+    """Return the instance that a token names; None: it is not a token.
 
     :param token: of any length.
     """
@@ -117,10 +118,10 @@ def instance_of(token: str) -> str | None:
 
 
 def owner(caller: context.RequestContext) -> str | None:
-    """Return the user to whose things alone a caller is restricted.
+    """Return the user whose objects a caller is restricted to.
 
-    :param caller: who asks.
-    :returns: None: it is not restricted to its own.
+    :param caller: the caller.
+    :returns: None: the caller is not restricted.
     """
     if ROLE not in caller.roles:
         return None
@@ -134,9 +135,9 @@ class _Bucket:
 
 
 class Limiter:
-    """A token bucket for each of many callers. Any thread may ask.
+    """A token bucket for each of many callers; thread-safe.
 
-    :param per_s: requests per second in the long run; 0: no limit.
+    :param per_s: requests per second in the long run; 0: unlimited.
     :param burst: requests without a pause.
     :param clock: monotonic, in seconds.
     """
@@ -156,10 +157,10 @@ class Limiter:
         )
 
     def wait_s(self, caller: str) -> float:
-        """Let a caller make one more request, or say how long it shall wait.
+        """Count one more request of a caller, or return how long to wait.
 
         :param caller: its name.
-        :returns: 0 if it may go on.
+        :returns: 0 if the request may proceed.
         """
         if not self._per_s:
             return 0.0
@@ -181,25 +182,24 @@ class Limiter:
 
 
 class Instances(Protocol):
-    """Knows instances, as :class:`fpgapool.db.api.Database` does."""
+    """Reads instances, as :class:`fpgapool.db.api.Database` does."""
 
     def get_instance(self, instance_id: str) -> db_api.InstanceRecord | None:
         """Return an instance, if it is known."""
 
 
 class InstanceAuth:
-    """Find out which instance asks, before anybody asks Keystone.
+    """Authenticates instances, before Keystone's middleware.
 
-    A request with the token of an instance never gets to Keystone's
-    middleware, and what its headers say of users and roles is not looked
-    at. All other requests get there as they are.
+    A request with the token of an instance never reaches Keystone's
+    middleware, and its headers about users and roles are ignored. All other
+    requests pass unchanged.
 
-    :param others: answers those who have no token of an instance.
+    :param others: answers callers without a token of an instance.
     :param app: answers instances.
     :param known: the instances.
-    :param limiter: how often each may ask.
-    :param retry_after_s: after which to ask again, if nobody can be found
-        out about.
+    :param limiter: limits the requests of each.
+    :param retry_after_s: when to ask again, if the database does not answer.
     """
 
     def __init__(
@@ -257,22 +257,22 @@ class InstanceAuth:
         return self._app(environ, start_response)
 
     def _identify(self, token: str) -> db_api.InstanceRecord:
-        """Return whose token it is.
+        """Return the instance of a token.
 
-        :raises ApiError: if it is nobody's, or asks too often.
+        :raises ApiError: if there is none, or it asks too often.
         """
         instance_id = instance_of(token)
         record = self._known.get_instance(instance_id) if instance_id else None
         expected = record.token_hash if record else _NO_HASH
-        # Compared even if it cannot be right: nobody shall learn by the time
-        # that it takes which instances there are.
+        # Compared even if it cannot match, so that the time of the answer does
+        # not reveal which instances exist.
         fits = instance_id is not None and hmac.compare_digest(
             hash_token(token), expected
         )
         if record is None or not fits or not record.usable:
             raise errors.ApiError(
                 codes.UNAUTHORIZED,
-                "the instance's token is not, or not any more, valid",
+                "the instance's token is not valid, or no longer valid",
                 headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
             )
         wait_s = self._limiter.wait_s(record.instance_id)
@@ -288,7 +288,7 @@ class InstanceAuth:
 def _presented(environ: middleware.Environ) -> str | None:
     """Return the token of a request, if it is an instance's.
 
-    Who has a token for Keystone, too, is whom Keystone says.
+    If the request also has a token for Keystone, that one counts.
     """
     token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
     if not token:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, devices and slots, as the database and the conductor know them."""
+"""Hosts, devices and slots in the API's terms."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device and what it belongs to.
+    """A device with its host.
 
-    :ivar fault: why the conductor has taken it out of use, if it has.
+    :ivar fault: why the conductor has declared it faulty, if it has.
     """
 
     id: str
@@ -48,10 +48,10 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A slot, what it belongs to, and who has it.
+    """A slot with its device and its session.
 
-    :ivar project_id: of the instance that it is reserved for, if known.
-    :ivar own_fault: why the conductor has taken it out of use, if it has.
+    :ivar project_id: of the instance that has reserved it, if known.
+    :ivar own_fault: why the conductor has declared it faulty, if it has.
     """
 
     id: str
@@ -63,12 +63,12 @@ class Slot:
 
     @property
     def fault(self) -> db_api.FaultRecord | None:
-        """Why it is out of use, if not by itself then with its device."""
+        """The fault of the slot, or else of its device."""
         return self.own_fault or self.device.fault
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved, works, and nobody else has it."""
+        """Whether it is reserved, works, and no other session has it."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False
@@ -78,7 +78,7 @@ class Slot:
 
     @property
     def state(self) -> str:
-        """What it does, or why it does nothing."""
+        """Its state, or why it is out of service."""
         if self.holder is not None:
             return self.holder.phase.lower()
         if self.device.state in (states.DRAINING, states.DISABLED):
@@ -91,7 +91,7 @@ class Slot:
 class Inventory:
     """All of the pool's hardware at one time.
 
-    :param found: what the database holds.
+    :param found: the database's inventory.
     """
 
     def __init__(self, found: db_api.Inventory) -> None:
@@ -126,11 +126,11 @@ class Inventory:
             )
             for record in found.slots
         ]
-        #: How many slots each device has, by its identifier.
+        #: The number of slots of each device, by the device's identifier.
         self.slot_counts = collections.Counter(
             slot.device.id for slot in self.slots
         )
-        #: How many of them sessions have.
+        #: The number of them that sessions have.
         self.session_counts = collections.Counter(
             slot.device.id for slot in self.slots if slot.holder is not None
         )
@@ -147,7 +147,7 @@ class Inventory:
 
     @classmethod
     def load(cls, database: db_api.Database) -> Inventory:
-        """Return what a database holds now."""
+        """Return the current inventory of a database."""
         return cls(database.inventory())
 
     def pending_reservations(self, device: Device) -> int:
@@ -161,7 +161,7 @@ class Inventory:
         return list(self._devices.values())
 
     def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
-        """Return the accelerators that are kept off a host."""
+        """Return the accelerators that the pool does not run on a host."""
         return self._kept_off.get(host.id, [])
 
     def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
@@ -176,7 +176,7 @@ class Inventory:
 def administration(
     record: db_api.HostRecord | db_api.DeviceRecord,
 ) -> dict[str, Any]:
-    """Return what is shown of what operators say of a device or host.
+    """Return the members about the operators' setting of a device or host.
 
     :param record: its row.
     """
@@ -190,10 +190,10 @@ def administration(
 def probation(
     fault: db_api.FaultRecord | None, sees_all: bool
 ) -> dict[str, Any]:
-    """Return what is shown of why something is out of use.
+    """Return the members about a fault and its self-tests.
 
-    :param fault: None: it is not, or by its driver's word only.
-    :param sees_all: whether the caller may read what a host says.
+    :param fault: None: it works, or only its driver reports a fault.
+    :param sees_all: whether the caller may see messages of hosts.
     """
     return {
         "failures": fault.failures if fault else 0,
@@ -204,16 +204,16 @@ def probation(
 
 
 def snapshot(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Nova is told, made of what the conductor says.
+    """Return the snapshot for Nova, made of the conductor's.
 
-    Accelerators that none of a host's slots is for are left out there.
+    A host omits accelerators for which it has no usable slot.
 
     :param found: see
         :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_snapshot`.
     """
     content = {name: found[name] for name in found if name != "generated_at"}
     text = json.dumps(content, sort_keys=True).encode()
-    # Most hosts of a cloud are alike.
+    # Most hosts of a cloud are equal.
     known: dict[tuple[tuple[str, int, int], ...], dict[str, Any]] = {}
     hosts = {}
     for host_uuid, host in found["hosts"].items():
@@ -248,7 +248,7 @@ def _accelerators(
     counts: tuple[tuple[str, int, int], ...],
     library: Mapping[str, list[str]],
 ) -> dict[str, dict[str, int]]:
-    """:returns: the slots that can be used and are free for each."""
+    """:returns: the numbers of usable and of free slots for each."""
     found = {}
     for name, shapes in library.items():
         fitting = [one for one in counts if not shapes or one[0] in shapes]
@@ -261,10 +261,10 @@ def _accelerators(
 
 
 def find(members: list[dict[str, Any]], key: str, value: str) -> Any:
-    """Return the member with some value, None if there is none.
+    """Return the member with a value, None if there is none.
 
     :param members: of a list.
-    :param key: name of what identifies a member.
-    :param value: that is looked for.
+    :param key: name of the member's key.
+    :param value: the value to find.
     """
     return next((one for one in members if one[key] == value), None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask the conductor that leads, or read the database if none answers."""
+"""Ask the leading conductor, or read the database if it does not answer."""
 
 from __future__ import annotations
 
@@ -28,23 +28,22 @@ Source = conductor_rpcapi.ConductorAPI | recorded.Recorded
 
 
 class _Silence(NamedTuple):
-    """A question was not answered.
+    """The leader did not answer.
 
-    :ivar lease: as it was then.
+    :ivar lease: the lease at that time.
     """
 
     lease: db_api.Lease | None
 
 
 class Leader:
-    """Where questions that change nothing are asked.
+    """Answers questions that change nothing.
 
-    When one was not answered, the database answers the next ones at once,
-    until the lease shows that somebody leads. Safe to use from several
-    threads.
+    If the conductor does not answer one question, the database answers the
+    next ones at once, until the lease shows that a conductor leads.
+    Thread-safe.
 
-    :param conductor: is asked first; waits for an answer no longer than
-        whoever only reads should.
+    :param conductor: is asked first; with a short timeout.
     :param stand_in: is asked if that does not answer.
     :param database: holds the lease.
     """
@@ -62,11 +61,11 @@ class Leader:
         self._silence: _Silence | None = None
 
     def ask(self, question: Callable[[Source], _T]) -> tuple[_T, bool]:
-        """Ask something.
+        """Ask a question.
 
-        :param question: gets who is to be asked.
-        :returns: the answer, and whether it is only what was recorded.
-        :raises: what the conductor raises, DatabaseError.
+        :param question: gets the source to ask.
+        :returns: the answer, and whether it is only the recorded one.
+        :raises: the conductor's errors, DatabaseError.
         """
         if self._may_answer():
             try:
@@ -74,7 +73,7 @@ class Leader:
             except messaging.RemoteError:
                 raise
             except exception.Overloaded:
-                # It leads all the same.
+                # It still leads.
                 return question(self._stand_in), True
             except (
                 messaging.MessagingException,
@@ -91,12 +90,12 @@ class Leader:
     def changed_sessions(
         self, revisions: Mapping[str, int]
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return which sessions have changed, for those who wait.
+        """Return the changed sessions, for waiting requests.
 
-        :param revisions: that are known, by session.
-        :returns: the sessions as they are, and those to look at again: what
-            is only recorded is for each who waits to read, so that the answer
-            says what it is.
+        :param revisions: the known ones, by session.
+        :returns: the changed sessions, and those to read again: each waiting
+            request reads recorded sessions itself, so that its answer names
+            the source.
         """
         (views, unknown), is_recorded = self.ask(
             lambda source: source.changed_sessions(revisions)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the REST API counts and tells Prometheus."""
+"""Metrics of the REST API."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
 REQUESTS = _counter(
     "fpgapool_api_requests_total",
     help="Requests that were answered, by route, method and status; the"
-    " route is other if there is none, or nobody has found out.",
+    " route is other if it is unknown or does not exist.",
     labels=("route", "method", "status"),
 )
 LATENCY = _histogram(
     "fpgapool_api_request_seconds",
-    help="Time to answer a request, with the time that it wanted to wait for"
-    " a session to change.",
+    help="Time to answer a request, including the time that it waited for a"
+    " session to change.",
     labels=("route", "method"),
 )
 IN_PROGRESS = _gauge(
@@ -58,21 +58,21 @@ WAITERS = _gauge(
 )
 RPC = _histogram(
     "fpgapool_api_rpc_seconds",
-    help="Time to be answered by the conductor, or to hand it a message.",
+    help="Time of a call to the conductor, or of sending it a message.",
     labels=("method",),
 )
 RPC_FAILURES = _counter(
     "fpgapool_api_rpc_failures_total",
-    help="Questions that the conductor did not answer in time, and messages"
-    " that the broker did not take.",
+    help="Calls that the conductor did not answer in time, and messages that"
+    " the broker did not accept.",
     labels=("method",),
 )
 
 VENDORDATA = _counter(
     "fpgapool_api_vendordata_total",
-    help="Questions of Nova what an instance is told, by how they ended; all"
-    " but given, remembered and not_wanted mean that an instance got nothing"
-    " that should perhaps have.",
+    help="Vendordata requests of Nova, by outcome; all but given, remembered"
+    " and not_wanted mean that an instance got no data although it perhaps"
+    " should.",
     labels=("outcome",),
 )
 
@@ -88,17 +88,17 @@ DEFINITIONS = (
 
 
 class _Desk(Protocol):
-    """What answers Nova."""
+    """Answers Nova."""
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """How often a question ended how."""
+        """The number of each outcome."""
 
 
 class Metrics:
-    """What one process of the API has done; any thread counts.
+    """Counters of one process of the API; thread-safe.
 
-    :ivar rpc: what was said to the conductor.
+    :ivar rpc: calls of the conductor.
     """
 
     def __init__(self) -> None:
@@ -111,26 +111,26 @@ class Metrics:
         self._desk: _Desk | None = None
 
     def watch(self, waiting: waiters.Waiters) -> None:
-        """Tell of those who wait, too."""
+        """Also serve the number of waiting requests."""
         self._waiting = waiting
 
     def watch_vendordata(self, desk: _Desk) -> None:
-        """Tell what instances got, too."""
+        """Also serve the outcomes of vendordata."""
         self._desk = desk
 
     def begin(self) -> None:
-        """A request has come."""
+        """Count a request that begins."""
         with self._lock:
             self._in_progress += 1
 
     def end(
         self, route: str, method: str, status: str, taken_s: float
     ) -> None:
-        """A request was answered.
+        """Count an answered request.
 
         :param route: its path, with the names of variable parts.
         :param status: a number.
-        :param taken_s: how long it took.
+        :param taken_s: its duration.
         """
         method = method if method in _METHODS else _OTHER
         with self._lock:
@@ -143,10 +143,7 @@ class Metrics:
             taken.observe(taken_s)
 
     def fill(self, page: metrics.Page) -> None:
-        """Tell it.
-
-        :param page: where.
-        """
+        """Write the metrics."""
         with self._lock:
             requests = dict(self._requests)
             taken = dict(self._taken)
@@ -164,10 +161,10 @@ class Metrics:
 
 
 class Measured:
-    """Count requests and how long they take.
+    """Counts requests and their duration.
 
-    :param app: what is inside.
-    :param counts: where to.
+    :param app: the inner application.
+    :param counts: the counters.
     """
 
     def __init__(self, app: middleware.Application, counts: Metrics) -> None:
@@ -203,10 +200,10 @@ class Measured:
 def endpoint(
     conf: cfg.ConfigOpts, counts: Metrics, *, number: int = 0
 ) -> metrics.Endpoint:
-    """Return what serves the metrics of a process.
+    """Return the server of a process's metrics.
 
     :param conf: the configuration.
-    :param counts: what it has counted.
+    :param counts: the counters.
     :param number: of the process.
     """
     first: int | None = conf.metrics.api_port
@@ -215,20 +212,20 @@ def endpoint(
         _OPTION,
         DEFINITIONS,
         counts.fill,
-        # Whichever is free need not be counted on from.
+        # With port 0 any free port is taken.
         port=first + number if first else None,
     )
 
 
 class WithEndpoint:
-    """Serve the metrics of this process from its first request on.
+    """Serves the metrics of this process from its first request on.
 
-    Web servers fork after they have loaded the application, and threads do
-    not come along.
+    Web servers fork after they have loaded the application, and threads do not
+    survive that.
 
-    :param app: what is inside.
+    :param app: the inner application.
     :param conf: the configuration.
-    :param counts: what is counted.
+    :param counts: the counters.
     """
 
     def __init__(
@@ -271,6 +268,6 @@ class WithEndpoint:
                 self._done = True
                 return
         LOG.error(
-            "Metrics are not served, no port is free; the last one: %s",
+            "Metrics are not served: no port is free; the last one: %s",
             failure,
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Versions of the API, and which one a request speaks."""
+"""Microversions of the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fpgapool.vocabulary import codes
 SERVICE_TYPE = "fpgapool"
 HEADER = "OpenStack-API-Version"
 
-#: One line for each; doc/source/rest_api_version_history.rst tells more. The
+#: One line for each; doc/source/rest_api_version_history.rst has more. The
 #: answers of a version never change, so a change is a new line.
 VERSIONS = (
     "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
@@ -29,14 +29,14 @@ class Version(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the version of its name.
+        """Return the version with a name.
 
         :param text: such as ``1.0``.
-        :raises ValueError: if it is none.
+        :raises ValueError: if it is not a version.
         """
         found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text)
         if found is None:
-            raise ValueError(f"{text!r:.80} is no version")
+            raise ValueError(f"{text!r:.80} is not a version")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ def requested(header: str | None) -> Version:
     """Return the version that a request asks for.
 
     :param header: ``OpenStack-API-Version``: of one or several services,
-        separated by commas. Without this service in it: the oldest version.
+        separated by commas. If it lacks this service: the oldest version.
     :raises ApiError: if there is no such version.
     """
     wanted = [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who asks: middleware around the application."""
+"""Middleware around the application: authentication and errors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: Where the context of a request is, in its WSGI environment.
+#: Key of a request's context in its WSGI environment.
 CONTEXT = "fpgapool.context"
 
-#: Where the path of a request's route is, once that is known.
+#: Key of the path of a request's route, once that is known.
 ROUTE = "fpgapool.route"
 
-#: Where the address that the server saw is, and the ``Host`` that it got.
+#: Key of the address that the server saw, and of the ``Host`` that it got.
 PEER = "fpgapool.peer"
 HOST = "fpgapool.host"
 
@@ -65,10 +65,7 @@ def refuse(
 
 
 class RememberPeer:
-    """Keep what the server saw, before headers of proxies replace it.
-
-    :param app: what is inside.
-    """
+    """Keeps the address of the peer, before headers of proxies replace it."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
@@ -83,17 +80,17 @@ class RememberPeer:
 
 
 class NoAuth:
-    """Believe everything, but only what comes from this machine.
+    """Accepts every caller, but only from this machine.
 
-    A browser on this machine sends what a page of a stranger wants, if the
-    stranger's name leads to this machine. So the request must name this
-    machine itself, too.
+    A browser on this machine sends requests for a malicious page if the page's
+    name resolves to this machine. So the request must also name this machine
+    itself.
 
     The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
     Without roles, ``admin`` and callers without a token have all of them,
     others are members.
 
-    :param app: what is inside.
+    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:
@@ -106,7 +103,7 @@ class NoAuth:
         if not _is_loopback(environ.get(PEER, "")):
             error = errors.ApiError(
                 codes.FORBIDDEN,
-                "without authentication, only this machine is served",
+                "without authentication, the API serves only this machine",
             )
             return refuse(environ, start_response, error)
         host = environ.get(HOST, "")
@@ -139,7 +136,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_loopback_name(host: str) -> bool:
-    """Whether a ``Host``, with or without a port, is this machine only."""
+    """Whether a ``Host``, with or without a port, means this machine only."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -148,12 +145,12 @@ def _is_loopback_name(host: str) -> bool:
 
 
 class Context:
-    """Take over what the middleware before has found out.
+    """Takes over the result of the middleware before.
 
-    A request without a valid token is refused here and not there, so that
-    its answer looks like all others.
+    It refuses a request without a valid token itself, so that all refusals
+    look the same.
 
-    :param app: what is inside.
+    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:
@@ -178,10 +175,7 @@ class Context:
 
 
 class Shield:
-    """Answer what the other middleware could not.
-
-    :param app: what is inside.
-    """
+    """Answers errors of the other middleware."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
@@ -193,5 +187,5 @@ class Shield:
         try:
             return self._app(environ, start_response)
         except Exception as error:
-            LOG.exception("A request has failed before it was handled")
+            LOG.exception("A request failed before a handler was called")
             return refuse(environ, start_response, errors.translate(error))

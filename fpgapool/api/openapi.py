@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Descriptions of the API for programs and for people, from its table."""
+"""Descriptions of the API for programs and for people."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _HEADING = """\
 API reference
 =============
 
-The same as an OpenAPI document is at ``/v1/openapi.json``. :doc:`api` tells
-what all operations have in common.
+``/v1/openapi.json`` has the same as an OpenAPI document. :doc:`api` describes
+the common rules of all operations.
 """
 
 
@@ -62,7 +62,7 @@ def document(routes: Iterable[Any]) -> dict[str, Any]:
             "schemas": {"Error": common.ERROR},
             "responses": {
                 "Error": {
-                    "description": "Why there is no other answer.",
+                    "description": "An error.",
                     "content": {
                         _JSON: {
                             "schema": {"$ref": "#/components/schemas/Error"}
@@ -186,20 +186,20 @@ def _table(heading: str, rows: list[tuple[str, str, str]]) -> Iterator[str]:
 def _rows(
     schema: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, type and meaning of all members, inner ones too."""
+    """Yield name, type and meaning of all members, also of inner ones."""
     required = schema.get("required", ())
     for name, member in schema.get("properties", {}).items():
         type_ = _type(member)
         if name not in required:
             type_ += ", optional"
-        # Markdown's marks of OpenAPI are those of a role here.
+        # OpenAPI's Markdown quotes are a role in reStructuredText.
         meaning = member.get("description", "").replace("`", "``")
         yield f"{prefix}{name}", type_, meaning
         yield from _rows(_inner(member), f"{prefix}{name}.")
 
 
 def _inner(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of the object in a member, if there is one."""
+    """Return the schema of the object in a member, if any."""
     if "oneOf" in schema:
         return _inner(schema["oneOf"][0])
     if "items" in schema:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pages of lists, as in all of OpenStack's APIs."""
+"""Pages of lists, as in other APIs of OpenStack."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _ASCENDING = "asc"
 
 
 def limit(call: calls.Call) -> int:
-    """Return how many members the answer may have."""
+    """Return the maximum number of members in the answer."""
     most = call.backends.limits.max_page_length
     return min(call.query.get("limit", most), most)
 
 
 def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
-    """Return whose members are listed; None means those of all projects.
+    """Return the project whose members are listed; None means all projects.
 
-    :param all_projects_rule: the rule of who may see other projects'.
-    :raises ApiError: if that is not allowed, or was not asked for.
+    :param all_projects_rule: the policy for other projects' members.
+    :raises ApiError: if that is not allowed, or was not requested.
     """
     wanted: str | None = call.query.get("project_id")
     if call.query.get("all_projects"):
@@ -44,26 +44,26 @@ def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
 def order(
     call: calls.Call, sort_key: str, *, ascending: bool = True
 ) -> list[tuple[str, bool]]:
-    """Return what a list is sorted by, and whether the smallest comes first.
+    """Return the sort keys of a list, and whether each is ascending.
 
-    :param sort_key: the only one, unless the request says.
-    :param ascending: the direction, unless the request says.
-    :raises ApiError: if it gives more directions than keys.
+    :param sort_key: the default.
+    :param ascending: the default direction.
+    :raises ApiError: if there are more directions than keys.
     """
     keys = call.query.get("sort_key", [sort_key])
     given = [name == _ASCENDING for name in call.query.get("sort_dir", ())]
     if len(given) > len(keys):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"{len(given)} sort_dir for {len(keys)} sort_key: give each key"
-            " one, or fewer",
+            f"{len(given)} sort_dir for {len(keys)} sort_key: give at most one"
+            " for each key",
         )
     last = given[-1] if given else ascending
     return list(itertools.zip_longest(keys, given, fillvalue=last))
 
 
 def bad_marker(marker: str) -> errors.ApiError:
-    """Return the error of a marker that is none."""
+    """Return the error of an unknown marker."""
     return errors.ApiError(
         codes.INVALID_REQUEST, f"the marker {marker!r:.80} is not in the list"
     )
@@ -106,12 +106,12 @@ def listing(
     sort_key: str,
     key: str = "id",
 ) -> dict[str, Any]:
-    """Return the page that a request asks for of a list that is not long.
+    """Return the requested page of a short list.
 
     :param name: of the list, also in the path.
     :param members: of the whole list, filtered.
-    :param sort_key: what it is sorted by unless the request says.
-    :param key: the member that a marker names; it differs for each.
+    :param sort_key: the default sort key.
+    :param key: the member that a marker names; it is unique.
     :raises ApiError: if the marker is not in the list.
     """
     by = order(call, sort_key)
@@ -133,9 +133,9 @@ def matching(
     members: Sequence[Mapping[str, Any]],
     filters: Mapping[str, str],
 ) -> list[Mapping[str, Any]]:
-    """Return those members that have the values of the query.
+    """Return the members that match the query.
 
-    :param filters: names in the query, and of what is compared with them.
+    :param filters: names in the query, and of the compared members.
     """
     wanted = {
         member: call.query[name]

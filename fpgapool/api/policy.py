@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Enforcement of the rules of :mod:`fpgapool.policies`."""
+"""Enforcement of the policies of :mod:`fpgapool.policies`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from fpgapool.common import context
 
 
 class Enforcer:
-    """Tells who may do what, by the rules in code and in ``policy.yaml``.
-
-    :param conf: the configuration, with its files read.
-    """
+    """Enforces the policies in code and in ``policy.yaml``."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._enforcer = make_enforcer(conf)
@@ -29,10 +26,10 @@ class Enforcer:
         rule: str,
         target: Mapping[str, str | None],
     ) -> bool:
-        """Whether a caller may do something.
+        """Whether a policy allows a caller something.
 
-        :param rule: a rule's name.
-        :param target: what it is done to: its ``project_id``.
+        :param rule: the policy's name.
+        :param target: of the action: its ``project_id``.
         """
         allowed: bool = self._enforcer.authorize(
             rule, dict(target), caller, do_raise=False
@@ -41,10 +38,7 @@ class Enforcer:
 
 
 def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return oslo.policy's enforcer with all rules.
-
-    :param conf: the configuration, with its files read.
-    """
+    """Return oslo.policy's enforcer with all policies."""
     opts.set_defaults(conf)
     enforcer = policy.Enforcer(conf)
     enforcer.register_defaults(policies.list_rules())

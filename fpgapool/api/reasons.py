@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why a session waits, in a sentence."""
+"""Sentences that explain why a session waits."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 
 _SENTENCES: Mapping[str, str] = {
-    codes.NO_HOST_UP: "No host with a slot that it fits is up.",
-    codes.NO_COMPATIBLE_SLOT: "The pool has no slot that it fits.",
-    codes.NO_HEALTHY_SLOT: "All slots that it fits are out of service.",
+    codes.NO_HOST_UP: "No host with a slot that fits is up.",
+    codes.NO_COMPATIBLE_SLOT: "The pool has no slot that fits the session.",
+    codes.NO_HEALTHY_SLOT: "All slots that fit are faulty.",
     codes.NO_ENABLED_SLOT: (
-        "All slots that it fits and that work are disabled by an operator."
+        "An operator has disabled all working slots that fit."
     ),
-    codes.NO_IDLE_SLOT: "All slots that it fits are in use.",
+    codes.NO_IDLE_SLOT: "All slots that fit are in use.",
     codes.SLOTS_RESERVED: (
-        "Slots that it fits are idle, but reserved for instances or kept for"
-        " their reservations."
+        "Slots that fit are idle, but reserved for instances or kept for their"
+        " reservations."
     ),
     codes.REMOTE_LIMIT: (
-        "The hosts with idle slots serve as many remote sessions as they may."
+        "The hosts with idle slots serve as many remote sessions as allowed."
     ),
-    codes.WAITING_FOR_LOCAL: "It waits for a slot on its own host.",
-    codes.WAITING_FOR_PASS: "It has just arrived or is next to be served.",
-    codes.UNKNOWN_JOB: "The scheduler does not know it yet.",
+    codes.WAITING_FOR_LOCAL: "The session waits for a slot on its own host.",
+    codes.WAITING_FOR_PASS: (
+        "The session has just arrived or is next to be served."
+    ),
+    codes.UNKNOWN_JOB: "The scheduler does not know the session yet.",
     codes.PROJECT_SESSION_LIMIT: (
-        "Its project has as many slots as it may have at a time."
+        "The project has as many slots as it may have at a time."
     ),
 }
 
 
-#: Reasons that slots which are out of service explain further.
+#: Reasons for which the number of slots out of service matters.
 _FOR_LACK_OF_SLOTS = frozenset(
     {
         codes.NO_HOST_UP,
@@ -50,17 +52,17 @@ _FOR_LACK_OF_SLOTS = frozenset(
 
 
 def lacks_slots(code: str) -> bool:
-    """Whether slots that are out of service would end the wait."""
+    """Whether the message should also count the slots out of service."""
     return code in _FOR_LACK_OF_SLOTS
 
 
 def out_of_service(
     slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
 ) -> str:
-    """Say how many slots do nothing, and since when hosts are silent.
+    """Say how many slots are out of service, and since when hosts are silent.
 
-    :param slots: that a session fits.
-    :param sees_hosts: whether the caller may know the names of hosts.
+    :param slots: the slots that fit a session.
+    :param sees_hosts: whether the caller may see the names of hosts.
     :returns: a sentence; empty if none is out of service.
     """
     counts = collections.Counter(slot.state for slot in slots)
@@ -97,10 +99,10 @@ def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
 
 
 def sentence(code: str) -> str:
-    """Return what a reason means.
+    """Return the sentence that explains a reason.
 
-    :param code: of :mod:`fpgapool.vocabulary.codes`; one that a newer
-        conductor may have is repeated.
+    :param code: of :mod:`fpgapool.vocabulary.codes`; an unknown one, of a
+        newer conductor, is repeated.
     """
     return _SENTENCES.get(code, f"The scheduler says {code}.")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many requests ask for, loaded for all of them at once."""
+"""Caches of data that many requests need."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _T = TypeVar("_T")
 
 
 class Remembered(Generic[_T]):
-    """Something that is loaded again when it has become too old.
+    """A value that is loaded again when it is too old.
 
-    One thread loads while the others get the old one, or wait if there is
-    none. Safe to use from several threads.
+    One thread loads while the others get the old value, or wait if there is
+    none. Thread-safe.
 
-    :param load: returns it as it is now; its errors go to who caused it.
-    :param max_age_s: how old it may be; 0: it is loaded for each who asks.
+    :param load: returns the current value; its errors go to the caller.
+    :param max_age_s: the maximum age; 0: it is loaded for each caller.
     :param clock: of seconds, never going back.
     """
 
@@ -33,16 +33,16 @@ class Remembered(Generic[_T]):
         self._max_age_s = max_age_s
         self._clock = clock
         self._changed = threading.Condition()
-        # What is known, and when its loading began.
+        # The value, and when its loading began.
         self._known: tuple[_T, float] | None = None
         self._loading = False
-        # Grows when what is being loaded may be out of date.
+        # Grows when a value that is being loaded may be out of date.
         self._era = 0
 
     def get(self) -> _T:
-        """Return it, no older than allowed when this call began.
+        """Return the value, not too old when this call began.
 
-        While somebody loads it, it is older by the time that this takes.
+        While another thread loads it, it is older by the time of loading.
         """
         if self._max_age_s <= 0:
             return self._load()
@@ -73,10 +73,10 @@ class Remembered(Generic[_T]):
                 self._changed.notify_all()
 
     def forget(self) -> None:
-        """Have it loaded by whoever asks next, as after a change."""
+        """Have it loaded for the next caller, as after a change."""
         with self._changed:
             self._era += 1
             self._known = None
-            # Whoever loads now may have begun before the change.
+            # The current load may have begun before the change.
             self._loading = False
             self._changed.notify_all()

@@ -61,16 +61,16 @@ class Route:
     """One operation.
 
     :ivar path: with the names of its variable parts in braces.
-    :ivar policy: the rule that the caller must meet in its own project.
+    :ivar policy: the policy that must allow it in the caller's own project.
     :ivar public: needs no token.
     :ivar query: schema of the query.
     :ivar body: schema of the request's body; None if it has none.
-    :ivar max_body_bytes: how large it may be; None: as all others.
+    :ivar max_body_bytes: the largest body; None: the default.
     :ivar response: schema of the answer's body; None if it has none.
     :ivar upload: the body is a file.
     :ivar download: the answer is a file.
-    :ivar bodyless: there is nothing to say in the body.
-    :ivar status: of the answer if all is well.
+    :ivar bodyless: the request has no body.
+    :ivar status: of a successful answer.
     :ivar since: the first microversion that has it.
     """
 
@@ -101,7 +101,7 @@ class Route:
         if is_empty and self.method in ("PUT", "PATCH"):
             raise ValueError(f"{self.method} {self.path} lacks a schema")
         if self.since not in microversion.VERSIONS:
-            raise ValueError(f"{self.since} is no microversion")
+            raise ValueError(f"{self.since} is not a microversion")
 
 
 @functools.cache
@@ -172,7 +172,7 @@ ROUTES: tuple[Route, ...] = (
         body=bitstream_schemas.CREATE,
         response=bitstream_schemas.SHOW,
         status=201,
-        summary="Describe a bitstream, whose file is to come",
+        summary="Create a bitstream; its file follows",
     ),
     Route(
         method="GET",
@@ -189,7 +189,7 @@ ROUTES: tuple[Route, ...] = (
         policy=bitstream_policies.UPDATE,
         body=bitstream_schemas.UPDATE,
         response=bitstream_schemas.SHOW,
-        summary="Change what is said of a bitstream",
+        summary="Change the metadata of a bitstream",
     ),
     Route(
         method="DELETE",
@@ -328,7 +328,7 @@ ROUTES: tuple[Route, ...] = (
         body=slot_schemas.TEST,
         response=slot_schemas.SHOW,
         status=202,
-        summary="Have a slot tested now",
+        summary="Start a self-test of a slot",
     ),
     Route(
         method="POST",
@@ -374,7 +374,7 @@ ROUTES: tuple[Route, ...] = (
         body=session_schemas.REOPEN,
         response=session_schemas.SHOW,
         status=202,
-        summary="Give a session that has lost its slot another one",
+        summary="Request another slot for a session that has lost its slot",
     ),
     Route(
         method="POST",
@@ -383,7 +383,7 @@ ROUTES: tuple[Route, ...] = (
         policy=session_policies.CONNECT,
         response=session_schemas.SHOW,
         status=202,
-        summary="Have a session's secret minted anew",
+        summary="Request a new secret for a session",
     ),
     Route(
         method="POST",
@@ -394,7 +394,7 @@ ROUTES: tuple[Route, ...] = (
         # User data alone may have 64 KiB.
         max_body_bytes=1024 * 1024,
         response=vendordata_schemas.SHOW,
-        summary="Get what an instance is told of the pool; for Nova",
+        summary="Get the vendordata of an instance; for Nova",
     ),
     Route(
         method="GET",
@@ -411,7 +411,7 @@ ROUTES: tuple[Route, ...] = (
         handler=instances.revoke_token,
         policy=instance_policies.REVOKE_TOKEN,
         status=204,
-        summary="Take the token of an instance away",
+        summary="Revoke the token of an instance",
     ),
     Route(
         method="GET",
@@ -419,7 +419,7 @@ ROUTES: tuple[Route, ...] = (
         handler=pool.show,
         policy=pool_policies.GET,
         response=pool_schemas.SHOW,
-        summary="Show the pool at a glance",
+        summary="Show a summary of the pool",
     ),
     Route(
         method="GET",
@@ -427,7 +427,7 @@ ROUTES: tuple[Route, ...] = (
         handler=pool.snapshot,
         policy=pool_policies.SNAPSHOT,
         response=pool_schemas.SNAPSHOT,
-        summary="Show what Nova needs to know to place instances",
+        summary="Show the data by which Nova places instances",
     ),
     Route(
         method="GET",
@@ -435,7 +435,7 @@ ROUTES: tuple[Route, ...] = (
         handler=quotas.show_own,
         policy=quota_policies.GET,
         response=quota_schemas.SHOW,
-        summary="Show what one's own project may use, and uses",
+        summary="Show the limits and the use of the own project",
     ),
     Route(
         method="GET",
@@ -443,7 +443,7 @@ ROUTES: tuple[Route, ...] = (
         handler=quotas.show_defaults,
         policy=quota_policies.DEFAULTS,
         response=quota_schemas.DEFAULTS,
-        summary="Show what projects may use without limits of their own",
+        summary="Show the default limits of projects",
     ),
     Route(
         method="GET",
@@ -451,7 +451,7 @@ ROUTES: tuple[Route, ...] = (
         handler=quotas.show,
         policy=quota_policies.GET,
         response=quota_schemas.SHOW,
-        summary="Show what a project may use, and uses",
+        summary="Show the limits and the use of a project",
     ),
     Route(
         method="PUT",
@@ -460,7 +460,7 @@ ROUTES: tuple[Route, ...] = (
         policy=quota_policies.UPDATE,
         body=quota_schemas.UPDATE,
         response=quota_schemas.SHOW,
-        summary="Limit what a project may use",
+        summary="Limit the use of a project",
     ),
     Route(
         method="DELETE",
@@ -468,7 +468,7 @@ ROUTES: tuple[Route, ...] = (
         handler=quotas.delete,
         policy=quota_policies.DELETE,
         status=204,
-        summary="Let the defaults hold for a project",
+        summary="Reset the limits of a project to the defaults",
     ),
     Route(
         method="GET",
@@ -477,7 +477,7 @@ ROUTES: tuple[Route, ...] = (
         policy=usage_policies.LIST,
         query=usage_schemas.LIST_QUERY,
         response=usage_schemas.LIST,
-        summary="List what projects have used",
+        summary="List the usage of projects",
     ),
     Route(
         method="GET",
@@ -486,6 +486,6 @@ ROUTES: tuple[Route, ...] = (
         policy=service_policies.LIST,
         query=service_schemas.LIST_QUERY,
         response=service_schemas.LIST,
-        summary="List the conductor and the agents",
+        summary="List the leading conductor and the agents",
     ),
 )

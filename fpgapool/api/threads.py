@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many of the web server's threads requests of one kind may take."""
+"""Limits of the web server's threads for one kind of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-# What is left is for everybody else.
+# The rest is for other projects.
 _PROJECT_SHARE = fractions.Fraction(3, 4)
 _WAITING_SHARE = fractions.Fraction(2, 3)
 
@@ -21,19 +21,19 @@ def count(conf: cfg.ConfigOpts) -> int | None:
     """Return how many requests this process answers at the same time.
 
     :param conf: the configuration.
-    :returns: None if neither an operator nor the web server has said it.
+    :returns: None if neither an operator nor the web server gives it.
     """
     threads: int | None = conf.api.server_threads or _of_uwsgi()
     if threads is None:
         LOG.info(
-            "The web server does not say how many threads it has; "
-            "[api] server_threads can."
+            "The web server does not report its number of threads: set "
+            "[api] server_threads."
         )
     return threads
 
 
 def most_of_a_project(limit: int, threads: int | None) -> int:
-    """Return how many requests of a project may be under way.
+    """Return the number of a project's requests that may be under way.
 
     :param limit: the configured one.
     :param threads: see :func:`count`.
@@ -44,7 +44,7 @@ def most_of_a_project(limit: int, threads: int | None) -> int:
 
 
 def most_that_wait(limit: int, threads: int | None) -> int:
-    """Return how many requests may wait for their sessions.
+    """Return the number of requests that may wait for sessions.
 
     :param limit: the configured one.
     :param threads: see :func:`count`.
@@ -55,9 +55,9 @@ def most_that_wait(limit: int, threads: int | None) -> int:
 
 
 def _of_uwsgi() -> int | None:
-    """Return what uWSGI was told, None if this is not uWSGI."""
+    """Return uWSGI's setting, None if this is not uWSGI."""
     try:
-        # It exists only there.
+        # The module exists only in uWSGI.
         options = importlib.import_module("uwsgi").opt
     except (ImportError, AttributeError):
         return None

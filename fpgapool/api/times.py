@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Times as the API writes them."""
+"""Times in the API's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
     """Return a time of the wall clock in ISO 8601, in UTC.
 
     :param time_s: in seconds; None stays None.
-    :param timespec: how exactly.
+    :param timespec: the precision.
     """
     if time_s is None:
         return None
@@ -20,9 +20,9 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
 
 
 def seconds(text: str) -> float:
-    """Return a time in ISO 8601 in seconds; in UTC unless it says.
+    """Return a time in ISO 8601 in seconds; in UTC by default.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: if it is not a time.
     """
     moment = datetime.datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens, and what is said while nobody can check them."""
+"""Keystone's tokens, and answers while Keystone is away."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _AWAY = (
 )
 
 
-# The library waits for ever, and then a Keystone that hangs takes all threads
-# of this service with it.
+# The library's default is no timeout: a Keystone that hangs would block all
+# threads of this service.
 _DEFAULTS = {
     "http_connect_timeout": 10,
     "http_request_max_retries": 1,
-    # Application credentials may be restricted to services by their types.
+    # Application credentials may be restricted to service types.
     "service_type": "fpgapool",
 }
 
 
 class _KeystoneAway(Exception):
-    """A token can neither be believed nor refused now."""
+    """A token can be neither accepted nor refused now."""
 
 
 class Authenticated:
-    """Finds out who asks, with Keystone's help.
+    """Authenticates callers with Keystone.
 
-    Refusals come from what is inside, in our own words. That Keystone is
-    away is said here: it is no fault of the token, which clients must not
-    throw away.
+    The inner application refuses callers, in this API's format. This class
+    answers if Keystone is away: the token may be valid, and clients must not
+    discard it.
 
-    :param app: what is inside.
+    :param app: the inner application.
     :param conf: the configuration.
     """
 
@@ -69,11 +69,11 @@ class Authenticated:
         """Answer a request."""
         try:
             return self._app(environ, start_response)
-        # The second: where it is asked for addresses.
+        # The second kind: looking up Keystone's endpoints.
         except (_KeystoneAway, *_AWAY):
             reason = "Keystone is not available"
         except auth_exceptions.MissingAuthPlugin:
-            # It is only noticed with the first token, of a user or a service.
+            # It is only noticed with the first token.
             LOG.error("[keystone_authtoken] has no auth_type: see its options")
             reason = "this service has no account to ask Keystone with"
         error = errors.ApiError(
@@ -92,7 +92,7 @@ def _set_defaults(conf: cfg.ConfigOpts) -> None:
 
 
 class _Protocol(auth_token.AuthProtocol):  # type: ignore[misc]
-    """Tells tokens that are invalid from those that nobody could check."""
+    """Distinguishes invalid tokens from those that cannot be checked."""
 
     def fetch_token(self, token: str, **kwargs: Any) -> Any:
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which requests need more than a tenant's rights, for the audit log."""
+"""Requests that need more than a tenant's rights, for the audit log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fpgapool.common import context
 from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
-# By default: who gives such a right to others may want to know, too.
+# By default: a deployment may give such a right to other roles, too.
 _ADMINS = frozenset(
     rule.name for rule in policies.list_rules() if rule.check_str == base.ADMIN
 )
-# Besides administrators, by default: who does so all the time.
+# Besides administrators, by default: services that use it all the time.
 _ROUTINE = {
     base.ADMIN_OR_SERVICE: "service",
     base.ADMIN_OR_AGENT: base.AGENT_ROLE,
@@ -32,7 +32,7 @@ _OPERATORS = {
 class Trail:
     """The privileges that one request has used or wanted.
 
-    :ivar before: what was there of that which the request changes.
+    :ivar before: the state before the change.
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class Trail:
 
     @property
     def is_noted(self) -> bool:
-        """Whether the request gets a line."""
+        """Whether the request needs a line."""
         return bool(self._rules)
 
     def note(
         self, caller: context.RequestContext, rule: str, owner: str | None
     ) -> None:
-        """A rule was asked, and the request goes on, or ends, by it.
+        """Note a policy decision that the request depended on.
 
-        :param caller: who asks.
-        :param rule: its name.
-        :param owner: the project to whose things it applies.
+        :param caller: the caller.
+        :param rule: the policy's name.
+        :param owner: the project that owns the target.
         """
         is_foreign = owner != caller.project_id
         if is_foreign and owner is not None and owner not in self._projects:
@@ -72,11 +72,11 @@ class Trail:
     ) -> None:
         """Write the line of the request, if it needs one.
 
-        :param caller: who asks.
+        :param caller: the caller.
         :param operation: method and route.
-        :param target: what it is about.
+        :param target: of the request.
         :param values: the request's body.
-        :param error: why it has failed; None if it has not.
+        :param error: of a failed request; None if it succeeded.
         """
         if not self._rules:
             return

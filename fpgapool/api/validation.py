@@ -35,13 +35,13 @@ class Checker:
         self._validator = jsonschema.Draft202012Validator(schema)
 
     def check(self, document: Any, where: str) -> None:
-        """Make sure that a document is as it should be.
+        """Make sure that a document is valid.
 
-        :param where: for the message: what the document is.
+        :param where: name of the document, for the message.
         :raises ApiError: that names the place of the first error.
         """
         errors_found = self._validator.iter_errors(document)
-        # There may be as many as a body has members: a few say enough.
+        # A body may cause as many errors as it has members; a few suffice.
         error = exceptions.best_match(
             itertools.islice(errors_found, _MAX_ERRORS)
         )
@@ -50,17 +50,17 @@ class Checker:
             raise _invalid(f"{place}: {error.message}")
 
     def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
-        """Return a checked query, with values of the types of the schema.
+        """Return a valid query, with values of the schema's types.
 
-        :param params: what was sent.
+        :param params: as they were sent.
         :raises ApiError: if it is not valid.
         """
         properties = self._schema["properties"]
         for name, value in params.items():
-            # Of a list, too. No name has it, and PostgreSQL takes no text
-            # that has.
+            # Also in a list. No name contains it, and PostgreSQL accepts no
+            # text with it.
             if any("\0" in text for text in value):
-                raise _invalid(f"query.{name}: has the character 0")
+                raise _invalid(f"query.{name}: contains the character 0")
         found = {
             name: _typed(value, properties.get(name, {}).get("type"))
             for name, value in params.items()
@@ -70,7 +70,7 @@ class Checker:
 
 
 def _typed(value: str | list[str], type_: str | None) -> Any:
-    """Return a value as its type; as it is if it cannot be of that type."""
+    """Return a value with its type; unchanged if it does not have it."""
     if type_ == "array":
         return [value] if isinstance(value, str) else value
     if isinstance(value, list):
@@ -90,17 +90,17 @@ def _typed(value: str | list[str], type_: str | None) -> Any:
 
 
 def read_body(req: falcon.Request, max_bytes: int) -> Any:
-    """Return the document that a request carries.
+    """Return the document in a request's body.
 
     :param req: the request.
-    :param max_bytes: how long it may be.
-    :raises ApiError: if it is too long, or no JSON.
+    :param max_bytes: the maximum length.
+    :raises ApiError: if it is too long, or not JSON.
     """
     length_bytes = req.content_length or 0
     if length_bytes > max_bytes:
         raise errors.ApiError(
             codes.BODY_TOO_LARGE,
-            f"a body may have {max_bytes} bytes at most",
+            f"the body may have at most {max_bytes} bytes",
         )
     data = req.bounded_stream.read(length_bytes)
     content_type, _, _ = (req.content_type or "").partition(";")
@@ -112,11 +112,11 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
     try:
         return json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"body: no JSON: {error}") from error
+        raise _invalid(f"body: not JSON: {error}") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _invalid(text: str) -> errors.ApiError:

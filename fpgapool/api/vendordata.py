@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an instance is told of the pool when Nova asks for it.
+"""Vendordata: the data of an instance that Nova requests.
 
-A boot waits for the answer and must not fail for lack of an accelerator, so
-whatever goes wrong, the answer comes soon: what the instance was told before,
-or that there is nothing.
+A boot waits for the answer and must not fail because of an accelerator. So on
+any error the answer comes soon: the instance's earlier data, or nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-#: How a question of Nova's ended, for the metrics.
+#: Outcomes of Nova's requests, for the metrics.
 GIVEN = "given"
 NOT_WANTED = "not_wanted"
 REVOKED = "revoked"
@@ -42,41 +41,41 @@ BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 
-# Nova has not said what the instance may have.
+# Nova has not given the instance's flavor.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
-# Shorter ones can be guessed.
+# Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-# One that was answered too late goes on, so that the next one is quick. It
-# must not go on for ever.
+# A lookup that was too slow continues, so that the next one is quick. It must
+# not continue for ever.
 _REQUESTS_PER_LOOKUP_S = 5.0
 
 _MAX_NAME_LENGTH = 255
 
 
 class Servers(Protocol):
-    """Knows servers, as :class:`fpgapool.clients.nova.Nova` does."""
+    """Reads servers, as :class:`fpgapool.clients.nova.Nova` does."""
 
     def server(self, instance_id: str) -> nova.Server | None:
-        """Return an instance, if there is such a one."""
+        """Return an instance, if it exists."""
 
 
 class Conductor(Protocol):
-    """What the conductor is asked for."""
+    """The conductor's part."""
 
     def admit_instance(
         self, entry: objects.InstanceEntry, *, lost_hash: str = ""
     ) -> objects.InstanceEntry:
-        """Let an instance have a token."""
+        """Give an instance a token."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """See the options of the same names in ``[vendordata]``.
+    """The options of the same names in ``[vendordata]``.
 
-    :ivar ca_cert: what was in the file of the option at the start; empty if
-        there is none.
+    :ivar ca_cert: contents of the option's file at the start; empty if there
+    is none.
     :ivar ca_file: the option, None if there is none.
     """
 
@@ -90,9 +89,9 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Settings:
-        """Return what the group says.
+        """Return the group's settings.
 
-        :raises ConfigurationError: if it makes no sense.
+        :raises ConfigurationError: if they are invalid.
         """
         options = conf.vendordata
         if any(len(key) < _MIN_KEY_LENGTH for key in options.token_keys):
@@ -111,13 +110,16 @@ class Settings:
         )
 
     def present_ca_cert(self) -> str:
-        """Return what is in the file now, or was if it cannot be read."""
+        """Return the file's current contents, or the last ones if
+        unreadable."""
         if self.ca_file is None:
             return self.ca_cert
         try:
             return _read(self.ca_file)
         except exception.ConfigurationError as error:
-            LOG.warning("%s; the certificates of the start are told", error)
+            LOG.warning(
+                "%s; instances get the certificates of the start", error
+            )
             return self.ca_cert
 
 
@@ -132,12 +134,12 @@ def _read(path: str) -> str:
 
 
 class Vendordata:
-    """Answers Nova. Any thread may ask.
+    """Answers Nova; thread-safe.
 
     :param settings: the options.
-    :param servers: Nova; None: nobody says how it is asked.
-    :param conductor: takes in new instances.
-    :param known: the instances that are known.
+    :param servers: Nova; None: Nova is not configured.
+    :param conductor: admits new instances.
+    :param known: the instances in the database.
     """
 
     def __init__(
@@ -151,8 +153,8 @@ class Vendordata:
         self._servers = servers
         self._conductor = conductor
         self._known = known
-        # When all that ask Nova wait for it, as many others can still find out
-        # what is known of an instance.
+        # When all lookups wait for Nova, as many others can still read the
+        # database.
         self._asking = threading.BoundedSemaphore(settings.max_lookups)
         self._free = threading.BoundedSemaphore(2 * settings.max_lookups)
         self._lock = threading.Lock()
@@ -165,30 +167,30 @@ class Vendordata:
         conductor: Conductor,
         known: instances.Instances,
     ) -> Vendordata:
-        """Return what answers as the configuration says.
+        """Return an object that answers by the configuration.
 
-        :raises ConfigurationError: if it makes no sense.
+        :raises ConfigurationError: if it is invalid.
         """
         servers = nova.Nova.from_conf(conf, timeout_s=_REQUESTS_PER_LOOKUP_S)
         return cls(Settings.from_conf(conf), servers, conductor, known)
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """How often a question ended how."""
+        """The number of each outcome."""
         with self._lock:
             return dict(self._outcomes)
 
     def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-        """Return what an instance gets; never raises, never takes long.
+        """Return an instance's data; never raises, never takes long.
 
-        :param body: what Nova says of the instance.
+        :param body: Nova's description of the instance.
         :param base_url: by which Nova has reached this API.
         """
         instance_id = str(body["instance-id"])
         known: list[db_api.InstanceRecord] = []
         document, outcome = self._within_time(instance_id, known)
         if outcome in _UNCLEAR and (token := self._remembered(known)):
-            LOG.info("Instance %s gets the token that it has", instance_id)
+            LOG.info("Instance %s gets its existing token", instance_id)
             document, outcome = {"instance_token": token}, REMEMBERED
         with self._lock:
             self._outcomes[outcome] += 1
@@ -202,7 +204,7 @@ class Vendordata:
     def _remembered(
         self, known: Sequence[db_api.InstanceRecord]
     ) -> str | None:
-        """Return the token of an instance that is known, if it has one."""
+        """Return the token of an instance in the database, if it has one."""
         for record in known:
             if record.usable:
                 return self._made_again(record.instance_id, record)
@@ -211,10 +213,10 @@ class Vendordata:
     def _within_time(
         self, instance_id: str, known: list[db_api.InstanceRecord]
     ) -> tuple[dict[str, Any], str]:
-        """Look an instance up, as far as there is time.
+        """Look an instance up, within the time limit.
 
         :param known: gets the instance's row, if there is one.
-        :returns: what is there for an instance, and how that ended.
+        :returns: the instance's data, and the outcome.
         """
         if self._servers is None or not self._settings.token_keys:
             return {}, NOT_CONFIGURED
@@ -231,7 +233,7 @@ class Vendordata:
                 self._free.release()
                 done.set()
 
-        # It cannot be stopped, only left alone.
+        # It cannot be stopped, only abandoned.
         thread = threading.Thread(target=work, name="vendordata", daemon=True)
         try:
             thread.start()
@@ -279,8 +281,7 @@ class Vendordata:
             LOG.warning("Nova is not asked for %s: too many are", instance_id)
             return {}, BUSY
         try:
-            # Not what the question says of it: whoever may ask could say
-            # anything.
+            # Not the request's own data: its sender could claim anything.
             server = self._servers.server(instance_id)
         finally:
             self._asking.release()
@@ -304,7 +305,7 @@ class Vendordata:
         wish: flavors.Wish,
         record: db_api.InstanceRecord | None,
     ) -> str | None:
-        """Return the token of an instance; None: it has lost it."""
+        """Return the token of an instance; None: it was revoked."""
         if record is not None and record.deleted_at is not None:
             raise exception.InstanceNotFound(instance_id=instance_id)
         known: db_api.InstanceRecord | objects.InstanceEntry | None = record

@@ -18,8 +18,8 @@ from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
-# Most sessions that are opened have their slot within milliseconds, so that
-# who has just come is asked for sooner.
+# Most new sessions get their slot within milliseconds, so the first question
+# comes soon.
 _FIRST_INTERVAL_S = 0.01
 
 #: As :meth:`fpgapool.rpcapi.conductor.ConductorAPI.changed_sessions`.
@@ -44,15 +44,15 @@ class _Waiter:
 
 
 class Waiters:
-    """Wait for many sessions with one question at a time.
+    """Waits for many sessions with one question at a time.
 
-    The thread that asks exists only while somebody waits. A web server may
+    The thread that asks exists only while requests wait. A web server may
     therefore fork after this was made.
 
     :param ask: which sessions have another revision than the known one.
     :param max_waiters: how many may wait at the same time.
-    :param interval_s: between questions, some time after the last request
-        has begun to wait.
+    :param interval_s: between questions, some time after the last request has
+        begun to wait.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Waiters:
         self._interval_s = interval_s
         self._pause_s = 0.0
         self._lock = threading.Lock()
-        # In the order in which they came.
+        # In the order of their arrival.
         self._waiters: dict[_Waiter, None] = {}
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -80,17 +80,17 @@ class Waiters:
         """Return a session when it has another revision.
 
         :param session_id: the session.
-        :param revision: that is known of it.
+        :param revision: the known one.
         :param limit_s: how long to wait.
-        :param place: how many sessions come before it. Who is far back gives
-            way to those who are about to be served.
-        :param project_id: whose request it is. Who has most that wait gives
-            way to who has fewer.
-        :returns: None if it has not changed in time, is gone, or had to give
-            way.
+        :param place: how many sessions come before it. Requests for sessions
+            far back make room for those about to be served.
+        :param project_id: the request's project. The project with the most
+            waiting requests makes room for others.
+        :returns: None if it has not changed in time, is gone, or had to make
+            room.
         :raises TooManyWaiters: if enough others wait that come before it, or
             whose projects have no more than its own.
-        :raises: what the question raised.
+        :raises: the question's errors.
         """
         waiter = _Waiter(
             session_id, revision, threading.Event(), place, project_id
@@ -107,12 +107,12 @@ class Waiters:
 
     @property
     def count(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         with self._lock:
             return len(self._waiters)
 
     def close(self) -> None:
-        """Let nobody wait any more, and end the thread."""
+        """End all waits, and the thread."""
         self._closing.set()
         with self._lock:
             thread = self._thread
@@ -140,7 +140,7 @@ class Waiters:
         own = counts[waiter.project_id] + 1
         most = max(counts.values(), default=0)
         if most > own:
-            # Even without it, that project has no fewer.
+            # Even without the new request, that project has no fewer.
             crowd = [w for w in self._waiters if counts[w.project_id] == most]
             last = max(crowd, key=lambda other: other.place)
         else:
@@ -163,7 +163,7 @@ class Waiters:
             self._closing.wait(pause_s)
 
     def _known(self) -> dict[str, int]:
-        """Return the oldest revision that is known of each session.
+        """Return the oldest known revision of each session.
 
         Without any, the thread ends.
         """
@@ -184,10 +184,10 @@ class Waiters:
             messaging.MessagingException,
             exception.FpgapoolException,
         ) as error:
-            LOG.warning("Waiting requests are given up: %s", error)
+            LOG.warning("Waiting requests end with an error: %s", error)
             self._fail(error)
         except Exception as error:
-            LOG.exception("Waiting requests are given up")
+            LOG.exception("Waiting requests end with an error")
             self._fail(error)
         else:
             self._tell({view.session_id: view for view in changed}, unknown)

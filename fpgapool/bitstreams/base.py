@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a store of files can do."""
+"""The interface of a store of files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CHUNK_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a store may tell its own operator of a file.
+    """A store's metadata of a file, for the store's operator.
 
-    :ivar properties: what its owner says of it, by the names of Cyborg.
+    :ivar properties: the owner's metadata, by the names of Cyborg.
     """
 
     bitstream_id: str
@@ -32,9 +32,9 @@ class About:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A file that is in a store.
+    """A file in a store.
 
-    :ivar location: in the store's words.
+    :ivar location: in the store's terms.
     :ivar age_s: since it was written.
     """
 
@@ -43,24 +43,24 @@ class Found:
 
 
 class Incoming(abc.ABC, Iterable[bytes]):
-    """A file that is being sent; its parts can be had once, in order.
+    """A file that is being sent; its parts can be read once, in order.
 
-    An exception out of the iteration means that nothing must be kept.
+    If the iteration raises an exception, nothing must be stored.
     """
 
     @property
     @abc.abstractmethod
     def length_bytes(self) -> int | None:
-        """How long it says that it is; None if it does not."""
+        """The length that its sender has announced; None if it has not."""
 
     @property
     @abc.abstractmethod
     def checksum_sha256(self) -> str:
-        """Of what was read, hexadecimal."""
+        """SHA-256 of the data that was read, hexadecimal."""
 
 
 class Store(abc.ABC):
-    """Keeps files. Safe to use from several threads.
+    """Keeps files; thread-safe.
 
     All methods block. They raise StoreUnavailable if repeating may help,
     else StoreFailed.
@@ -68,10 +68,10 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def write(self, about: About, incoming: Incoming) -> str:
-        """Keep a file; it is durable when this returns.
+        """Store a file; it is durable when this returns.
 
-        What the incoming file's iteration raises passes through, and leaves
-        nothing behind.
+        Exceptions of the incoming file's iteration are raised unchanged, and
+        leave nothing behind.
 
         :returns: its location.
         """
@@ -80,13 +80,13 @@ class Store(abc.ABC):
     def read(self, location: str) -> Iterator[bytes]:
         """Return the parts of a file.
 
-        What can be found out before the first part, is.
+        Errors that can be found before the first part, are.
         """
 
     @abc.abstractmethod
     def delete(self, location: str) -> None:
-        """Keep a file no longer; one that is not there is fine."""
+        """Delete a file; it may be missing."""
 
     @abc.abstractmethod
     def files(self) -> Iterator[Found]:
-        """Yield all files, those that nobody knows of, too."""
+        """Yield all files, also those that belong to no bitstream."""

@@ -26,25 +26,25 @@ _LOCATION = re.compile(
 
 
 def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
-    """Return where a file is below the store's directory.
+    """Return the path of a file below the store's directory.
 
-    Each bitstream has a file of its own, so that to delete one never races
+    Each bitstream has a file of its own, so that deleting one never races
     with the upload of another one of the same content.
 
     :param checksum_sha256: hexadecimal.
-    :raises ValueError: if one of the two is not what it should be: no path
-        is made of what somebody says.
+    :raises ValueError: if one of the two is malformed: a path never contains
+        unchecked input.
     """
     location = f"{checksum_sha256}.{bitstream_id}"
     if not _LOCATION.fullmatch(location):
-        raise ValueError(f"no file of the store: {location!r:.160}")
+        raise ValueError(f"not a file of the store: {location!r:.160}")
     return f"{checksum_sha256[:2]}/{location}"
 
 
 class FileStore(base.Store):
     """Files in a directory, named after their content.
 
-    :param directory: made when the first file is written.
+    :param directory: created with the first file.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -53,7 +53,7 @@ class FileStore(base.Store):
     def write(self, about: base.About, incoming: base.Incoming) -> str:
         """See :meth:`fpgapool.bitstreams.base.Store.write`."""
         with _translated(), self._part() as part:
-            # What the sender does wrong is not the store's failure.
+            # Errors of the sender are not failures of the store.
             for chunk in _passed(incoming):
                 part.write(chunk)
             part.flush()
@@ -70,7 +70,7 @@ class FileStore(base.Store):
     def read(self, location: str) -> Iterator[bytes]:
         """See :meth:`fpgapool.bitstreams.base.Store.read`."""
         with _translated():
-            # Closed by whoever reads it; here, its absence is found out.
+            # The reader closes it; opening it here detects a missing file.
             file = open(self._path(location), "rb")  # noqa: SIM115
         return _chunks(file)
 
@@ -90,7 +90,7 @@ class FileStore(base.Store):
 
     @contextlib.contextmanager
     def _part(self) -> Iterator[IO[bytes]]:
-        """Give a file under a temporary name, which is gone at the end."""
+        """Give a temporary file, which is removed at the end."""
         incoming = self._directory / _INCOMING
         _make_directory(incoming)
         file = tempfile.NamedTemporaryFile(  # noqa: SIM115
@@ -105,13 +105,13 @@ class FileStore(base.Store):
     def _path(self, location: str) -> pathlib.Path:
         checksum_sha256, _, bitstream_id = location.partition(".")
         if location == pathlib.Path(location).name and not bitstream_id:
-            # What an upload that was cut off has left.
+            # Left over from an interrupted upload.
             return self._directory / _INCOMING / location
         return self._directory / relative_path(checksum_sha256, bitstream_id)
 
 
 class _Sender(Exception):
-    """Carries what the sender's side has raised past the translation."""
+    """Carries an exception of the sender past the translation."""
 
 
 def _passed(incoming: base.Incoming) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ def _translated() -> Iterator[None]:
     except ValueError as error:
         raise exception.StoreFailed(reason=str(error)) from error
     except OSError as error:
-        # The path is nobody's business but the operator's.
+        # Only the operator may see the path.
         raise exception.StoreUnavailable(
             reason=error.strerror or "input or output error"
         ) from error

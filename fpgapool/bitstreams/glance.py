@@ -20,7 +20,7 @@ from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
-#: By which our images are known from others of the same project.
+#: Property that identifies fpgapool's images in the project.
 _MARK = "fpgapool_bitstream_id"
 _POOL = "fpgapool_pool"
 
@@ -28,7 +28,7 @@ _MAX_PROPERTY_LENGTH = 255
 
 
 def properties_of(about: base.About) -> dict[str, str]:
-    """Return an image's properties, named as Cyborg's specification does."""
+    """Return an image's properties, by the names of Cyborg's specification."""
     return {
         **{
             name: about.properties[name]
@@ -52,8 +52,8 @@ class GlanceStore(base.Store):
 
     A location is an image's id.
 
-    :param client: asks Glance.
-    :param pool_name: of this pool: others may keep theirs in the project.
+    :param client: of Glance.
+    :param pool_name: of this pool: other pools may use the same project.
     """
 
     def __init__(self, client: glance.Glance, pool_name: str) -> None:
@@ -89,7 +89,7 @@ class GlanceStore(base.Store):
             if body.error is not None:
                 raise body.error from None
             raise
-        # The end was not asked for where the length was known.
+        # With a known length the library does not read to the end.
         body.finish()
         self._compare(self._client.show(image_id), body)
 
@@ -99,7 +99,7 @@ class GlanceStore(base.Store):
             is_same = image.get("os_hash_value") == body.sum.hexdigest()
         if not is_same:
             raise exception.StoreUnavailable(
-                reason="Glance has not kept what it was sent"
+                reason="Glance has not stored the data that it was sent"
             )
 
     def read(self, location: str) -> Iterator[bytes]:
@@ -120,11 +120,11 @@ class GlanceStore(base.Store):
 
 
 class _Body:
-    """An incoming file as what HTTP libraries read from.
+    """An incoming file in the form that HTTP libraries read.
 
-    :ivar error: what reading has raised.
-    :ivar size_bytes: what was read.
-    :ivar sum: of that, as Glance makes it.
+    :ivar error: the error of reading.
+    :ivar size_bytes: of the data that was read.
+    :ivar sum: of that data, as Glance computes it.
     """
 
     def __init__(self, incoming: base.Incoming) -> None:
@@ -135,12 +135,12 @@ class _Body:
         self.sum = hashlib.sha512()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the parts: without a length, that is how it is sent."""
+        """Yield the parts: without a length, the library iterates."""
         while part := self.read(base.CHUNK_BYTES):
             yield part
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return up to this many bytes, none at the end."""
         if not self._rest:
             self._rest = memoryview(self._next())
         if size < 0:
@@ -151,7 +151,7 @@ class _Body:
         return part
 
     def finish(self) -> None:
-        """Make sure that there is no more, and that nothing lacks."""
+        """Make sure that the file ends here, and is complete."""
         self.read()
 
     def _next(self) -> bytes:
@@ -163,7 +163,7 @@ class _Body:
 
 
 class _SizedBody(_Body):
-    """The same of a file whose length is known."""
+    """An incoming file with a known length."""
 
     def __init__(self, incoming: base.Incoming, length_bytes: int) -> None:
         super().__init__(incoming)

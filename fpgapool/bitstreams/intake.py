@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files on their way in: counted, summed and limited as they pass."""
+"""Incoming files: counted, summed and limited on the way."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _READ_BYTES = 64 * 1024
 
 
 class Stream(Protocol):
-    """What a web server gives to read a request's body from."""
+    """The request body of a web server."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return up to this many bytes, none at the end."""
 
 
 class Intake(base.Incoming):
     """The body of an upload.
 
     :param stream: to read from.
-    :param length_bytes: what the sender says; None if it does not.
-    :param max_bytes: how much is taken in.
-    :param keep: whether the content is wanted in memory, too: only of what
-        is small.
+    :param length_bytes: announced by the sender; None if it is not.
+    :param max_bytes: the largest size.
+    :param keep: whether to keep the content in memory, too: only for small
+        files.
     :param timeout_s: how long it may take from now on.
     :param clock: monotonic, in seconds.
-    :ivar size_bytes: what has come so far.
+    :ivar size_bytes: of the data so far.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Intake(base.Incoming):
 
     @property
     def content(self) -> bytes:
-        """All of it, if it was to be kept."""
+        """The content, if it was to be kept."""
         return b"".join(self._kept or ())
 
     def check_length(self) -> None:
-        """Refuse what says itself that it is too long.
+        """Refuse a file whose announced length is too large.
 
         :raises BitstreamRefused: if so.
         """
@@ -97,24 +97,24 @@ class Intake(base.Incoming):
             yield chunk
         expected = self._length_bytes
         if expected is not None and self.size_bytes != expected:
-            raise _incomplete(f"{self.size_bytes} of {expected} bytes came")
+            raise _incomplete(f"{self.size_bytes} of {expected} bytes arrived")
         if not self.size_bytes:
             raise _incomplete("the file is empty")
 
     def _read(self) -> bytes:
         try:
-            # Small enough that even of a slow sender one soon comes, so that
-            # the time is looked at.
+            # Small enough that such a part soon arrives even from a slow
+            # sender, so that the time limit is checked.
             return self._stream.read(_READ_BYTES)
         except Exception as error:
-            # Each web server has exceptions of its own for clients that go.
+            # Each web server has its own exceptions for a closed connection.
             raise _incomplete(
                 f"the connection broke after {self.size_bytes} bytes"
             ) from error
 
     def _too_large(self) -> exception.BitstreamRefused:
         return exception.BitstreamRefused(
-            f"a file may have {self._max_bytes} bytes at most",
+            f"a file may have at most {self._max_bytes} bytes",
             code=codes.BITSTREAM_TOO_LARGE,
         )
 

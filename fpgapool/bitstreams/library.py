@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the bitstreams of the library amount to: pure functions of rows."""
+"""The library's accelerators, computed from its bitstreams' rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fpgapool import objects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
 
-#: States. Only approved ones are given to slots.
+#: States. Slots get only approved ones.
 UPLOADING = "uploading"
 UNAPPROVED = "unapproved"
 APPROVED = "approved"
 REJECTED = "rejected"
 STATES = (UPLOADING, UNAPPROVED, APPROVED, REJECTED)
 
-#: Who may use one. Shared is a private one that some projects may use.
+#: Visibilities. A shared one is private, and some other projects may use it.
 PRIVATE = "private"
 SHARED = "shared"
 PUBLIC = "public"
 VISIBILITIES = (PRIVATE, SHARED, PUBLIC)
 
-#: What a profile can say, and what it says by default.
+#: Members of a profile, and their defaults.
 PROFILE_DEFAULTS: Mapping[str, Any] = {
     "description": "",
     "peak_bytes_per_s": None,
@@ -56,9 +56,9 @@ def visibility_of(record: db_api.BitstreamRecord) -> str:
 
 
 def is_visible(record: db_api.BitstreamRecord, project_id: str | None) -> bool:
-    """Whether a project may know of a bitstream of the library.
+    """Whether a project may see a bitstream of the library.
 
-    What is not approved is its owner's alone.
+    Only its owner sees an unapproved one.
     """
     if record.project_id == project_id:
         return True
@@ -72,12 +72,12 @@ def fits(record: db_api.BitstreamRecord, shapes: Iterable[str]) -> bool:
 
 
 def rank(record: db_api.BitstreamRecord) -> tuple[versions.Version, float]:
-    """Return what is greater, the newer a bitstream is."""
+    """Return a key that is greater for newer bitstreams."""
     return versions.parse(record.version), record.created_at
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Make sure that an accelerator's profile can be made of what is said.
+    """Check the members of an accelerator's profile.
 
     :raises ValueError: that names the member.
     """
@@ -89,7 +89,7 @@ def check_profile(profile: Mapping[str, Any]) -> None:
 
 
 def _is_number(value: object, least: float) -> bool:
-    # No bool, and nothing that a float cannot hold.
+    # No bool, and no number that a float cannot hold.
     return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
 
 
@@ -110,11 +110,11 @@ _PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
 
 
 class Library:
-    """What sessions can ask for.
+    """The accelerators of sessions.
 
     :ivar profiles: of all accelerators, by key.
 
-    :param accelerators: those that need no file.
+    :param accelerators: those without files.
     :param bitstreams: of any state.
     """
 
@@ -158,13 +158,13 @@ class Library:
 
     @classmethod
     def load(cls, database: db_api.Database) -> Library:
-        """Return what a database holds now."""
+        """Return the library of a database."""
         return cls(database.accelerators(), database.bitstreams())
 
     def resolve(self, name: str, project_id: str) -> str | None:
-        """Return the key of what a project means by a name.
+        """Return the key of the accelerator that a project names.
 
-        :returns: None if there is nothing of that name that it may use.
+        :returns: None if there is none of that name that it may use.
         """
         return names.resolve(
             name, project_id, lambda key: self.may_use(key, project_id)
@@ -173,7 +173,8 @@ class Library:
     def visible(
         self, project_id: str | None
     ) -> dict[str, objects.AcceleratorProfile]:
-        """Return the profiles of what a project may use, by key."""
+        """Return the profiles of accelerators that a project may use, by
+        key."""
         return {
             key: profile
             for key, profile in self.profiles.items()
@@ -182,7 +183,7 @@ class Library:
 
 
 def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
-    """Return what agents are told of a bitstream."""
+    """Return an agent's reference of a bitstream."""
     return objects.BitstreamRef(
         bitstream_id=record.bitstream_id,
         checksum_sha256=record.checksum_sha256,
@@ -195,7 +196,7 @@ def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
 def builtin_profile(
     record: db_api.AcceleratorRecord,
 ) -> objects.AcceleratorProfile:
-    """Return the profile of an accelerator that needs no file."""
+    """Return the profile of an accelerator without a file."""
     known = {**PROFILE_DEFAULTS, "peak_bytes_per_s": 0.0, **record.profile}
     members = {name: known[name] for name in PROFILE_DEFAULTS}
     return objects.AcceleratorProfile(
@@ -207,8 +208,8 @@ def _with_shapes(
     profile: objects.AcceleratorProfile,
     found: Sequence[db_api.BitstreamRecord],
 ) -> objects.AcceleratorProfile:
-    """Return the profile of what fits the shapes of bitstreams, too."""
-    # Without shapes it fits all of them already.
+    """Return the profile with the shapes of bitstreams added."""
+    # Without shapes it already fits all of them.
     if not profile.shapes or not found:
         return profile
     return profile.changed(shapes=_union(found, profile.shapes))
@@ -217,9 +218,9 @@ def _with_shapes(
 def _own_profile(
     key: str, found: Sequence[db_api.BitstreamRecord]
 ) -> objects.AcceleratorProfile:
-    """Return the profile of what only bitstreams implement.
+    """Return the profile of an accelerator that only bitstreams implement.
 
-    :param found: the newest first, which says what it is like.
+    :param found: the newest first, whose profile counts.
     """
     members = {**PROFILE_DEFAULTS, **found[0].profile}
     members["return_ratio"] = float(members["return_ratio"])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What owners can say of a bitstream, beyond what the pool needs."""
+"""Owners' properties of a bitstream, which the pool does not need."""
 
-#: By the names of the properties in Cyborg's specification of bitstreams'
-#: metadata. The others there are what the pool knows itself.
+#: From Cyborg's specification of bitstreams' metadata, without those that the
+#: pool knows itself.
 NAMES = (
     "vendor",
     "board",

@@ -2,9 +2,9 @@
 
 """Detached signatures of files.
 
-What is signed is the SHA-256 of the file. RSA keys sign it with PSS, elliptic
-curves with ECDSA, and Ed25519 keys take its 32 bytes for the message. A
-signature is passed around as base64.
+The signature covers the SHA-256 of the file. RSA keys sign it with PSS,
+elliptic curves with ECDSA, and Ed25519 keys sign its 32 bytes as the message.
+A signature is passed around as base64.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
 
-# Each verification may cause lines about the keys.
+# Each verification may log lines about the keys.
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _SUFFIXES = frozenset({".pem", ".crt", ".pub"})
@@ -72,7 +72,7 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
             signature = key.sign(digest)
         case _:
             raise exception.ConfigurationError(
-                reason="the key must be RSA of 2048 bits at least, of an"
+                reason="the key must be RSA of at least 2048 bits, an"
                 " elliptic curve, or Ed25519"
             )
     return base64.b64encode(signature).decode()
@@ -93,10 +93,10 @@ def checksum_of(path: pathlib.Path) -> str:
 class TrustedKeys:
     """The keys that the operator trusts.
 
-    They are read at each use: a key that was removed must count no more.
+    They are read at each use, so that a removed key no longer counts.
 
     :param directory: of the files; it need not exist.
-    :param now: gives the time by which certificates are valid.
+    :param now: returns the time by which certificates are valid.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class TrustedKeys:
         :param signature: base64.
         :param checksum_sha256: hexadecimal.
         :returns: the name of the key, which is that of its file.
-        :raises BitstreamRefused: if none has.
+        :raises BitstreamRefused: if no trusted key has.
         """
         raw = _decode(signature)
         digest = bytes.fromhex(checksum_sha256)
@@ -125,20 +125,21 @@ class TrustedKeys:
     def signer(
         self, signature: str, checksum_sha256: str, *, required: bool
     ) -> str:
-        """Return the name of the key that a bitstream is signed with.
+        """Return the name of the key that has signed a bitstream.
 
         :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :param required: whether it must have one.
+        :param required: whether it must have a signature.
         :returns: empty if it has none.
-        :raises BitstreamRefused: if it has none and must, or one that no
-            trusted key has made.
+        :raises BitstreamRefused: if a required one is missing, or it is not
+            by a trusted key.
         """
         if signature and checksum_sha256:
             return self.verify(signature, checksum_sha256)
         if required and checksum_sha256:
             raise exception.BitstreamRefused(
-                "the pool takes only bitstreams that a trusted key has signed",
+                "the pool accepts only bitstreams that a trusted key has"
+                " signed",
                 code=codes.SIGNATURE_REQUIRED,
             )
         return ""
@@ -164,8 +165,8 @@ class TrustedKeys:
                     LOG.warning("Key %s is not used: %s", path, error)
 
     def _load(self, path: pathlib.Path) -> Any:
-        """:raises ValueError: if it is not a key, or not a valid one."""
-        # To open a pipe would wait for a writer.
+        """:raises ValueError: if it is not a valid key."""
+        # Opening a pipe would wait for a writer.
         if not path.is_file():
             raise ValueError("it is not a file")
         with open(path, "rb") as file:

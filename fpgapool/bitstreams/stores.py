@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The store that the configuration names, and its upkeep."""
+"""The configured store, and its cleaning."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _SWEEP_INTERVAL_S = 3600.0
 
 
 def open_store(conf: cfg.ConfigOpts) -> base.Store:
-    """Return the store; nothing is connected or made yet.
+    """Return the store, without connecting to it or creating it.
 
-    :raises ConfigurationError: if its options are not usable.
+    :raises ConfigurationError: if its options are invalid.
     """
     if conf.bitstreams.store == options.GLANCE:
-        # Pulls in a lot that a pool with a directory does not need.
+        # A late import of libraries that a pool with a directory does not
+        # need.
         from fpgapool.bitstreams import glance
 
         return glance.GlanceStore(
@@ -44,12 +45,12 @@ def sweep(
     bitstreams: Callable[[], Iterable[db_api.BitstreamRecord]],
     orphan_age_s: float,
 ) -> int:
-    """Remove the files of no bitstream that uploads have left behind.
+    """Remove files of no bitstream that failed uploads have left behind.
 
-    :param bitstreams: returns all; asked after the store, so that none is
-        missing whose file is there.
-    :param orphan_age_s: younger ones may belong to an upload under way.
-    :returns: how many were removed.
+    :param bitstreams: returns all; called after listing the store, so that
+        none is missing whose file is listed.
+    :param orphan_age_s: younger files may belong to an upload under way.
+    :returns: the number of removed files.
     """
     old = [one for one in store.files() if one.age_s > orphan_age_s]
     known = {one.location for one in bitstreams()} if old else set()
@@ -63,10 +64,10 @@ def sweep(
 
 
 class Sweeper:
-    """Sweeps now and then, when there is an occasion.
+    """Sweeps from time to time, when it is called.
 
-    :param store: what is swept.
-    :param database: knows all bitstreams.
+    :param store: the store.
+    :param database: has all bitstreams.
     :param orphan_age_s: see :func:`sweep`.
     """
 
@@ -83,7 +84,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def maybe(self) -> None:
-        """Sweep if the last time is long ago; failures can wait."""
+        """Sweep if the last time is long ago; failures are only logged."""
         with self._lock:
             now = time.monotonic()
             if now < self._due_s:

@@ -3,9 +3,9 @@
 """Accelerators of the pool for programs.
 
 :func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
-:func:`acc_close` gives it back; :func:`run_file`, :func:`run_stream` and
-:func:`run_buffer` do all of it for data that is at hand. Importing this
-package loads the standard library only.
+:func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
+:func:`run_buffer` do all of it for available data. Importing this package
+loads the standard library only.
 """
 
 from fpgapool.client.apidoor import PoolApi

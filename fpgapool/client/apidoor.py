@@ -2,8 +2,8 @@
 
 """The second front door: the pool's REST API.
 
-For programs that run on none of the pool's hosts, in a VM for instance. Only
-requests go through the API; data go straight to the slot's worker.
+It serves programs that do not run on the pool's hosts, for instance in a VM.
+Only requests use the API; data goes directly to the slot's worker.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ MICROVERSION = "1.0"
 
 _REQUEST_S = 30.0
 _GIVE_UP_S = 5.0
-# How long the API shall wait for news; it has a limit of its own.
+# How long the API should wait for news; it has a limit of its own.
 _POLL_S = 30.0
-# Who is answered sooner was not let wait.
+# The API did not wait if it answers sooner.
 _SHORTEST_S = 0.1
 _LEAST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _UNAVAILABLE = frozenset({502, 503, 504})
-# The pool hears of the end of a session from its worker, which may take
-# longer than the next request of the same program: how long at most.
+# The pool learns of the end of a session from its worker, which may take
+# longer than the program's next request: by at most this much.
 _END_LAG_S = 5.0
 
-# The last sessions of this process that are over, and since when.
+# The last ended sessions of this process, and when they ended.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
 _T = typing.TypeVar("_T")
@@ -55,9 +55,9 @@ class PoolApi:
     """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter`` of the service; it
-        knows where the API is and who asks.
-    :param renew: called if the API does not know who asks, with what it
-        says; returns how to ask it otherwise, or raises.
+        knows the API's endpoint and the credentials.
+    :param renew: called with the API's message if it refuses the
+        credentials; returns other access to the API, or raises.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class PoolApi:
     ) -> typing.Self:
         """Use the token of an instance; the standard library is enough.
 
-        :param credentials: what Nova has told the instance.
-        :param renew: called if the token is not valid any more, see above.
+        :param credentials: the instance's credentials, from Nova.
+        :param renew: called if the token is no longer valid, see above.
         :returns: the API.
         """
         adapter = instance.TokenAdapter(credentials, SERVICE_TYPE)
@@ -92,8 +92,8 @@ class PoolApi:
         :param name: of a cloud in ``clouds.yaml``; None for ``OS_CLOUD`` or
             the other variables ``OS_…`` of the environment.
         :returns: the API.
-        :raises errors.InvalidRequest: if the cloud is not known, or what is
-            needed to reach it is not installed.
+        :raises errors.InvalidRequest: if the cloud is unknown, or a needed
+            library is not installed.
         """
         try:
             import openstack.config
@@ -124,12 +124,11 @@ class PoolApi:
 
     @classmethod
     def at(cls, url: str) -> typing.Self:
-        """Use an API that has no Keystone, as that of the all-in-one pool.
+        """Use an API without Keystone, such as that of the all-in-one pool.
 
         :param url: of the API, without the version.
         :returns: the API.
-        :raises errors.InvalidRequest: if what is needed to reach it is not
-            installed.
+        :raises errors.InvalidRequest: if a needed library is not installed.
         """
         try:
             from keystoneauth1 import adapter
@@ -181,17 +180,16 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 
 
 class ApiDoor:
-    """One request's way to the API.
+    """One request's connection to the API.
 
-    Requests run in threads of their own: whoever waits for one can be
+    Requests run in threads of their own: a thread that waits for one can be
     woken, the request itself cannot.
-
     :param adapter: see :class:`PoolApi`.
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
     :param require_tls: refuse an API without TLS.
     :raises errors.FrontDoorUnavailable: if it is not reached.
-    :raises errors.RequestRejected: if it does not know who asks.
+    :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
     :raises errors.Cancelled: if cancelled.
     :raises errors.OperationTimeout: if the deadline passes.
@@ -214,7 +212,7 @@ class ApiDoor:
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
         self._poll: concurrent.futures.Future[_Document] | None = None
-        #: How often it has been connected.
+        #: Number of connections made.
         self.connections = 0
         cancel.attach(self)
         try:
@@ -260,13 +258,13 @@ class ApiDoor:
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Refuse: the API hands out no connections.
+        """Refuse: the API provides no connections.
 
         :raises errors.RequestRejected: always.
         """
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
-            "only the front door of its own host connects to a worker",
+            "only the front door of its own host provides connections",
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
@@ -295,7 +293,7 @@ class ApiDoor:
             if known is not None:
                 session_ids = [str(known)]
             else:
-                # Sent perhaps, but never answered.
+                # It may have been sent, but was not answered.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
                 self._http("DELETE", f"/sessions/{session_id}", deadline_s)
@@ -368,9 +366,10 @@ class ApiDoor:
         return self._ask("POST", "/sessions", deadline_s, session=wanted)
 
     def _ends_are_heard(self, deadline_s: float | None) -> bool:
-        """Wait until the pool knows which sessions are over.
+        """Wait until the pool has noticed the ends of sessions.
 
-        :returns: whether a refusal may have come of what it did not know.
+        :returns: whether the refusal may be due to an end that it had not
+            noticed.
         """
         now_s = time.monotonic()
         recent = [
@@ -389,7 +388,7 @@ class ApiDoor:
         try:
             session = self._show(session_id, deadline_s)
         except errors.RequestRejected:
-            # It was another pool's, or another user's.
+            # It belonged to another pool, or to another user.
             return True
         return session["state"] in states.TERMINAL
 
@@ -431,14 +430,14 @@ class ApiDoor:
         "reopen": _reopen,
     }
 
-    # News.
+    # Notifications.
 
     def _await_news(self) -> _Document:
         """Return the session when it has changed, or after a while."""
         started_s = time.monotonic()
         path = f"/sessions/{self._session_id}"
         if self._revision >= 0:
-            # Otherwise what is there already is news.
+            # Without a revision the current state is news.
             path += f"?wait_s={_POLL_S:g}&revision={self._revision}"
         answer = self._http(
             "GET", path, channel.deadline_after(_POLL_S + _REQUEST_S)
@@ -446,15 +445,15 @@ class ApiDoor:
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # Too many wait there already.
+            # The API does not wait: too many requests wait already.
             time.sleep(_pause_s(session))
         return session
 
     def _note(self, session: _Document) -> None:
-        """Make a notification of what the API says of a session."""
+        """Make a notification of a session's description."""
         self._revision = session["revision"]
         message = _message(session)
-        # The secret is still on its way if the conductor was restarted.
+        # The secret is still missing if the conductor was restarted.
         if message["state"] != states.READY or message["secret"]:
             self._events.append({"event": "session", "session": message})
 
@@ -473,7 +472,7 @@ class ApiDoor:
         **body: object,
     ) -> _Document:
         return self._wait_for(
-            # Whoever has cancelled must not be asked for later.
+            # A cancelled request must not be sent later.
             self._begin(
                 lambda: self._http(
                     method, path, deadline_s, body, self._cancel.wait
@@ -505,7 +504,7 @@ class ApiDoor:
             while not future.done():
                 self._cancel.check()
                 if self._lost:
-                    raise doors.ConnectionLost("nobody waits any more")
+                    raise doors.ConnectionLost("the wait was given up")
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     raise errors.OperationTimeout(
@@ -526,7 +525,8 @@ class ApiDoor:
         ends_s = time.monotonic() + (_REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), _LEAST_PAUSE_S)
-            # Also where the caller has hours: one that hangs answers nothing.
+            # Also if the caller allows hours: a service that hangs never
+            # answers.
             response = self._send(
                 method, path, body, min(left_s, _POLL_S + _REQUEST_S)
             )
@@ -547,7 +547,7 @@ class ApiDoor:
         body: _Document | None,
         timeout_s: float,
     ) -> typing.Any:
-        """:returns: the response, also of a refusal."""
+        """:returns: the response, also a refusal."""
         try:
             if self._require_tls:
                 self._check_tls()
@@ -558,7 +558,7 @@ class ApiDoor:
                 microversion=MICROVERSION,
                 timeout=timeout_s,
                 raise_exc=False,
-                # Answers hold secrets.
+                # Answers contain secrets.
                 log=False,
             )
         except (doors.ConnectionLost, errors.FpgapoolError):
@@ -574,18 +574,19 @@ class ApiDoor:
         if urllib.parse.urlsplit(url or "").scheme != "https":
             raise errors.InvalidRequest(
                 codes.TLS_REQUIRED,
-                f"the pool's API at {url} is not asked without TLS",
+                f"the pool's API at {url} has no TLS; nothing was sent",
             )
 
 
 def _pause_s(session: _Document) -> float:
-    """How long a client that may not wait there pauses by itself."""
+    """How long to pause if the API does not wait."""
     part_s = (session.get("expected_wait_s") or 0.0) / 4
     return max(_LEAST_PAUSE_S, min(part_s, _LONGEST_PAUSE_S))
 
 
 def _failure(exc: Exception) -> Exception | None:
-    """Return what an error of keystoneauth means; None: it is none."""
+    """Return the library's error for one of keystoneauth; None: it has
+    none."""
     from keystoneauth1 import exceptions
 
     match exc:
@@ -599,7 +600,7 @@ def _failure(exc: Exception) -> Exception | None:
 
 
 def _retry_after_s(response: typing.Any) -> float:
-    """Return after how long a service that is asked too often may be asked."""
+    """Return when a rate-limited service may be asked again."""
     text = response.headers.get("Retry-After") or ""
     seconds = float(text) if text.isdecimal() else 1.0
     return max(_LEAST_PAUSE_S, min(seconds, _LONGEST_PAUSE_S))
@@ -634,10 +635,10 @@ def _document(response: typing.Any) -> _Document:
     raise errors.rejection(code, detail)
 
 
-# Where somebody before the API answers.
+# Codes for answers of a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Answers of a service that is there: asking again at once is no use.
+# Answers of a service that works: repeating the request at once is useless.
 _REFUSALS = frozenset(
     {
         codes.CONDUCTOR_UNAVAILABLE,
@@ -680,7 +681,7 @@ def _message(session: _Document) -> messages.Message:
         }
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool's API described nonsense: {exc}"
+            codes.PROTOCOL_ERROR, f"the pool's API sent a bad session: {exc}"
         ) from exc
 
 

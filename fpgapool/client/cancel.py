@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cancelling what blocks in another thread."""
+"""Cancelling waits in another thread."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import typing
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 
-# How often a plain Event is looked at; an Event cannot call back.
+# How often a plain Event is checked; an Event cannot call back.
 _EVENT_POLL_S = 0.1
 
 
 class Stoppable(typing.Protocol):
-    """What a token can stop, for example a channel."""
+    """An object that a token can stop, for example a channel."""
 
     def shutdown(self) -> None:
-        """Wake whoever waits there, from any thread."""
+        """Wake all threads that wait there; may be called from any thread."""
 
 
 class CancelToken:
@@ -35,8 +35,8 @@ class CancelToken:
         # holds it and cancel from there.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Shut down in the order in which they came. A child made by fork has
-        # them, too, but they are those of its parent.
+        # Shut down in the order of attaching. A child made by fork has a copy,
+        # but these channels belong to its parent.
         self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
@@ -123,7 +123,7 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
     :param cancel: a token, a plain event, or nothing.
     :returns: a token.
-    :raises errors.InvalidRequest: if it is something else.
+    :raises errors.InvalidRequest: if it has another type.
     """
     if cancel is None:
         return CancelToken()

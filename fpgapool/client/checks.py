@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of what a caller asks for, before anything is sent."""
+"""Checks of a caller's arguments, before anything is sent."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 
-#: Whether programs that do not say it insist on TLS.
+#: Whether programs insist on TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 
 def size(size_bytes: object) -> int:
     """Check a number of bytes.
 
-    :param size_bytes: what the caller passed.
+    :param size_bytes: the caller's argument.
     :returns: the same, 1 ... 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
@@ -31,7 +31,7 @@ def size(size_bytes: object) -> int:
 def request_id(value: object) -> str:
     """Check the name of a request.
 
-    :param value: what the caller passed.
+    :param value: the caller's argument.
     :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST_ID``.
     """
@@ -42,7 +42,7 @@ def request_id(value: object) -> str:
 def seconds(value: object, name: str) -> float | None:
     """Check a duration.
 
-    :param value: what the caller passed; None for no limit.
+    :param value: the caller's argument; None for no limit.
     :param name: name of the argument, for the message.
     :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
@@ -54,7 +54,7 @@ def seconds(value: object, name: str) -> float | None:
 def priority(value: object) -> int:
     """Check a priority.
 
-    :param value: what the caller passed.
+    :param value: the caller's argument.
     :returns: the same, -1000 ... 1000.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
@@ -73,7 +73,7 @@ def _refusing() -> collections.abc.Iterator[None]:
 def require_tls(value: object) -> bool:
     """Check whether a caller insists on TLS.
 
-    :param value: what the caller passed; None for what the environment says.
+    :param value: the caller's argument; None for the environment's value.
     :returns: whether it does.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
@@ -94,7 +94,7 @@ def require_tls(value: object) -> bool:
 
 
 def params(value: object) -> dict[str, typing.Any]:
-    """Bring parameters into the form in which they are sent.
+    """Convert parameters to the form in which they are sent.
 
     :param value: mapping of names to JSON values; bytes become hexadecimal
         digits.
@@ -124,12 +124,12 @@ def params_schema(
 
     :param values: the parameters.
     :param schema: JSON schema from the accelerator's profile.
-    :raises errors.InvalidParams: names the first wrong one, and never says
-        its value, which may be a key.
+    :raises errors.InvalidParams: names the first wrong one, and omits its
+        value, which may be a key.
     """
     if not schema:
         return
-    # Imported here: it costs more than everything else in the client.
+    # A late import: it costs more than the rest of the client.
     import jsonschema  # type: ignore[import-untyped]
 
     validator = jsonschema.validators.validator_for(schema)(schema)

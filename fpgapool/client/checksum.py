@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""End-to-end checksums: what the client sees against what the core saw.
+"""End-to-end checksums: the client's data compared with the core's.
 
-A worker says with each acknowledgement how much its core was given and has
-produced in this slot, and the CRC-32 of both. It is compared with what was
-sent and what has arrived before the acknowledgement counts, so it does not
-matter when the slot is lost later.
+With each acknowledgement a worker reports how much input its core has received
+and how much output it has produced in this slot, and the CRC-32 of both. The
+client compares them with what it has sent and received before the
+acknowledgement counts, so a later loss of the slot does not matter.
 
-What was received of a lost slot and not acknowledged comes again from the
-next one, and is dropped. It was not checked, so the checksum of what came
-first is compared with that of what came again, once all of it has. Until then
-something is unacknowledged, so no caller takes the output for complete.
+Unacknowledged output of a lost slot comes again from the next one, and is
+dropped. It was not checked, so its checksum is compared with that of the
+repetition, once the repetition is complete. Until then some input is
+unacknowledged, so no caller regards the output as complete.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Sent(typing.Protocol):
 class _Again:
     """Output that comes a second time, and what follows it.
 
-    :ivar expected: CRC-32 of what was passed on.
-    :ivar crc32: the same of what this slot gives.
+    :ivar expected: CRC-32 of the output that was passed on.
+    :ivar crc32: the same of this slot's output.
     :ivar settled_crc32: the same at the last acknowledgement.
-    :ivar end_bytes: where the repetition ends.
+    :ivar end_bytes: end of the repetition.
     """
 
     expected: int
@@ -58,7 +58,7 @@ class _Again:
 class Verifier:
     """Checks one session. Sending and receiving may be two threads.
 
-    :param input_offset_bytes: where the input begins in the first slot.
+    :param input_offset_bytes: start of the input in the first slot.
     :param output_offset_bytes: the same of the output.
     """
 
@@ -71,7 +71,7 @@ class Verifier:
         self._start()
 
     def _start(self) -> None:
-        """Begin with a slot, which goes on where all is checked."""
+        """Start with a slot, at the last checked position."""
         self._start_bytes = (self._acknowledged_bytes, self._settled_bytes)
         self._sent_crc32 = 0
         self._acknowledged_crc32 = 0
@@ -81,7 +81,7 @@ class Verifier:
         self._claim: tuple[frames.FrameHeader, frames.Checksums] | None = None
 
     def add_input(self, piece: Sent) -> None:
-        """Take a piece into account that is sent for the first time.
+        """Count a piece that is sent for the first time.
 
         :param piece: its ``input_crc32`` is set.
         """
@@ -89,7 +89,7 @@ class Verifier:
         piece.input_crc32 = self._sent_crc32
 
     def add_output(self, data: memoryview, known_bytes: int) -> None:
-        """Take output into account that has arrived completely.
+        """Count output that has arrived completely.
 
         :param data: the output.
         :param known_bytes: how much of it another slot gave already.
@@ -102,7 +102,7 @@ class Verifier:
             again.expected = zlib.crc32(data[known_bytes:], again.expected)
 
     def resume(self) -> None:
-        """Forget what a connection that broke has said last."""
+        """Forget the last report of a broken connection."""
         self._claim = None
 
     def move(
@@ -110,7 +110,7 @@ class Verifier:
         received_bytes: int,
         unacknowledged: collections.abc.Iterable[Sent],
     ) -> None:
-        """Go on in another slot, where the last acknowledgement left off.
+        """Continue in another slot, from the last acknowledgement on.
 
         :param received_bytes: output that was passed on.
         :param unacknowledged: the pieces that will be sent again.
@@ -131,7 +131,7 @@ class Verifier:
             self.add_input(piece)
 
     def take(self, header: frames.FrameHeader, payload: bytearray) -> None:
-        """Note what the worker says before an acknowledgement.
+        """Note the worker's report before an acknowledgement.
 
         :param header: of a CHECKSUM frame.
         :param payload: the rest of it.
@@ -152,8 +152,7 @@ class Verifier:
             none.
         :param idle: whether it covers all that was sent.
         :raises errors.ChecksumMismatch: if input or output differ.
-        :raises frames.ProtocolError: if the worker has not said what there
-            is to compare.
+        :raises frames.ProtocolError: if the worker has not sent its report.
         """
         claim, self._claim = self._claim, None
         if claim is None or (

@@ -28,11 +28,11 @@ from fpgapool.vocabulary import states
 STREAM = "stream"
 SHM = "shm"
 
-# How long the front door may take to say what became of a session.
+# How long the front door may take to report the state of a session.
 _OUTCOME_S = 2.0
-# Of one attempt: a worker that lives answers HELLO within milliseconds.
+# Of one attempt: a working worker answers HELLO within milliseconds.
 _ATTEMPT_S = 10.0
-# What a worker allows that does not say it.
+# The grace period of a worker that does not report it.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
 _MAX_WINDOW_BYTES = 2**32 - 1
@@ -47,12 +47,12 @@ class WorkerError(exceptions.CodedError):
 
 
 class FrontDoorHangs(channel.DeadlineExceeded):
-    """The front door has not handed over a connection in time."""
+    """The front door has not provided a connection in time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """The worker's OPENED, checked."""
+    """The worker's OPENED, validated."""
 
     resume_secret: str = dataclasses.field(repr=False)
     chunk_bytes: int
@@ -71,7 +71,7 @@ class Opened:
 
         :param document: its members.
         :returns: the values.
-        :raises frames.ProtocolError: if they make no sense.
+        :raises frames.ProtocolError: if they are invalid.
         """
         chunk_bytes = frames.require(document, "chunk_bytes", int)
         window_bytes = frames.require(document, "window_bytes", int)
@@ -110,7 +110,7 @@ def _grace_s(document: dict[str, typing.Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON has larger numbers than a float, and no client tries for ever.
+    # JSON has larger numbers than a float, and no client retries for ever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
@@ -124,7 +124,7 @@ def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
         or not 0 < frames.require(shm, "buffers", int) <= 65536
     ):
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "shared buffers make no sense"
+            frames.PROTOCOL_ERROR, "invalid shared buffers"
         )
     return int(shm["buffers"])
 
@@ -132,7 +132,7 @@ def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
 class SharedBuffers:
     """The worker's input and output buffers, mapped into this process.
 
-    The maps live as long as somebody has a view of them.
+    The maps live as long as there is a view of them.
 
     :param input_fd: memfd of the input buffers; closed here.
     :param output_fd: memfd of the output buffers; closed here.
@@ -155,9 +155,9 @@ class SharedBuffers:
             channel.close_fds([input_fd, output_fd])
 
     def check_held(self, offset_bytes: int) -> None:
-        """See that the worker has not emptied them.
+        """Check that the worker has not cleared the buffers.
 
-        Look after what was read: then it was whole.
+        Call it after reading: then the data was intact.
 
         :param offset_bytes: position in the input.
         :raises errors.SessionFailed: if it has.
@@ -165,13 +165,13 @@ class SharedBuffers:
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
                 codes.SESSION_LOST,
-                "the slot was lost, and its worker has emptied the buffers "
-                "before this program went on",
+                "the slot was lost, and its worker has cleared the buffers "
+                "before this program continued",
                 offset_bytes,
             )
 
     def keep_output(self) -> None:
-        """Have what was received outlive the session.
+        """Keep the received output beyond the end of the session.
 
         :raises OSError: if there is not enough memory.
         """
@@ -206,10 +206,10 @@ class SharedBuffers:
 
 
 def detach(view: memoryview) -> None:
-    """Make the pages under a view private; what they hold stays.
+    """Make the pages under a view private; their contents stay.
 
-    The worker empties shared buffers when their session ends, and a program
-    may read its last output then.
+    The worker clears shared buffers when their session ends, and a program may
+    still read its last output then.
 
     :param view: of a map.
     :raises OSError: if there is not enough memory; nothing is changed.
@@ -237,8 +237,8 @@ def detach(view: memoryview) -> None:
 class Connection:
     """A data connection after OPENED.
 
-    :ivar channel: where frames go and come.
-    :ivar opened: what the worker said.
+    :ivar channel: for frames in both directions.
+    :ivar opened: the worker's answer.
     :ivar shared: shared buffers, or None when payloads are in the stream.
     """
 
@@ -254,13 +254,13 @@ class Connection:
 
 
 class Dialer:
-    """Finds the way to the worker of a session.
+    """Connects to the worker of a session.
 
     :param view: the READY view of the session.
-    :param front_door: hands out connections to workers of this host.
-    :param cancel: shuts down what the dialer makes.
+    :param front_door: provides connections to workers of this host.
+    :param cancel: shuts down the dialer's connections.
     :param features: optional features that the worker must have.
-    :param require_tls: go to another host by TLS only.
+    :param require_tls: connect to another host by TLS only.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class Dialer:
         self.features = features
         self._cancel = cancel
         self._local_only = require_tls and view.certificate_sha256 is None
-        #: Of the first connection: a session keeps to it.
+        #: Of the first connection: a session does not change it.
         self._transport: str | None = None
 
     def open(
@@ -290,8 +290,8 @@ class Dialer:
 
         :param params: of the accelerator; they go to the worker only.
         :param deadline_s: absolute deadline.
-        :param start_input_offset_bytes: where the input goes on that began
-            in another slot.
+        :param start_input_offset_bytes: where input that began in another
+            slot continues.
         :param start_output_offset_bytes: the same of the output.
         :returns: the connection.
         :raises WorkerError: if the worker refuses, or with
@@ -300,7 +300,7 @@ class Dialer:
         :raises channel.ChannelClosed: if it is not reached.
         :raises channel.DeadlineExceeded: if it does not answer in time;
             also its subclass :class:`FrontDoorHangs`.
-        :raises frames.ProtocolError: if it answers nonsense.
+        :raises frames.ProtocolError: if its answer is invalid.
         :raises errors.Cancelled: if cancelled.
         """
         members: dict[str, object] = {
@@ -341,7 +341,7 @@ class Dialer:
         """Ask the front door whether the session has ended.
 
         :param deadline_s: absolute deadline.
-        :returns: its final state; None if it goes on or nobody knows.
+        :returns: its final state; None if it continues or is unknown.
         :raises errors.Cancelled: if cancelled.
         """
         limit_s = time.monotonic() + _OUTCOME_S
@@ -412,16 +412,16 @@ class Dialer:
         if self._local_only and not self.view.local:
             raise WorkerError(
                 codes.TLS_REQUIRED,
-                f"the slot's host {self.view.host_name} takes data only "
-                "without TLS ([agent] tls is off there); nothing was sent",
+                f"the slot's host {self.view.host_name} does not offer TLS "
+                "([agent] tls is off there); nothing was sent",
             )
-        # Shared memory beats every network.
+        # Shared memory is faster than every network.
         endpoints = sorted(
             (one for one in self.view.endpoints if self._may_use(one)),
             key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
         )
         failure: Exception = channel.ChannelClosed(
-            "the session has no endpoint that this client could use"
+            "the session has no endpoint that this client can use"
         )
         for endpoint in endpoints:
             try:
@@ -429,7 +429,7 @@ class Dialer:
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc
             except errors.OperationTimeout as exc:
-                # It has left no time for another endpoint.
+                # No time is left for another endpoint.
                 raise FrontDoorHangs(str(exc)) from exc
             except (
                 errors.RequestRejected,
@@ -441,8 +441,8 @@ class Dialer:
         raise channel.ChannelClosed(str(failure)) from failure
 
     def _may_use(self, endpoint: views.Endpoint) -> bool:
-        # While the front door is away, the local way is, too, and the
-        # worker would refuse the other one.
+        # While the front door is away, the local endpoint is unreachable, and
+        # the worker would refuse another transport.
         local = endpoint.network == views.LOCAL_NETWORK
         if self._local_only and not local:
             return False
@@ -468,7 +468,7 @@ class Dialer:
                 session_id, generation, deadline_s
             )
         except doors.ConnectionLost:
-            # The agent was restarted; the worker outlived it.
+            # The agent was restarted; the worker survived.
             self.front_door.reconnect(deadline_s)
             return self.front_door.request_connection(
                 session_id, generation, deadline_s
@@ -518,7 +518,7 @@ def _refusal(
     code = str(document.get("code", codes.PROTOCOL_ERROR))
     message = str(document.get("message", ""))
     if code == codes.HELLO_TIMEOUT:
-        # This process stood still in between; its slot is as good as before.
+        # This process was frozen meanwhile; its slot is as good as before.
         return channel.ChannelClosed(message)
     return WorkerError(code, message)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the pool is, for programs that do not say it."""
+"""Finding the pool, for programs that do not name it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def find(
 ) -> str | apidoor.PoolApi:
     """Find the pool.
 
-    The first of these that there is: the front door of this host, by
+    The first of these that exists: the front door of this host, by
     ``FPGAPOOL_SOCKET`` or at a conventional place; the API that
     ``FPGAPOOL_API_URL`` names, with the token in
     ``FPGAPOOL_INSTANCE_TOKEN``; that of the cloud of ``OS_CLOUD`` or the
-    other variables ``OS_…``; that of which Nova has told this instance, by
-    its config drive or metadata service.
+    other variables ``OS_…``; that which Nova names to this instance, by its
+    config drive or metadata service.
 
-    :param finder: of what Nova has told; None: that of the process.
+    :param finder: of Nova's data; None: that of the process.
     :param pause: see :meth:`fpgapool.client.instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
-    :raises errors.FrontDoorUnavailable: if there is none; the message says
-        where it was looked for.
-    :raises errors.InvalidRequest: if a variable makes no sense.
+    :raises errors.FrontDoorUnavailable: if there is none; the message lists
+        the places that were tried.
+    :raises errors.InvalidRequest: if a variable is invalid.
     """
     try:
         return frontdoor.default_path()
@@ -52,8 +52,8 @@ def find(
     if credentials is None:
         raise errors.FrontDoorUnavailable(
             f"{no_door}; there is neither {instance.API_URL} nor"
-            f" {_CLOUD_VARIABLES[0]}, and Nova has told this machine nothing"
-            f" of the pool: {'; '.join(places)}"
+            f" {_CLOUD_VARIABLES[0]}, and Nova has no data about the pool for"
+            f" this machine: {'; '.join(places)}"
         )
     return _of_nova(finder, pause, credentials, ())
 
@@ -64,9 +64,9 @@ def _of_nova(
     found: instance.Credentials,
     refused: tuple[instance.Credentials, ...],
 ) -> apidoor.PoolApi:
-    """Return the API of which Nova has told; with another token if need be.
+    """Return the API that Nova names; with a new token if necessary.
 
-    :param refused: what the API has refused before.
+    :param refused: the credentials that the API has refused.
     """
 
     def renew(reason: str) -> apidoor.PoolApi:
@@ -76,9 +76,9 @@ def _of_nova(
             return _of_nova(finder, pause, other, worthless)
         raise errors.RequestRejected(
             codes.UNAUTHORIZED,
-            f"{reason}; Nova tells this machine no other token:"
-            f" {'; '.join(places)}. One that was revoked is not replaced:"
-            " use an application credential, or another instance",
+            f"{reason}; Nova has no other token for this machine:"
+            f" {'; '.join(places)}. A revoked token is not replaced: use an"
+            " application credential, or another instance",
         )
 
     return apidoor.PoolApi.of_instance(found, renew)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a client asks for sessions: a front door, whichever one it is."""
+"""The interface of a front door."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConnectionLost(exceptions.PicklableError):
 class TurnedAway(ConnectionLost):
     """The front door has no room for this client, and said so.
 
-    :ivar error: what it said.
+    :ivar error: its answer.
     """
 
     def __init__(self, error: errors.FpgapoolError) -> None:
@@ -31,10 +31,10 @@ class TurnedAway(ConnectionLost):
 class Door(typing.Protocol):
     """A connection to a front door.
 
-    Operations, their arguments and what is replied are those of the front
-    door of a host, see :mod:`fpgapool.protocol.messages`.
+    Operations, their arguments and replies are those of the front door of a
+    host, see :mod:`fpgapool.protocol.messages`.
 
-    :ivar connections: how often it has been connected.
+    :ivar connections: number of connections made.
     """
 
     connections: int
@@ -95,7 +95,7 @@ class Door(typing.Protocol):
         """
 
     def discard_events(self) -> None:
-        """Drop the notifications that have come so far."""
+        """Drop the notifications received so far."""
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         """Connect again after :class:`ConnectionLost`.
@@ -107,18 +107,18 @@ class Door(typing.Protocol):
         """
 
     def give_up(self, **members: object) -> None:
-        """Tell the pool that a request or session is not wanted.
+        """Tell the pool that a request or session is no longer wanted.
 
-        Never raises, takes a bounded time, and is not cancelled with the
-        rest. The connection may be shut down then.
+        It never raises, takes a bounded time, and ignores the request's
+        cancellation. It may shut the connection down.
 
         :param members: ``session_id`` or ``request_id``.
         """
 
     def shutdown(self) -> None:
-        """Wake a thread that waits here, for ever.
+        """Wake a thread that waits here, for good.
 
-        It finds the connection lost, and no other one is made.
+        The thread finds the connection lost, and does not connect again.
         """
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class OperationTimeout(FpgapoolError):
 
 
 class Cancelled(FpgapoolError):
-    """The caller, or somebody for it, cancelled the request."""
+    """The request was cancelled."""
 
     def __init__(self, message: str = "cancelled") -> None:
         super().__init__(codes.CANCELLED, message)
@@ -89,7 +89,7 @@ class ChecksumMismatch(SessionFailed):
     """The accelerator saw other data than the client.
 
     :ivar direction: ``input`` or ``output``.
-    :ivar start_bytes: position in it up to which all is well.
+    :ivar start_bytes: position up to which the data is correct.
     :ivar end_bytes: position up to which it was compared: the difference is
         between both.
     """

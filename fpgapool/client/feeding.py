@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the input of a transfer comes from, and how it gets into a flow."""
+"""Sources of a transfer's input, and sending it into a flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
 _JOIN_S = 1.0
-# How long a part of a piece is kept while the source has no more.
+# How long an incomplete piece waits for more data of the source.
 _LONGEST_KEPT_S = 1.0
 
 
@@ -25,9 +25,9 @@ class Source(typing.Protocol):
     def feeder(
         self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """Make what sends it.
+        """Make the thread that sends it.
 
-        :param flow: where to.
+        :param flow: gets the input.
         :param size_bytes: how much of it.
         :param deadline_s: absolute deadline.
         """
@@ -42,8 +42,8 @@ class StreamSource:
     def __init__(self, stream: typing.BinaryIO) -> None:
         self._stream: typing.Any = stream
         self._start = position(stream)
-        # Their readinto() waits until the buffer is full. BytesIO has all
-        # that it will ever have.
+        # Their readinto() waits until the buffer is full. BytesIO gets no more
+        # data.
         self._waits = isinstance(stream, io.BufferedIOBase) and not (
             isinstance(stream, io.BytesIO)
         )
@@ -59,9 +59,9 @@ class StreamSource:
         return seek(self._stream, self._start)
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read what there is.
+        """Read the available data.
 
-        :param buffer: where to put it.
+        :param buffer: gets it.
         :returns: its length, at least 1.
         :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
         """
@@ -69,7 +69,7 @@ class StreamSource:
         if not read_bytes:
             raise errors.InvalidRequest(
                 codes.SIZE_MISMATCH,
-                "the input ended before the size that was asked for",
+                "the input ended before the announced size",
             )
         return read_bytes
 
@@ -104,7 +104,7 @@ class BufferSource:
 
 
 def position(stream: typing.BinaryIO) -> int | None:
-    """Return where a stream stands; None if it does not know."""
+    """Return the position of a stream; None if it is unknown."""
     try:
         return stream.tell()
     except (AttributeError, OSError, ValueError):
@@ -125,10 +125,10 @@ def seek(stream: typing.BinaryIO, start: int | None) -> bool:
 class Feeder(threading.Thread):
     """Sends the input, ahead of the output by one window.
 
-    :param flow: where to.
+    :param flow: gets the input.
     :param size_bytes: how much.
     :param deadline_s: absolute deadline.
-    :ivar failure: why it could not; the flow is stopped then.
+    :ivar failure: the error; the flow is then stopped.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Feeder(threading.Thread):
         self._flow.stop()
 
     def stop(self) -> None:
-        """Wait for its end, but not for a source that gives nothing."""
+        """Wait for its end, but not for a source without data."""
         self.join(_JOIN_S)
 
 
@@ -195,9 +195,9 @@ class _BufferFeeder(Feeder):
 class _StreamFeeder(Feeder):
     """Reads whole pieces, unless that takes too long.
 
-    A read cannot be interrupted. So another thread looks at the piece that
-    is being filled, and sends its front when that gets old; what is read
-    behind it goes to the next piece.
+    A read cannot be interrupted. So another thread watches the piece that is
+    being filled, and sends its front when it gets old; data read behind it
+    goes to the next piece.
     """
 
     def __init__(self, source: StreamSource, *arguments: typing.Any) -> None:
@@ -208,9 +208,9 @@ class _StreamFeeder(Feeder):
         # The piece that is being filled; None: its front was sent.
         self._piece: flows.Piece | None = None
         self._filled_bytes = 0
-        # Since when it has had some data.
+        # When it got its first data.
         self._filled_since_s = 0.0
-        # What has been read, and is in no piece yet.
+        # Data that was read, and is in no piece yet.
         self._rest = b""
 
     def run(self) -> None:
@@ -240,7 +240,8 @@ class _StreamFeeder(Feeder):
         while True:
             with self._lock:
                 if self._piece is None:
-                    # A copy: the buffer is the slot's, which may be lost.
+                    # A copy: the buffer belongs to the slot, which may be
+                    # lost.
                     self._rest = bytes(buffer[len(piece.data) : filled_bytes])
                     if shared is not None:
                         shared.check_held(self._flow.acknowledged_bytes)
@@ -269,9 +270,9 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send the front of a piece that has been kept too long.
+        """Send the front of a piece that has waited too long.
 
-        :returns: after how many seconds to look again.
+        :returns: seconds until the next check.
         """
         piece = self._piece
         part_bytes = self._filled_bytes

@@ -26,8 +26,8 @@ ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
 _RECEIVE_BYTES = 64 * 1024
-# Telling the front door that nobody wants a session is a courtesy: the pool
-# finds out by itself.
+# Cancelling a session at the front door is optional: the pool notices by
+# itself.
 _CANCEL_TIMEOUT_S = 2.0
 _FIRST_CANCEL_PAUSE_S = 0.1
 _LONGEST_CANCEL_PAUSE_S = 0.5
@@ -35,7 +35,7 @@ _NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
 
 
 def candidate_paths() -> list[str]:
-    """Where front doors are by convention, in the order of trust.
+    """Return the conventional paths of front doors, in the order of trust.
 
     :returns: paths, whether or not there is a socket.
     """
@@ -50,9 +50,9 @@ def default_path() -> str:
     """Find the front door.
 
     :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
-        place where there is a socket that others cannot have put there.
+        path with a socket that other users cannot have put there.
     :raises errors.FrontDoorUnavailable: if there is none; the message says
-        why each place was refused.
+        why each path was refused.
     """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
@@ -70,13 +70,13 @@ def default_path() -> str:
 
 
 def _refusal_of(path: str) -> str | None:
-    """Return why a place is not used; None if it is.
+    """Return why a path is not used; None if it is.
 
     The front door decides where keys are sent.
     """
     directory = os.path.dirname(path)
     try:
-        # Not through a symbolic link: in /tmp anybody may have made it.
+        # Do not follow a symbolic link: in /tmp every user can make one.
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
@@ -85,7 +85,7 @@ def _refusal_of(path: str) -> str | None:
         return f"{directory}: it is a symbolic link"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"{directory}: its group or all users can write to it"
-    # Only root can make the system's, for the user of the service.
+    # Only root can create the system's directory, for the service's user.
     if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
         return f"{directory}: it belongs to another user"
     if not stat.S_ISSOCK(mode):
@@ -99,7 +99,7 @@ class FrontDoor:
     :param path: of its Unix socket.
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
-    :raises errors.FrontDoorUnavailable: if nobody listens there.
+    :raises errors.FrontDoorUnavailable: if no process listens there.
     :raises errors.Cancelled: if cancelled.
     :raises errors.OperationTimeout: if the deadline passes.
     """
@@ -119,7 +119,7 @@ class FrontDoor:
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
         self._last_number = 0
-        #: How often it has been connected.
+        #: Number of connections made.
         self.connections = 0
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._unwanted = threading.Event()
@@ -134,7 +134,7 @@ class FrontDoor:
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            # A front door that hangs may be waited for, and given up.
+            # The wait for a front door that hangs may be given up.
             sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
@@ -142,7 +142,7 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
         self._channel = channel.PlainChannel(sock)
         self.connections += 1
-        # Whoever shut down meanwhile may have known the one before only.
+        # A shutdown meanwhile may have seen the former connection only.
         self._check()
 
     def _pause(self, seconds: float) -> None:
@@ -153,7 +153,7 @@ class FrontDoor:
         if self._unwanted.is_set():
             self._hang_up()
             self._cancel.check()
-            raise errors.FrontDoorUnavailable("nobody waits any more")
+            raise errors.FrontDoorUnavailable("the wait was given up")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         """See :meth:`fpgapool.client.door.Door.reconnect`."""
@@ -197,9 +197,7 @@ class FrontDoor:
             fds, self._fds = self._fds, []
         if len(fds) != 1:
             channel.close_fds(fds)
-            raise doors.ConnectionLost(
-                "the front door handed over no connection"
-            )
+            raise doors.ConnectionLost("the front door provided no connection")
         return socket.socket(fileno=fds[0])
 
     def _request(
@@ -246,8 +244,8 @@ class FrontDoor:
         try:
             self._channel.send(data, deadline_s=deadline_s)
         except channel.ChannelClosed as exc:
-            # Whoever is turned away may only find out that nobody listens, but
-            # the reason is there to be read; else that finds out the same.
+            # A refused client may only find the socket closed, while the
+            # reason can still be read; if not, reading fails in the same way.
             if not isinstance(exc.__cause__, _NOBODY_LISTENS):
                 raise
 
@@ -276,7 +274,7 @@ class FrontDoor:
             )
         message = self._messages.popleft()
         if message.get("ok") is False and message.get("id") is None:
-            # Of no request, but of the connection; it ends.
+            # It answers the connection, not a request; the connection ends.
             raise doors.TurnedAway(_error_of(message))
         return message
 
@@ -303,21 +301,22 @@ class FrontDoor:
         ):
             pause_s = _FIRST_CANCEL_PAUSE_S
             while not self._cancel_elsewhere(members, deadline_s):
-                # Our place may be the one that is missing. What was asked for
-                # by it ends with it; what was by one before it does not.
+                # There is no room: this connection may occupy the missing
+                # place. Its end cancels its own requests, but not those of an
+                # earlier connection.
                 self.shutdown()
-                # Others come and go, and give up at the same moment.
+                # Other clients give up at the same moment.
                 time.sleep(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def _cancel_elsewhere(
         self, members: dict[str, object], deadline_s: float
     ) -> bool:
-        """Cancel by a connection of its own.
+        """Cancel by a separate connection.
 
-        :returns: whether there was room for it, or is no time left.
+        :returns: whether there was room for it, or no time is left.
         """
-        # Its own token: the one of the request may be cancelled already.
+        # A separate token: the request's may be cancelled already.
         other = FrontDoor(self.path, cancelling.CancelToken(), deadline_s)
         try:
             other.request("cancel", deadline_s, **members)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a program inside an instance finds the pool, without being told.
+"""How a program inside an instance finds the pool, without configuration.
 
-Nova hands an instance whose flavor asks for accelerators the address of the
-pool's API and a token, by config drive and metadata service. The standard
-library is enough to use them.
+If an instance's flavor asks for accelerators, Nova gives the instance the URL
+of the pool's API and a token, by config drive and metadata service. The
+standard library is enough to use them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 
-#: Name the API, and the instance's token, without asking Nova.
+#: Environment variables of the API and the instance's token, instead of Nova.
 API_URL = "FPGAPOOL_API_URL"
 TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
 CA_FILE = "FPGAPOOL_CA_FILE"
@@ -36,7 +36,7 @@ CONFIG_DRIVE = "FPGAPOOL_CONFIG_DRIVE"
 DEFAULT_METADATA_URL = "http://169.254.169.254"
 _FILE = "openstack/latest/vendor_data2.json"
 
-#: What operators call the pool in ``vendordata_dynamic_targets``.
+#: The pool's name in ``vendordata_dynamic_targets``.
 TARGET = "fpgapool"
 
 _MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
@@ -47,32 +47,33 @@ _LABELS = (
 _MOUNTS = "/proc/self/mounts"
 _DRIVES_STAY = (
     "a config drive stays as it is until Nova writes it anew, as when the"
-    " instance is rebuilt; the metadata service tells what holds now"
+    " instance is rebuilt; the metadata service has the current data"
 )
 
 _METADATA_S = 2.0
-# So that nobody waits for the metadata service again and again.
+# So that programs do not wait for the metadata service again and again.
 _ABSENT_S = 10.0
-# How long, and how often, it is asked again that knows the pool, but nothing
-# for this instance: the pool's answer to Nova may have come too late.
+# How long, and how often, to ask a metadata service again that knows the pool,
+# but has no token for this instance: the pool's answer to Nova may have come
+# too late.
 _EMPTY_S = 15.0
 _RETRY_S = 1.0
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
-#: Waits so many seconds; returns whether there is time to ask again.
+#: Waits this many seconds; returns whether there is time to ask again.
 Pause: typing.TypeAlias = collections.abc.Callable[[float], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """What an instance knows of the pool.
+    """An instance's access to the pool.
 
     :ivar api_url: of the API, without the version.
     :ivar token: of the instance.
-    :ivar ca_cert: by which the API's certificate is verified, beside those
-        that the system knows; PEM, or None.
+    :ivar ca_cert: certificates to verify the API's, besides those of the
+        system; PEM, or None.
     """
 
     api_url: str
@@ -81,19 +82,19 @@ class Credentials:
 
 
 class _Absent(Exception):
-    """There is nothing about the pool at a place."""
+    """A place has no data about the pool."""
 
 
 class _Empty(_Absent):
-    """The pool is known there, but has nothing for this instance."""
+    """A place knows the pool, but has no token for this instance."""
 
 
 class _Refused(_Absent):
-    """The API refuses the token that is there."""
+    """The API refuses the token of a place."""
 
 
 class Finder:
-    """Looks for credentials, and remembers what it has found.
+    """Looks for credentials, and caches them.
 
     :param clock: monotonic, in seconds.
     """
@@ -104,10 +105,10 @@ class Finder:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
-        # Why the metadata service has nothing, and until when that holds.
+        # Why the metadata service has no data, and how long that counts.
         self._absence = _Absent()
         self._absent_until_s = 0.0
-        # When the metadata service first had nothing for this instance.
+        # When the metadata service first had no token for this instance.
         self._empty_since_s: float | None = None
         self._places: list[str] = []
 
@@ -119,14 +120,15 @@ class Finder:
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then ask the metadata service.
 
-        A config drive says what held when Nova wrote it. It comes first, as
-        it answers at once; a token of it that the API refuses is passed over.
+        A config drive has the data of the time when Nova wrote it. It comes
+        first, because it is fast; if the API refuses its token, the finder
+        continues with the metadata service.
 
         :param environ: environment variables; None: those of the process.
-        :param pause: called before the metadata service is asked again, as
-            long as it may be about to know something for this instance.
-        :param refused: what the API has just refused.
-        :returns: what was found, and where it was looked for in vain.
+        :param pause: called before the metadata service is asked again,
+            while a token for this instance may still come.
+        :param refused: the credentials that the API has just refused.
+        :returns: the credentials, and the places that had none.
         """
         while True:
             with self._lock:
@@ -170,7 +172,7 @@ class Finder:
         try:
             found = _usable(parse(_read_service(url)), refused)
         except _Refused:
-            # It does answer, and may tell of another token any time.
+            # It works, and may have another token at any time.
             raise
         except _Absent as exc:
             if isinstance(exc, _Empty) and self._empty_since_s is None:
@@ -197,7 +199,7 @@ FINDER = Finder()
 
 
 def from_environment(environ: Environment) -> Credentials | None:
-    """Return what environment variables say; None: nothing.
+    """Return the credentials in environment variables; None: there are none.
 
     :param environ: the variables.
     :raises errors.InvalidRequest: if a file that they name is not readable.
@@ -216,23 +218,23 @@ def from_environment(environ: Environment) -> Credentials | None:
 
 
 def parse(content: bytes) -> Credentials:
-    """Return what a file or an answer with vendordata says.
+    """Return the credentials in vendordata, of a file or an answer.
 
     :param content: JSON, an object with one member per target.
-    :raises _Absent: if it says nothing of the pool.
+    :raises _Absent: if it has no data about the pool.
     """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise _Absent("it is no JSON") from None
+        raise _Absent("it is not JSON") from None
     part = document.get(TARGET) if isinstance(document, dict) else None
     if not isinstance(part, dict):
-        raise _Absent("it says nothing of the pool")
+        raise _Absent("it has no data about the pool")
     if not part:
         raise _Empty(
-            "it says nothing of the pool for this instance: its flavor asks"
-            " for no accelerators, its token was revoked, or the pool could"
-            " not look it up in time"
+            "it has no token for this instance: its flavor asks for no"
+            " accelerators, its token was revoked, or the pool could not look"
+            " it up in time"
         )
     url, token = part.get("api_url"), part.get("instance_token")
     ca_cert = part.get("ca_cert")
@@ -242,12 +244,12 @@ def parse(content: bytes) -> Credentials:
         or not isinstance(ca_cert, str | None)
         or urllib.parse.urlsplit(url).scheme not in ("http", "https")
     ):
-        raise _Absent("what it says of the pool makes no sense")
+        raise _Absent("its data about the pool is invalid")
     return Credentials(url, token, ca_cert)
 
 
 def _drives(environ: Environment) -> list[pathlib.Path]:
-    """Return where a config drive is, or would be, mounted."""
+    """Return the mount points of config drives, whether or not mounted."""
     named = environ.get(CONFIG_DRIVE)
     if named:
         return [pathlib.Path(named)]
@@ -260,7 +262,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     for line in lines:
         device, _, rest = line.partition(" ")
         if device.startswith("/") and os.path.realpath(device) in devices:
-            # Blanks in it are written as octal numbers.
+            # Blanks in the path are written as octal numbers.
             point = rest.partition(" ")[0].replace("\\040", " ")
             found.append(point)
     names = dict.fromkeys([*found, *_MOUNT_POINTS])
@@ -271,7 +273,7 @@ def _usable(
     found: Credentials, refused: collections.abc.Collection[Credentials]
 ) -> Credentials:
     if found in refused:
-        raise _Refused("the API refuses the token that it tells")
+        raise _Refused("the API refuses its token")
     return found
 
 
@@ -284,7 +286,7 @@ def _of_drive(
     except (_Empty, _Refused) as exc:
         raise _Absent(f"{exc}; {_DRIVES_STAY}") from None
     except FileNotFoundError:
-        raise _Absent("there is none") from None
+        raise _Absent("it does not exist") from None
     except OSError as exc:
         raise _Absent(exc.strerror or type(exc).__name__) from exc
 
@@ -303,7 +305,7 @@ def _read_service(url: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An answer of HTTP."""
+    """An HTTP answer."""
 
     status_code: int
     content: bytes = dataclasses.field(repr=False)
@@ -311,13 +313,13 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether all is well."""
+        """Whether the request succeeded."""
         return self.status_code < 400
 
     def json(self) -> typing.Any:
         """Return the document.
 
-        :raises ValueError: if it is none.
+        :raises ValueError: if it is not JSON.
         """
         return json.loads(self.content)
 
@@ -330,20 +332,20 @@ def _exchange(
     timeout_s: float,
     ca_cert: str | None = None,
 ) -> Answer:
-    """Ask once, straight, following nobody elsewhere.
+    """Send one request, without proxies and redirections.
 
-    A token must not go where a proxy or a redirection says.
+    A token must not follow a proxy or a redirection.
 
     :raises OSError: if there is no answer in time.
-    :raises ValueError: if the address, or the answer, makes no sense.
+    :raises ValueError: if the URL, or the answer, is invalid.
     """
-    # Whoever has a front door never needs them.
+    # Programs with a front door never need it.
     import http.client
     import ssl
 
     parts = urllib.parse.urlsplit(url)
     if not parts.hostname:
-        raise ValueError(f"{url!r:.80} is no address")
+        raise ValueError(f"{url!r:.80} is not a URL")
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         context = ssl.create_default_context()
@@ -362,7 +364,7 @@ def _exchange(
         connection.request(method, path, body, dict(headers))
         with connection.getresponse() as response:
             content = _read_all(connection, response, ends_s)
-        # Proxies write their names in one way or the other.
+        # Proxies change the case of header names.
         found = {n.title(): value for n, value in response.headers.items()}
         return Answer(response.status, content, found)
     except http.client.HTTPException as exc:
@@ -374,7 +376,7 @@ def _exchange(
 def _read_all(
     connection: typing.Any, response: typing.Any, ends_s: float
 ) -> bytes:
-    """Read the body; a server that sends it drop by drop gets no more time."""
+    """Read the body; a slow server gets no more time."""
     content = bytearray()
     while block := response.read1(65536):
         content += block
@@ -389,13 +391,13 @@ def _read_all(
 
 
 class TokenAdapter:
-    """Asks the API by the token of an instance.
+    """Uses the API with the token of an instance.
 
-    Looks like a ``keystoneauth1.adapter.Adapter``, as far as
-    :class:`fpgapool.client.apidoor.ApiDoor` knows that.
+    It has the methods of a ``keystoneauth1.adapter.Adapter`` that
+    :class:`fpgapool.client.apidoor.ApiDoor` uses.
 
     :param credentials: of the instance.
-    :param service_type: in the header that names the version.
+    :param service_type: for the header that names the version.
     """
 
     def __init__(self, credentials: Credentials, service_type: str) -> None:
@@ -403,7 +405,7 @@ class TokenAdapter:
         self._service_type = service_type
 
     def get_endpoint(self) -> str:
-        """Return where the API is."""
+        """Return the URL of the API."""
         return self._credentials.api_url
 
     def request(
@@ -416,12 +418,12 @@ class TokenAdapter:
         timeout: float,
         **_: object,
     ) -> Answer:
-        """Ask once.
+        """Send one request.
 
         :param path: after the version.
         :param method: of HTTP.
         :param json: the body; None: there is none.
-        :param microversion: that is asked for.
+        :param microversion: of the request.
         :param timeout: in seconds.
         :raises ConnectionLost: if there is no answer.
         """
@@ -447,7 +449,7 @@ class TokenAdapter:
         if 300 <= answer.status_code < 400:
             raise errors.RequestRejected(
                 codes.PROTOCOL_ERROR,
-                f"the pool's API at {self._credentials.api_url} is elsewhere",
+                f"the pool's API at {self._credentials.api_url} redirects",
             )
         return answer
 

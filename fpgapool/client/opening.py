@@ -29,7 +29,7 @@ from fpgapool.vocabulary import names
 
 CPU = "cpu"
 
-# How long the pool may take to say that the time in the queue is over.
+# How long the pool may take to report the end of the time in the queue.
 _QUEUE_MARGIN_S = 2.0
 # With a fallback: how long a front door may be away, or hang.
 _FALLBACK_PATIENCE_S = 15.0
@@ -54,33 +54,32 @@ def acc_open(
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
 
-    With ``fallback="cpu"`` this process does the work by itself when the
-    pool does not serve the request in time: when ``wait_timeout_s`` passes,
-    or when the front door, the conductor or the database is away, the front
-    door hangs, it or the queue is full, or no slot can take the accelerator.
-    The session is used like any other; its
-    :attr:`~sessions.Session.fallback_reason` says why. It needs an
-    accelerator whose software core is installed here; with another one the
-    error is raised as without a fallback. ``timeout_s`` limits the whole call
-    as always, so ``wait_timeout_s`` should be shorter.
+    With ``fallback="cpu"`` this process computes itself when the pool does
+    not serve the request in time: when ``wait_timeout_s`` passes, or when the
+    front door, the conductor or the database is away, the front door hangs,
+    it or the queue is full, or no slot fits the accelerator. The session is
+    used like any other; its :attr:`~sessions.Session.fallback_reason` says
+    why. It needs an accelerator whose software core is installed here;
+    otherwise the error is raised as without a fallback. ``timeout_s`` limits
+    the whole call as always, so ``wait_timeout_s`` should be shorter.
 
     :param accelerator: its name, for example ``aes``.
-    :param size_bytes: how much input there will be, 1 ... 2**63 - 1; it
-        decides the place in the queue.
+    :param size_bytes: size of the input, 1 ... 2**63 - 1; it decides the
+        place in the queue.
     :param params: of the accelerator; bytes are sent as hexadecimal digits.
-        They go to the worker, never through the pool's services.
+        They go to the worker only, never through the pool's services.
     :param timeout_s: time limit of this call.
     :param front_door: path of the front door's socket, or the pool's API
-        for programs that run on none of its hosts; default is what
-        :func:`fpgapool.client.discovery.find` finds: the front door of this
-        host, or what the environment or, in an instance, Nova says.
-    :param request_id: the caller's name of the request: asking twice with
-        the same one never opens twice. Made up if it is None.
+        for programs that do not run on its hosts; the default is the result
+        of :func:`fpgapool.client.discovery.find`: the front door of this
+        host, or the API of the environment or, in an instance, of Nova.
+    :param request_id: the caller's name of the request: repeating a request
+        with the same name never opens a second session. None: a random name.
     :param wait_timeout_s: how long the request may stay in the queue; the
-        pool has a limit of its own. While nobody can tell how the request
-        stands it holds as well, to within 2 seconds.
-    :param priority: -1000 ... 1000, for strategies that look at it; none of
-        the built-in ones does.
+        pool has a limit of its own. It also applies while the pool cannot
+        report the request's state, to within 2 seconds.
+    :param priority: -1000 ... 1000, for strategies that use it; the built-in
+        ones do not.
     :param on_state: called with a view of the session whenever its state or
         its place in the queue changes, also when it gets another slot
         later; with a fallback it is called with a view that is READY and
@@ -88,20 +87,19 @@ def acc_open(
     :param cancel: setting it ends the request or the session.
     :param verify: check the parameters against the accelerator's schema
         before asking for a slot; the worker checks them in any case.
-    :param fallback: ``cpu``, or None to raise what went wrong.
-    :param checksum: compare CRC-32 of input and output with what the
-        accelerator's board says of them, before a result is returned. Costs
-        time on both sides. A slot that cannot is refused with the code
-        ``CHECKSUM_UNAVAILABLE``. Nothing is compared, and
-        :attr:`~sessions.Session.checksum` is false, if the CPU does the
-        work.
+    :param fallback: ``cpu``, or None to raise the error.
+    :param checksum: compare CRC-32 of input and output with those of the
+        accelerator's board, before a result is returned. Costs time on both
+        sides. A slot without this feature is refused with the code
+        ``CHECKSUM_UNAVAILABLE``. If the CPU computes, nothing is compared,
+        and :attr:`~sessions.Session.checksum` is false.
     :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
-        another host without TLS, and to ask an API without it; None for what
-        ``FPGAPOOL_REQUIRE_TLS`` says, else no. Data on this host are in
-        memory and need none.
+        another host without TLS, and to ask an API without it; None means
+        the value of ``FPGAPOOL_REQUIRE_TLS``, else no. Data on this host is
+        in memory and needs no TLS.
     :returns: the session, connected.
-    :raises errors.InvalidRequest: if an argument is wrong, or the API has no
-        TLS that must have it.
+    :raises errors.InvalidRequest: if an argument is wrong, or the API lacks
+        a required TLS.
     :raises errors.FrontDoorUnavailable: if there is no front door.
     :raises errors.RequestRejected: if the pool refuses, or its front door has
         no room for this program for a quarter of a minute; also its subclass
@@ -164,13 +162,13 @@ class _Opening:
         self._deadline_s = deadline_s
         self._token = token
         self._started_s = time.monotonic()
-        # From when on limits of the front door, and of the queue, count.
+        # Limits of the front door, and of the queue, count from here on.
         self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
-        # What the pool calls the accelerator's software core, if it said so.
+        # The pool's name of the accelerator's software core, if known.
         self._core_name: str | None = None
-        # Whether it is a bitstream of a project's own.
+        # Whether it is a bitstream that belongs to a project.
         self._is_own = False
 
     def run(
@@ -201,8 +199,8 @@ class _Opening:
         try:
             return self._seek(door, verify, with_cpu)
         except BaseException:
-            # First, so that the pool hears it as what it is, and not as the
-            # end of a connection.
+            # First, so that the pool sees a cancellation, and not the end of a
+            # connection.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
             door.close()
@@ -216,7 +214,7 @@ class _Opening:
         if with_cpu:
             return self._enter_soon(found)
         door = self._connect(found, self._deadline_s)
-        # It may have been waited for, for as long as it took.
+        # Connecting may have taken any time.
         self._asked_s = time.monotonic()
         return door
 
@@ -303,11 +301,11 @@ class _Opening:
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
         if self._is_own:
-            # Another accelerator of that name, or one without the parameters
-            # that its bitstream fixes, would compute something else.
+            # Another accelerator of that name, or one without the bitstream's
+            # fixed parameters, would compute something else.
             raise errors.InvalidRequest(
                 codes.CORE_UNAVAILABLE,
-                "the CPU cannot stand in for the bitstream of a project; "
+                "the CPU cannot replace the bitstream of a project; "
                 f"there is no slot: {cause}",
             ) from cause
         flow = software.SoftwareFlow(
@@ -354,7 +352,7 @@ def acc_close(
     *,
     timeout_s: float | None = sessions.CLOSE_TIMEOUT_S,
 ) -> None:
-    """Give the slot back.
+    """Release the slot.
 
     :param session: from :func:`acc_open`.
     :param timeout_s: how long to wait for the worker.

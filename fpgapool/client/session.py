@@ -28,12 +28,12 @@ CLOSE_TIMEOUT_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What went through a session.
+    """The amount of data and time of a session.
 
     :ivar input_bytes: input whose output has arrived.
     :ivar output_bytes: output that has arrived.
-    :ivar run_s: seconds in :meth:`Session.run` and the like; of a closed
-        session that stayed in one slot what the worker measured.
+    :ivar run_s: seconds in :meth:`Session.run` and similar calls; of a closed
+        session that stayed in one slot the worker's measurement.
     """
 
     input_bytes: int
@@ -44,20 +44,21 @@ class Statistics:
 class Session:
     """An open session; made by :func:`fpgapool.client.acc_open`.
 
-    A context manager: leaving it closes the session, after an exception it
-    gives the slot back at once. One thread at a time may use it, and only in
-    the process that has opened it: in a child made by ``fork`` it is refused
-    with the code ``SESSION_FORKED``, and :meth:`abort` does nothing.
+    A context manager: leaving it closes the session; after an exception it
+    releases the slot at once. One thread at a time may use it, and only in
+    the process that has opened it: a child made by ``fork`` gets the code
+    ``SESSION_FORKED``, and there :meth:`abort` does nothing.
 
-    If the slot is lost, a session of a stateless accelerator goes on in
-    another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and the
-    like then tell of that one. :attr:`pin` stays the same memory.
+    If the slot is lost, a session of a stateless accelerator continues in
+    another one: :attr:`view`, :attr:`host_name`, :attr:`transport` and
+    similar attributes then describe that one. :attr:`pin` stays the same
+    memory.
 
     :ivar flow: processes the data; for transfers.
     :ivar waited_s: seconds from the request until the slot was ready and
         connected.
-    :ivar fallback_reason: why this machine's CPU does the work: the code of
-        what kept the pool from it. None if a slot does it.
+    :ivar fallback_reason: why this machine's CPU computes: the code of the
+        pool's failure. None if a slot computes.
     """
 
     def __init__(
@@ -89,12 +90,12 @@ class Session:
 
     @property
     def view(self) -> views.SessionView:
-        """What the front door said when the present slot was ready."""
+        """The view of the front door when the present slot was ready."""
         return self.flow.view
 
     @property
     def session_id(self) -> str:
-        """The pool's name of the session; empty if it has none of it."""
+        """The pool's ID of the session; empty if the CPU computes."""
         return self.view.session_id
 
     @property
@@ -119,12 +120,12 @@ class Session:
 
     @property
     def transport(self) -> str:
-        """``shm``, ``stream``, or ``cpu`` if no slot does the work."""
+        """``shm``, ``stream``, or ``cpu`` if the CPU computes."""
         return self.flow.transport
 
     @property
     def stateless(self) -> bool:
-        """Whether the session can go on in another slot."""
+        """Whether the session can continue in another slot."""
         return self.flow.stateless
 
     @property
@@ -134,7 +135,7 @@ class Session:
 
     @property
     def queued_at(self) -> float | None:
-        """Wall clock when the pool had the request safe."""
+        """Wall clock when the pool had recorded the request."""
         return self.view.queued_at
 
     @property
@@ -181,7 +182,7 @@ class Session:
 
     @property
     def statistics(self) -> Statistics:
-        """What went through so far."""
+        """Return the amounts so far."""
         run_s = self._run_s
         reported = (self.flow.closed or {}).get("run_s")
         if isinstance(reported, int | float) and not self.reopens:
@@ -197,7 +198,7 @@ class Session:
 
         :param n_bytes: how many; None for the whole buffer. All but the
             last of a session must be a multiple of what the accelerator
-            asks for (``chunk_multiple_bytes``).
+            accelerator requires (``chunk_multiple_bytes``).
         :param timeout_s: time limit; if it passes the session is over.
         :returns: the output, valid until the next :meth:`run`.
         :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
@@ -206,7 +207,7 @@ class Session:
             :meth:`finish`.
         :raises errors.SessionFailed: if the session has ended.
         :raises errors.ChecksumMismatch: with checksums, if input or output
-            were changed on their way.
+            were changed on the way.
         :raises errors.OperationTimeout: if the time limit passes.
         :raises errors.Cancelled: if cancelled.
         :raises errors.FpgapoolError: see :meth:`using`.
@@ -228,7 +229,7 @@ class Session:
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:
-        """Say that there is no more input, and take the last output.
+        """Declare the end of the input, and return the last output.
 
         :param timeout_s: time limit; if it passes the session is over.
         :returns: the output, often empty.
@@ -260,7 +261,7 @@ class Session:
         return self._pout
 
     def _keep_input(self) -> None:
-        """Have the input outlive the buffers of a slot that was lost."""
+        """Keep the input beyond the buffers of a lost slot."""
         shared, former = self.flow.shared, self._input.shared
         if former is not None and (
             shared is None or shared.identity != former.identity
@@ -274,13 +275,14 @@ class Session:
         :raises errors.SessionClosed: if the session is closed or finished.
         :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
             thread uses it, and ``SESSION_FORKED`` in a child of its process;
-            what the flow raises otherwise, in the errors of this library. The
-            session is over then.
+            thread uses it, and ``SESSION_FORKED`` in a child of its process;
+            other errors of the flow, as this library's. The session is then
+            over.
         """
         return _Use(self)
 
     def _check_process(self) -> None:
-        # Parent and child would use one connection, and one input buffer.
+        # Parent and child would share one connection and one input buffer.
         if os.getpid() != self._pid:
             raise errors.FpgapoolError(
                 codes.SESSION_FORKED,
@@ -317,10 +319,10 @@ class Session:
         if self._failure is not None:
             raise self._failure
         if self._finished:
-            raise errors.SessionClosed("the session takes no more input")
+            raise errors.SessionClosed("the session accepts no more input")
 
     def _broke(self, exc: BaseException) -> None:
-        # The position in the stream is unknown from here on.
+        # From here on the position in the stream is unknown.
         if isinstance(exc, errors.FpgapoolError):
             self._failure = exc
         else:
@@ -331,10 +333,10 @@ class Session:
             )
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
-        """Give the slot back.
+        """Release the slot.
 
-        :param timeout_s: how long to wait for the worker; the slot is given
-            back in any case.
+        :param timeout_s: how long to wait for the worker; the slot is
+            released in any case.
         :raises errors.SessionClosed: if the session was closed before.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             of its process; the session is not affected.
@@ -364,7 +366,7 @@ class Session:
         self._end()
 
     def abort(self) -> None:
-        """Give the slot back at once, whatever is going on; never raises."""
+        """Release the slot at once, in any situation; never raises."""
         if self._closed or os.getpid() != self._pid:
             return
         self._keep_output()
@@ -373,7 +375,7 @@ class Session:
         self._end()
 
     def _keep_output(self) -> None:
-        """Have the last output outlive the worker's buffers."""
+        """Keep the last output beyond the worker's buffers."""
         if self._pout and isinstance(self._pout.obj, mmap.mmap):
             with contextlib.suppress(OSError):
                 connections.detach(self._pout)
@@ -399,7 +401,7 @@ class Session:
 
 
 class _Pinned(flows.Piece):
-    """The front of the input buffer that the caller fills."""
+    """The front of the input buffer, which the caller fills."""
 
     __slots__ = ("_pin",)
 
@@ -413,15 +415,15 @@ class _Pinned(flows.Piece):
         self._pin = pin
 
     def keep(self) -> None:
-        """See :meth:`flows.Piece.keep`; the caller goes on filling it."""
+        """See :meth:`flows.Piece.keep`; the caller keeps filling it."""
         connections.detach(self._pin)
         self.shared = None
 
 
 class _Use:
-    """What :meth:`Session.using` returns.
+    """The context manager of :meth:`Session.using`.
 
-    No generator: for small tasks they are slow.
+    Not a generator: for small tasks generators are slow.
     """
 
     __slots__ = ("_session", "_started_s")
@@ -468,7 +470,7 @@ class _Collected:
         elif output.last and start == 0:
             self._view = output.data
         else:
-            # The shared buffer goes back before the next piece comes.
+            # Release the shared buffer before the next piece comes.
             self._make_room(len(output.data))
             self.buffer[start:end] = output.data
             self._filled_bytes = end
@@ -490,11 +492,11 @@ class _Collected:
 def _translated(
     flow: flows.DataFlow, exc: BaseException
 ) -> errors.FpgapoolError | None:
-    """Turn what a flow raises into the errors of this library.
+    """Translate a flow's error into one of this library.
 
-    :param flow: knows how far it came.
-    :param exc: what was raised.
-    :returns: the error, None if it is something else.
+    :param flow: knows its position.
+    :param exc: the flow's error.
+    :returns: the error, None for other exceptions.
     """
     offset_bytes = flow.acknowledged_bytes
     if isinstance(exc, channel.DeadlineExceeded):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A session's data processed by this machine's CPU instead of a slot.
+"""Processing a session's data on this machine's CPU instead of a slot.
 
-The software cores are the ones that the emulator's slots run, so the output
-is the same byte by byte. They are imported when they are needed.
+It uses the software cores of the emulator's slots, so the output is the same
+byte by byte. They are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
 
 TRANSPORT = "cpu"
 
-#: What a fallback helps against: the pool cannot do the work, or not now.
+#: Codes with which the pool cannot do the work, or not now.
 FALLBACK_CODES = frozenset(
     {
         codes.CONDUCTOR_UNAVAILABLE,
@@ -52,24 +52,23 @@ _BUFFERS = 2
 
 
 class SoftwareFlow:
-    """Data that goes through a software core; see :class:`flows.DataFlow`.
+    """Data that is processed by a software core; see :class:`flows.DataFlow`.
 
     :param accelerator: its name.
     :param params: its parameters.
-    :param core_name: what the pool calls the software core; None if it did
-        not say.
-    :param cause: why no slot does the work; raised if this machine does not
-        have the core.
+    :param core_name: the pool's name of the software core; None if unknown.
+    :param cause: why there is no slot; raised if this machine does not have
+        the core.
     :param cancel: cancels the work.
     :raises errors.InvalidParams: if the parameters are wrong.
-    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if what its core
-        needs is not installed.
+    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
+        the core is not installed.
     """
 
     transport = TRANSPORT
     shared: connections.SharedBuffers | None = None
     stateless = False
-    #: There is no way on which the data could be changed.
+    #: There is no transport that could change the data.
     checksum = False
     reconnects = 0
     reopens = 0
@@ -115,7 +114,7 @@ class SoftwareFlow:
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Input whose output there is."""
+        """Input whose output is available."""
         return self._input.acknowledged_bytes
 
     def piece(self, number: int) -> flows.Piece:
@@ -160,7 +159,7 @@ class SoftwareFlow:
     ) -> flows.Output:
         """Process the next piece, as :meth:`flows.Flow.receive`.
 
-        The deadline is looked at between two pieces.
+        The deadline is checked between two pieces.
         """
         with self._changed:
             self._wait_for(lambda: bool(self._input.unsent), deadline_s)
@@ -196,14 +195,14 @@ class SoftwareFlow:
         if piece.offset_bytes % self.chunk_multiple_bytes:
             raise self._failure(
                 codes.BAD_OFFSET,
-                "the piece before was no multiple of "
+                "the length of the piece before was not a multiple of "
                 f"{self.chunk_multiple_bytes} bytes",
             )
         self._make_room(piece)
         try:
             return self._compute(piece)
         except Exception as exc:
-            # A core that was told to stop fails as it likes.
+            # A cancelled core may fail with any error.
             self._check()
             raise self._core_failure(exc, piece) from None
 
@@ -214,7 +213,7 @@ class SoftwareFlow:
 
         if isinstance(exc, base.AcceleratorError):
             return self._failure(exc.code, exc.message)
-        # Without the exception's text: it may quote keys or data.
+        # Without the exception's text: it may contain keys or data.
         return self._failure(
             codes.CORE_FAILED,
             f"{type(exc).__name__} at input offset {piece.offset_bytes}",
@@ -246,7 +245,7 @@ class SoftwareFlow:
         self.closed = {"code": codes.OK}
 
     def stop(self) -> None:
-        """Make every thread in the flow return soon, for ever."""
+        """Make every thread in the flow return soon, for good."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -260,7 +259,7 @@ class SoftwareFlow:
         """Do nothing: the pool does not know the session."""
 
     def hang_up(self) -> None:
-        """Let go of the token."""
+        """Detach from the token."""
         self._cancel.detach(self)
 
 
@@ -279,7 +278,7 @@ def _load(
     try:
         profile = _load_profile(accelerator, cause)
         if core_name not in (None, profile.core):
-            # The pool has another accelerator of the same name.
+            # The pool has a different accelerator of this name.
             raise cause
         core_class = base.load_core(profile.core)
         checks.params_schema(params, profile.params_schema)
@@ -318,7 +317,7 @@ def _view(cause: errors.FpgapoolError) -> views.SessionView:
         session_id="",
         state=states.READY,
         reason=cause.code,
-        message=f"this machine's CPU does the work: {cause.message}",
+        message=f"this machine's CPU computes: {cause.message}",
         generation=0,
         revision=0,
         queued_at=None,

@@ -2,9 +2,9 @@
 
 """Whole files, streams and buffers through an accelerator, pipelined.
 
-A session whose accelerator is stateless moves to another slot by itself when
-it loses its own. With another accelerator everything is started over, where
-the input can be read again and the output taken back.
+If a session loses its slot, a stateless accelerator continues in another one.
+With other accelerators the transfer starts over, if the input can be read
+again and the output discarded.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ Path: typing.TypeAlias = str | os.PathLike[str]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
-# What another slot helps against.
+# Codes of errors that another slot may avoid.
 _RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
     codes.SESSION_LOST,
 }
-# A request that is made again needs another name of at most 64 characters.
+# A repeated request needs another name of at most 64 characters.
 _NAME_STEM = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class RunReport:
-    """What a transfer did, and where.
+    """The results of a transfer.
 
-    What it says of the slot is about the last one.
+    The attributes about the slot describe the last one.
 
     :ivar waited_s: from the request until the slot was ready.
     :ivar ran_s: from then until the last output was written.
     :ivar bytes_per_s: input per second of ``ran_s``.
     :ivar host: name of the slot's host.
-    :ivar session_id: empty if no slot did the work.
+    :ivar session_id: empty if the CPU computed.
     :ivar reconnects: how often a broken connection was replaced.
     :ivar reopens: how often a lost slot was replaced by another one.
-    :ivar restarts: how often everything was started over.
-    :ivar fallback_reason: code of what kept the pool from the work, so that
-        this machine's CPU did it; None if a slot did.
+    :ivar restarts: how often the transfer started over.
+    :ivar fallback_reason: code of the pool's failure, because of which this
+        machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
     """
 
@@ -80,12 +80,12 @@ class RunReport:
 
 class _Sink(typing.Protocol):
     def place(self) -> memoryview | None:
-        """Where the next output should go, None if that does not matter."""
+        """Memory for the next output, None if any will do."""
 
     def write(self, data: memoryview) -> object: ...
 
     def rewind(self) -> bool:
-        """Take everything back; returns whether that is possible."""
+        """Discard all output; returns whether that is possible."""
 
 
 class _StreamSink:
@@ -100,7 +100,7 @@ class _StreamSink:
     def write(self, data: memoryview) -> None:
         self._empty = False
         while data:
-            # Unbuffered files may write less than they are given.
+            # Unbuffered files may write less than requested.
             data = data[self._stream.write(data) :]
 
     def rewind(self) -> bool:
@@ -132,7 +132,7 @@ class _BufferSink:
 
 
 class _PlaceSink:
-    """Memory of the caller, where output from a network is received."""
+    """Memory of the caller, which receives output from a network."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
@@ -164,11 +164,11 @@ class _PlaceSink:
 
 
 class _Job:
-    """One call of :func:`run_stream` and the like.
+    """One call of :func:`run_stream` or a similar function.
 
     :param accelerator: its name.
     :param source: gives the input.
-    :param sink: takes the output.
+    :param sink: gets the output.
     :param size_bytes: length of the input.
     :param progress: see :func:`run_stream`.
     :param deadline_s: absolute deadline.
@@ -201,7 +201,7 @@ class _Job:
         self._restarts = 0
 
     def run(self) -> RunReport:
-        """Do it, as often as it takes."""
+        """Transfer everything, with as many attempts as necessary."""
         while True:
             try:
                 session = self._attempt()
@@ -263,7 +263,7 @@ class _Job:
                 )
             except flows.Stopped:
                 if feeder.failure is None:
-                    # Somebody else ended the session.
+                    # The pool has ended the session.
                     raise
                 raise feeder.failure from None
             finally:
@@ -356,14 +356,14 @@ def run_stream(
 ) -> RunReport:
     """Send a binary stream through an accelerator.
 
-    If the slot is lost, a stateless accelerator goes on in another one. With
-    any other one the stream is started over, at most three times, if the
+    If the slot is lost, a stateless accelerator continues in another one.
+    With any other one the transfer starts over, at most three times, if the
     source can seek, and the destination can seek and be truncated or has
     received nothing yet; ``progress`` then begins anew.
 
-    Input goes out in pieces of ``chunk_bytes``. If the source gives little at
-    a time, what has been read goes out after a second, as far as it is a
-    multiple of what the accelerator asks for (``chunk_multiple_bytes``).
+    Input is sent in pieces of ``chunk_bytes``. If the source is slow, the
+    data read so far is sent after a second, as far as it is a multiple of
+    what the accelerator requires (``chunk_multiple_bytes``).
 
     :param accelerator: its name.
     :param source: binary file object to read from.
@@ -374,9 +374,9 @@ def run_stream(
     :param options: ``params``, ``front_door``, ``request_id``,
         ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel``,
         ``verify``, ``fallback``, ``checksum`` and ``require_tls`` of
-        :func:`fpgapool.client.acc_open`. With a checksum that is wrong the
-        destination has got output that must not be used.
-    :returns: what was done.
+        :func:`fpgapool.client.acc_open`. If a checksum is wrong, the
+        destination has output that must not be used.
+    :returns: the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
         has less than ``size_bytes``.
     :raises: as :func:`fpgapool.client.acc_open` and
@@ -430,14 +430,13 @@ def run_buffer(
 
     :param accelerator: its name.
     :param data: the input, not empty; must not change meanwhile.
-    :param into: memory for the output, apart from ``data``: what comes from
-        a network is received right there, so that much output costs neither
-        a copy nor new memory. None to have it made.
+    :param into: memory for the output, apart from ``data``: output from a
+        network is received right there, so that large output costs neither
+        a copy nor new memory. None: it is allocated.
     :param progress: see :func:`run_stream`.
     :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
-    :returns: the output, with ``into`` a view of its front, and what was
-        done.
+    :returns: the output, with ``into`` a view of its front, and the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
         is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
         written to or is the input's memory.
@@ -459,7 +458,7 @@ def run_buffer(
 
 def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     place = memoryview(into).cast("B")
-    # Input that is not acknowledged may have to be sent again.
+    # Unacknowledged input may have to be sent again.
     if place.readonly or place.obj is data.obj:
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
@@ -481,19 +480,19 @@ def run_file(
     """Send a file through an accelerator into another file.
 
     The output appears under its name when it is complete; after a failure
-    there is nothing, and a file that was there before is as it was. Source
-    and destination may be the same file.
+    there is none, and a former file of that name is unchanged. Source and
+    destination may be the same file.
 
     :param accelerator: its name.
-    :param source: path, or binary file object that is read from where it
-        stands.
+    :param source: path, or binary file object that is read from its current
+        position.
     :param destination: path of the output.
     :param size_bytes: how much to read; None for all, which needs a source
-        that knows its size.
+        with a known size.
     :param progress: see :func:`run_stream`.
     :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
-    :returns: what was done.
+    :returns: the report.
     :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if there is no
         input.
     :raises OSError: if a file cannot be read or written.
@@ -501,7 +500,7 @@ def run_file(
     """
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
-            # Unbuffered: data goes straight into the worker's buffers.
+            # Unbuffered: data goes directly into the worker's buffers.
             source = stack.enter_context(open(source, "rb", buffering=0))
         if size_bytes is None:
             size_bytes = _size_of(source)
@@ -526,15 +525,15 @@ def _size_of(stream: typing.BinaryIO) -> int:
     except (AttributeError, OSError) as exc:
         raise errors.InvalidRequest(
             codes.INVALID_SIZE,
-            "the input does not know its size; name it with size_bytes",
+            "the size of the input is unknown; give size_bytes",
         ) from exc
     return end - position
 
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
-    """Open a file beside ``path`` that takes its place at the end."""
-    # Through a symbolic link the file is replaced, not the link.
+    """Open a temporary file that replaces ``path`` at the end."""
+    # Replaces the target of a symbolic link, not the link.
     target = os.path.realpath(path)
     if _is_special(target):
         with open(target, "wb", buffering=0) as stream:
@@ -557,7 +556,7 @@ def _replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
 
 
 def _is_special(path: str) -> bool:
-    """Whether it is a pipe, a device or a directory, which stay in place."""
+    """Whether it is a pipe, a device or a directory, which is not replaced."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:

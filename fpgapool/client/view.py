@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the front door says about a session."""
+"""The front door's view of a session."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class SessionView:
 
     :ivar state: QUEUED, PREPARING, READY, ACTIVE, DETACHED, or one of the
         final states.
-    :ivar reason: code of why it ended or was refused, or why it is done by
-        this machine's CPU.
+    :ivar reason: code of its end or refusal, or of the reason why this
+        machine's CPU computes.
     :ivar revision: grows with every change.
     :ivar secret: for the first connection to the worker; only in READY.
     :ivar queue_position: 0 is the next to be served.
     :ivar expected_wait_s: how long it will probably still wait for a slot;
-        None if that is not known.
+        None if unknown.
     """
 
     session_id: str
@@ -63,7 +63,7 @@ class SessionView:
 
     @property
     def ending(self) -> tuple[str, str]:
-        """Code and message of an error that says how the session ended."""
+        """Code and message of an error for the session's end."""
         if self.reason == codes.OK:
             return codes.SESSION_CLOSED, "the session was used and closed"
         message = self.message or f"the session is {self.state}"

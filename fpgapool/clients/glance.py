@@ -20,7 +20,7 @@ from fpgapool.common import exception
 from fpgapool.conf import glance as options
 
 _CONNECT_RETRIES = 2
-# Between two parts of an answer, not for all of it.
+# Between two parts of an answer, not for the whole answer.
 _TIMEOUT_S = 60
 _PAGE_LENGTH = 100
 _LEAST_CHUNK_BYTES = 1 << 16
@@ -29,10 +29,10 @@ _RETRIABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Body(Protocol):
-    """A file that is sent as it is read."""
+    """A file that is read while it is sent."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return up to this many bytes, none at the end."""
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
@@ -48,13 +48,13 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 class Glance:
-    """What is done with images. Safe to use from several threads.
+    """Operations on images; thread-safe.
 
     All methods raise StoreUnavailable if repeating may help, else
     StoreFailed.
 
-    :param conf: the configuration; nothing is asked before the first call.
-    :raises ConfigurationError: if the group's options are not usable.
+    :param conf: the configuration; the first call connects.
+    :raises ConfigurationError: if the group's options are invalid.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -84,18 +84,18 @@ class Glance:
         return str(found["id"])
 
     def upload(self, image_id: str, body: Body) -> None:
-        """Send an image's file; what reading raises passes through."""
+        """Send an image's file; errors of reading are raised unchanged."""
         with _translated():
             self._images.put(
                 f"/v2/images/{image_id}/file",
                 data=body,
                 headers={"Content-Type": "application/octet-stream"},
-                # A second try would send what is left of the file: nothing.
+                # A second try would send the rest of the file: nothing.
                 connect_retries=0,
             )
 
     def show(self, image_id: str) -> Mapping[str, Any]:
-        """Return what Glance says of an image."""
+        """Return Glance's description of an image."""
         with _translated():
             found: Mapping[str, Any] = self._images.get(
                 f"/v2/images/{image_id}"
@@ -114,7 +114,7 @@ class Glance:
         return _parts(answer, max(chunk_bytes, _LEAST_CHUNK_BYTES))
 
     def delete(self, image_id: str) -> None:
-        """Delete an image; one that is not there is fine."""
+        """Delete an image; it may be missing."""
         with (
             contextlib.suppress(ksa_exceptions.NotFound),
             _translated(pass_on=ksa_exceptions.NotFound),
@@ -146,7 +146,7 @@ def _translated(
     except pass_on:
         raise
     except ksa_exceptions.HttpError as error:
-        # What it says may hold more than a tenant should know.
+        # Its text may contain more than a tenant may see.
         reason = f"Glance answers {error.http_status}"
         if error.http_status in _RETRIABLE_STATUSES:
             raise exception.StoreUnavailable(reason=reason) from error

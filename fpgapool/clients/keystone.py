@@ -17,7 +17,7 @@ from fpgapool.common import exception
 GROUP = "oslo_limit"
 SERVICE_TYPE = "fpgapool"
 
-# A Keystone that is frozen must not be waited for for ever.
+# Otherwise a frozen Keystone would block for ever.
 _TIMEOUT_S = 10
 
 _MODEL = "flat"
@@ -25,9 +25,9 @@ _MODEL = "flat"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnifiedLimits:
-    """All limits of this service that Keystone has.
+    """All limits of this service in Keystone.
 
-    :ivar registered: of projects without one of their own, by resource.
+    :ivar registered: for projects without limits of their own, by resource.
     :ivar of_projects: by project and resource.
     """
 
@@ -38,7 +38,7 @@ class UnifiedLimits:
 
 
 def prepare() -> None:
-    """Make sure that limits can be read; asks nobody.
+    """Make sure that limits can be read; sends no request.
 
     The global configuration must have been read: oslo.limit uses no other.
 
@@ -53,8 +53,8 @@ def prepare() -> None:
 
 
 def _oslo_limit() -> Any:
-    # Not before it is wanted: few have it, and it registers its options with
-    # values that the files must have been read for.
+    # A late import: few installations have it, and it registers its options
+    # with values from files that must have been read.
     try:
         module = importlib.import_module("oslo_limit.limit")
     except ImportError as error:
@@ -72,8 +72,8 @@ def _oslo_limit() -> Any:
 class LimitsReader:
     """Asks Keystone for all limits of this service at once.
 
-    oslo.limit itself asks project by project, when something is wanted; its
-    configuration and its connection are used.
+    oslo.limit itself asks project by project, on demand; this class uses its
+    configuration and its connection.
     """
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class LimitsReader:
 
         Blocks until Keystone has answered, several times.
 
-        :raises KeystoneUnavailable: if they cannot be had.
+        :raises KeystoneUnavailable: if they cannot be read.
         """
         try:
             return self._read()
         except exception.FpgapoolException:
             raise
         except Exception as error:
-            # Three libraries are under it, each with errors of its own.
+            # It uses three libraries, each with errors of its own.
             self._connection = self._service = None
             raise exception.KeystoneUnavailable(
                 reason=f"{type(error).__name__}: {error}"
@@ -133,9 +133,9 @@ def _connect() -> Any:
 
 
 def _find_service(connection: Any) -> tuple[str, str | None]:
-    """Find the service whose limits are meant.
+    """Find this service in Keystone.
 
-    Keystone refuses to tell who would not see the limits of all projects.
+    Keystone refuses users who may not read the limits of all projects.
 
     :returns: its id, and the region of its endpoint.
     """
@@ -143,7 +143,7 @@ def _find_service(connection: Any) -> tuple[str, str | None]:
     if options.endpoint_id:
         endpoint = connection.get_endpoint(options.endpoint_id)
         return endpoint.service_id, endpoint.region_id
-    # oslo.limit has made sure that there is just one.
+    # oslo.limit has made sure that there is exactly one.
     (service,) = connection.services(
         type=options.endpoint_service_type,
         name=options.endpoint_service_name,
@@ -152,7 +152,7 @@ def _find_service(connection: Any) -> tuple[str, str | None]:
 
 
 def _by_region(limits: Iterable[Any], region_id: str | None) -> list[Any]:
-    """Return the limits of a region, those of the region itself last."""
+    """Return the limits of a region; those of the region itself come last."""
     return sorted(
         (one for one in limits if one.region_id in (None, region_id)),
         key=lambda one: one.region_id is not None,

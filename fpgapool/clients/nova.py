@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova: flavors of instances, what becomes of them, and compute nodes."""
+"""Nova: flavors and states of instances, and compute nodes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import nova as options
 
-#: Servers tell their flavor's extra specs since 2.47, and hypervisors their
-#: uuids since 2.53.
+#: Servers include their flavor's extra specs since 2.47, and hypervisors their
+#: UUIDs since 2.53.
 MICROVERSION = "2.53"
 
-#: Migrations have uuids, and come in pages, since 2.59.
+#: Migrations have UUIDs, and are paged, since 2.59.
 MIGRATIONS_MICROVERSION = "2.59"
 
-# Nova keeps migrations for ever; those that still have something are new.
+# Nova keeps migrations for ever; those that still hold allocations are new.
 _MAX_MIGRATION_PAGES = 10
 
-# Of an instance that is gone; SOFT_DELETED can be restored.
+# State of a deleted instance; SOFT_DELETED can be restored.
 _DELETED = "DELETED"
 
 _T = TypeVar("_T")
@@ -41,11 +41,11 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """An instance, as Nova tells of it.
+    """An instance in Nova.
 
-    :ivar hypervisor: the name of its compute node's; None: it has none, as
-        before it is scheduled and when it is shelved.
-    :ivar extra_specs: of its flavor; None: they are not told to this user.
+    :ivar hypervisor: name of its compute node's; None: it has none, as before
+        it is scheduled and when it is shelved.
+    :ivar extra_specs: of its flavor; None: this user may not see them.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Server:
 
     @property
     def deleted(self) -> bool:
-        """Whether it is gone for good."""
+        """Whether it is deleted for good."""
         return self.status == _DELETED
 
 
@@ -66,8 +66,8 @@ class Computes:
     """The compute nodes.
 
     :ivar uuids: of all.
-    :ivar by_name: by the names of their hypervisors; a name that several
-        have, in different cells, stands for none of them.
+    :ivar by_name: by the names of their hypervisors; without names that
+        several have, in different cells.
     """
 
     uuids: frozenset[str] = frozenset()
@@ -75,14 +75,14 @@ class Computes:
 
 
 class Nova:
-    """Asks Nova; any thread may.
+    """Nova's API; thread-safe.
 
-    Nothing is asked before the first call. Every method raises
-    NovaUnavailable if there is no answer that makes sense.
+    The first call connects. Every method raises NovaUnavailable if there is
+    no valid answer.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter``.
-    :param timeout_s: how long each request takes at most.
-    :param page_length: how many servers to ask for at a time.
+    :param timeout_s: timeout of each request.
+    :param page_length: servers per request.
     """
 
     def __init__(
@@ -100,14 +100,13 @@ class Nova:
     def from_conf(
         cls, conf: cfg.ConfigOpts, *, timeout_s: float | None = None
     ) -> Self | None:
-        """Return how the group ``[nova]`` says that Nova is to be asked.
+        """Return a client by the group ``[nova]``.
 
         :param conf: the configuration.
-        :param timeout_s: how long each request takes at most; None is what
-            the group says.
-        :returns: None if it does not say how.
-        :raises ConfigurationError: if it says so in a way that makes no
-            sense.
+        :param timeout_s: timeout of each request; None means the group's
+            value.
+        :returns: None if the group is not filled in.
+        :raises ConfigurationError: if it is invalid.
         """
         options.register_auth_opts(conf)
         group = conf[options.GROUP]
@@ -118,7 +117,7 @@ class Nova:
         return cls(adapter, timeout_s=timeout_s, page_length=group.page_length)
 
     def server(self, instance_id: str) -> Server | None:
-        """Return an instance; None: there is none, or it is deleted.
+        """Return an instance; None: it does not exist, or is deleted.
 
         :param instance_id: its UUID.
         """
@@ -132,11 +131,11 @@ class Nova:
             return _server(document["server"])
 
     def servers(self, changed_since: float | None = None) -> Iterator[Server]:
-        """Ask for the instances of all projects, in parts.
+        """Yield the instances of all projects.
 
-        :param changed_since: only for those that have changed since then,
-            also for those that are deleted; wall clock. None: for all that
-            are not deleted.
+        :param changed_since: only those that have changed since then,
+            including deleted ones; wall clock. None: all that are not
+            deleted.
         """
         query: dict[str, Any] = {"all_tenants": "1"}
         if changed_since is not None:
@@ -155,9 +154,9 @@ class Nova:
         )
 
     def has_compute(self, host_uuid: str) -> bool:
-        """Tell whether there is a compute node.
+        """Whether a compute node exists.
 
-        A list may lack one that there is: Nova leaves out those whose service
+        A list may lack an existing one: Nova leaves out those whose service
         it does not find, and then ends a page too soon. If a cell is away,
         there is no answer.
 
@@ -174,11 +173,11 @@ class Nova:
         return True
 
     def migrating(self, migration_ids: Collection[str]) -> dict[str, str]:
-        """Return which instances migrations move, or have moved.
+        """Return the instances of migrations.
 
         :param migration_ids: UUIDs.
         :returns: UUIDs of instances, by those of their migrations; without
-            those that are no migrations, or not among the newest ten pages.
+            unknown migrations, and those older than the newest ten pages.
         """
         wanted = set(migration_ids)
         found: dict[str, str] = {}
@@ -209,10 +208,10 @@ class Nova:
         marker_name: str = "id",
         max_pages: int | None = None,
     ) -> Iterator[_T]:
-        """Ask for a list until there is no next page.
+        """Yield the members of all pages of a list.
 
-        :param marker_name: what names the last member of a page.
-        :param max_pages: how many are asked for at most; None: all.
+        :param marker_name: the member that a marker names.
+        :param max_pages: the maximum number of pages; None: all.
         """
         marker: str | None = None
         numbers = itertools.count() if max_pages is None else range(max_pages)
@@ -255,9 +254,9 @@ def _translated() -> Iterator[None]:
         yield
     except (
         exceptions.ClientException,
-        # A cafile that cannot be read.
+        # An unreadable cafile.
         OSError,
-        # What is no JSON, or not of the shape that it should be.
+        # Not JSON, or JSON of another shape.
         AttributeError,
         LookupError,
         TypeError,
@@ -271,7 +270,7 @@ def _translated() -> Iterator[None]:
 def _server(document: Mapping[str, Any]) -> Server:
     extra_specs = (document.get("flavor") or {}).get("extra_specs")
     if extra_specs is not None and not isinstance(extra_specs, dict):
-        raise ValueError("extra_specs are no object")
+        raise ValueError("extra_specs is not an object")
     return Server(
         id=str(document["id"]),
         project_id=str(document["tenant_id"]),

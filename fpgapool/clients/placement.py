@@ -19,18 +19,18 @@ from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import placement as options
 
-#: Nested providers are there since 1.14, inventories that are reserved as a
-#: whole since 1.26; nothing newer is used.
+#: Nested providers exist since 1.14, fully reserved inventories since 1.26;
+#: nothing newer is used.
 MICROVERSION = "1.36"
 
 _CONCURRENT_UPDATE = "placement.concurrent_update"
 _INVENTORY_IN_USE = "placement.inventory.inuse"
 _PROVIDER_IN_USE = "placement.resource_provider.inuse"
 
-# How often a change is tried that others come before.
+# How often a change is retried after conflicts.
 _MAX_ATTEMPTS = 5
 
-# What another user, or another Placement, would not be told.
+# Statuses that another user, or another Placement, would not get.
 _USELESS = frozenset({401, 403, 406})
 
 
@@ -38,8 +38,8 @@ _USELESS = frozenset({401, 403, 406})
 class Provider:
     """A resource provider.
 
-    :ivar generation: another one after each change of its inventories,
-        traits and new allocations; the end of an allocation changes nothing.
+    :ivar generation: changes with its inventories, traits and new
+        allocations, but not with the end of an allocation.
     :ivar parent_uuid: None for a root.
     """
 
@@ -52,17 +52,17 @@ class Provider:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """How much a provider has of a resource class.
+    """A provider's inventory of a resource class.
 
-    :ivar total: how much there is.
-    :ivar reserved: how much of it is not given to anybody new.
+    :ivar total: the total amount.
+    :ivar reserved: the part that is not allocated any more.
     """
 
     total: int
     reserved: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as Placement writes it."""
+        """Return it in Placement's format."""
         return {
             "total": self.total,
             "reserved": self.reserved,
@@ -74,18 +74,16 @@ class Inventory:
 
 
 class Placement:
-    """Asks Placement; one thread may.
+    """Placement's API, for one thread.
 
-    Nothing is asked before the first call. Every method raises
-    PlacementUnavailable if there is no answer that makes sense, and its
-    subclass PlacementRefused if there is one, and it is no.
+    The first call connects. Every method raises PlacementUnavailable if there
+    is no valid answer, and its subclass PlacementRefused if Placement refuses.
 
-    :ivar requests: how many have been made.
-    :ivar conflicts: how many changes others came before, so that they were
-        tried again.
+    :ivar requests: number of requests.
+    :ivar conflicts: number of changes that were retried after a conflict.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter``.
-    :param timeout_s: how long each request takes at most.
+    :param timeout_s: timeout of each request.
     """
 
     def __init__(self, adapter: Any, *, timeout_s: float = 30.0) -> None:
@@ -98,12 +96,11 @@ class Placement:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
-        """Return how ``[placement]`` says that Placement is to be asked.
+        """Return a client by the group ``[placement]``.
 
         :param conf: the configuration.
-        :returns: None if it does not say how.
-        :raises ConfigurationError: if it says so in a way that makes no
-            sense.
+        :returns: None if the group is not filled in.
+        :raises ConfigurationError: if it is invalid.
         """
         options.register_auth_opts(conf)
         timeout_s = conf[options.GROUP].request_timeout_s
@@ -117,7 +114,7 @@ class Placement:
     def traits(self, prefix: str) -> list[str]:
         """Return the traits that any provider has.
 
-        :param prefix: what they begin with.
+        :param prefix: of the traits.
         """
         query = {"name": f"startswith:{prefix}", "associated": "true"}
         with _sensible():
@@ -126,9 +123,9 @@ class Placement:
     def providers(
         self, trait: str, free: Mapping[str, int] | None = None
     ) -> list[Provider]:
-        """Return the providers that have a trait, of the whole cloud.
+        """Return the providers of the cloud with a trait.
 
-        :param free: how much must be left of resource classes.
+        :param free: the free amounts that they must have, by resource class.
         """
         query = {"required": trait}
         if free:
@@ -139,7 +136,7 @@ class Placement:
             return [_provider(one) for one in document["resource_providers"]]
 
     def provider(self, uuid: str) -> Provider | None:
-        """Return a provider; None: there is none."""
+        """Return a provider; None: it does not exist."""
         answer = self._ask("GET", _path(uuid), accept={404})
         if answer.status_code == 404:
             return None
@@ -147,7 +144,8 @@ class Placement:
             return _provider(answer.json())
 
     def inventory(self, uuid: str, resource_class: str) -> Inventory | None:
-        """Return what a provider has of a resource class; None: nothing."""
+        """Return a provider's inventory of a resource class; None: it has
+        none."""
         with _sensible():
             found = self._get(_path(uuid, "inventories"))["inventories"]
             one = found.get(resource_class)
@@ -156,7 +154,7 @@ class Placement:
             return Inventory(int(one["total"]), int(one["reserved"]))
 
     def allocations(self, uuid: str, resource_class: str) -> dict[str, int]:
-        """Return how much of a resource class each consumer has.
+        """Return each consumer's amount of a resource class.
 
         :param uuid: of the provider.
         """
@@ -171,7 +169,7 @@ class Placement:
     # -- changes -----------------------------------------------------------
 
     def create(self, uuid: str, name: str, parent_uuid: str) -> None:
-        """Make a child provider; if it is there already, that is fine."""
+        """Create a child provider; it may exist already."""
         body = {
             "uuid": uuid,
             "name": name,
@@ -188,7 +186,7 @@ class Placement:
     def change_traits(
         self, uuid: str, add: Collection[str], remove: Collection[str]
     ) -> None:
-        """Add and remove traits; all others of the provider stay."""
+        """Add and remove traits; the provider's other traits stay."""
         for trait in sorted(add):
             self._ensure(f"/traits/{trait}")
 
@@ -204,9 +202,9 @@ class Placement:
     def set_inventory(
         self, uuid: str, resource_class: str, inventory: Inventory | None
     ) -> None:
-        """Say how much a provider has; its other inventories stay.
+        """Set an inventory of a provider; its other inventories stay.
 
-        :param inventory: None: it has nothing of that class.
+        :param inventory: None removes it.
         """
         if inventory is not None:
             self._ensure(f"/resource_classes/{resource_class}")
@@ -221,11 +219,11 @@ class Placement:
         self._rewrite(_path(uuid, "inventories"), changed)
 
     def delete(self, uuid: str) -> None:
-        """Delete a provider; if there is none, that is fine."""
+        """Delete a provider; it may be missing."""
         self._ask("DELETE", _path(uuid), accept={404})
 
     def _ensure(self, path: str) -> None:
-        """Make a trait or resource class."""
+        """Create a trait or resource class."""
         if path not in self._known:
             self._ask("PUT", path)
             self._known.add(path)
@@ -233,7 +231,7 @@ class Placement:
     def _rewrite(
         self, path: str, changed: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> None:
-        """Replace a document that carries the provider's generation."""
+        """Replace a document that contains the provider's generation."""
         for _ in range(_MAX_ATTEMPTS):
             with _sensible():
                 before = self._get(path)
@@ -244,12 +242,12 @@ class Placement:
             if answer.status_code < 400:
                 return
             if _code(answer) != _CONCURRENT_UPDATE:
-                # Somebody may have deleted a trait that nobody used.
+                # An unused trait may have been deleted meanwhile.
                 self._known.clear()
                 raise _refusal(answer)
             self.conflicts += 1
         raise exception.PlacementRefused(
-            reason=f"{path} has been changed by others {_MAX_ATTEMPTS} times"
+            reason=f"{path} was changed by others {_MAX_ATTEMPTS} times"
         )
 
     def _get(
@@ -257,7 +255,7 @@ class Placement:
     ) -> dict[str, Any]:
         found = self._ask("GET", path, query=query).json()
         if not isinstance(found, dict):
-            raise ValueError(f"{path} is no object")
+            raise ValueError(f"{path} is not an object")
         return found
 
     def _ask(
@@ -271,7 +269,7 @@ class Placement:
     ) -> Any:
         """Return the answer to a request.
 
-        :param accept: statuses that mean something to the caller.
+        :param accept: statuses that the caller handles.
         """
         from keystoneauth1 import exceptions
 
@@ -288,7 +286,7 @@ class Placement:
                 raise_exc=False,
                 **arguments,
             )
-        # A cafile that cannot be read is a plain OSError.
+        # An unreadable cafile is a plain OSError.
         except (exceptions.ClientException, OSError) as error:
             raise exception.PlacementUnavailable(
                 reason=f"{type(error).__name__}: {error}"
@@ -305,12 +303,12 @@ class Placement:
 
 @contextlib.contextmanager
 def _sensible() -> Iterator[None]:
-    """Translate what is no JSON, or not of the shape that it should be."""
+    """Translate errors of an invalid answer."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise exception.PlacementUnavailable(
-            reason=f"its answer makes no sense: {error!r:.200}"
+            reason=f"its answer is invalid: {error!r:.200}"
         ) from error
 
 
@@ -331,7 +329,7 @@ def _provider(document: Mapping[str, Any]) -> Provider:
 
 
 def _error(answer: Any) -> Mapping[str, Any]:
-    """:returns: what Placement says of an error, as far as that is known."""
+    """:returns: Placement's error, as far as it can be read."""
     try:
         found = answer.json()["errors"][0]
     except (LookupError, TypeError, ValueError):
@@ -350,5 +348,5 @@ def _told(answer: Any) -> str:
 
 def _refusal(answer: Any) -> exception.PlacementUnavailable:
     if _code(answer) in (_INVENTORY_IN_USE, _PROVIDER_IN_USE):
-        return exception.PlacementRefused(reason="somebody still has of it")
+        return exception.PlacementRefused(reason="it still has allocations")
     return exception.PlacementRefused(reason=_told(answer))

@@ -4,6 +4,6 @@
 
 import warnings
 
-# oslo.messaging imports eventlet, which nothing here uses: everything runs
-# in threads. An operator can do nothing about the warning that this causes.
+# oslo.messaging imports eventlet, which fpgapool does not use: it uses
+# threads. An operator can do nothing about this warning.
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-agent: serves the boards and the programs of its host."""
+"""fpgapool-agent: serve the boards and the programs of a host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal.
 
     :returns: 0 after a signal, 1 after an error, 2 if the configuration is
-        not usable.
+        invalid.
     """
     try:
         conf = config.init("fpgapool-agent", argv)

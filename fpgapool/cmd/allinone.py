@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the command line without the program; None means the
         process's own.
     :returns: 0 after a signal, 1 after an error, 2 if the command line or
-        the configuration is not usable.
+        the configuration is invalid.
     """
     arguments = _parser().parse_args(argv)
     previous = signal.signal(signal.SIGTERM, _interrupt)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"{error.code}: {error}")
         return 2
     except KeyboardInterrupt:
-        # Before there was anything to stop.
+        # There is nothing to stop yet.
         return 0
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=wiring.PROGRAM,
         description="Run a whole pool with emulated boards on this machine,"
-        " until Ctrl-C. Nothing is left of it then.",
+        " until Ctrl-C. Then the pool is removed.",
     )
     parser.add_argument(
         "--version", action="version", version=version.version_string()
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
             type=int,
             default=default,
             metavar="N",
-            help=f"{text}; default {default}",
+            help=f"number of {text}; default {default}",
         )
     rates = cluster.add_mutually_exclusive_group()
     rates.add_argument(
@@ -110,14 +110,15 @@ def _parser() -> argparse.ArgumentParser:
         help="no modelled rates, as fast as this machine computes",
     )
     cluster.add_argument(
-        "--strategy", metavar="NAME", help="how sessions are scheduled"
+        "--strategy", metavar="NAME", help="scheduling strategy"
     )
     cluster.add_argument(
         "--driver",
         default=wiring.EMULATOR,
         metavar="NAME",
-        help="driver of the hosts with boards; default emulator. Another one"
-        " knows its boards and slots itself, by its section in --config-file",
+        help="driver of the hosts with boards; default emulator. Another"
+        " driver finds its boards and slots itself, by its section in"
+        " --config-file",
     )
     _add_process_options(parser.add_argument_group("the process"))
     return parser
@@ -128,36 +129,36 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         "--state-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="keep database and logs there; default is a directory that is"
+        help="directory for database and logs; default is a directory that is"
         " removed at the end",
     )
     group.add_argument(
         "--run-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="directory for the sockets; default where clients look,"
-        f" {directories.default_run_dir()}",
+        help="directory for the sockets; default is the one where clients"
+        f" look, {directories.default_run_dir()}",
     )
     group.add_argument(
         "--config-file",
         action="append",
         default=[],
         metavar="FILE",
-        help="more options of the services; may be repeated",
+        help="file with more options of the services; may be repeated",
     )
     group.add_argument(
         "--api-port",
         type=int,
         metavar="N",
         help="serve the REST API, without Keystone, on this port of the"
-        " loopback device; 0 for one that is free",
+        " loopback device; 0 for a free port",
     )
     group.add_argument(
         "--ready-fd",
         type=int,
         metavar="FD",
         help="write a line of JSON to this descriptor when the pool is"
-        " ready, and end when it is a pipe whose other end is closed",
+        " ready; if it is a pipe, stop when its other end is closed",
     )
     group.add_argument(
         "--verbose",
@@ -183,14 +184,14 @@ def _check_ready_fd(fd: int | None) -> None:
         os.fstat(fd)
     except (OSError, OverflowError) as error:
         raise exception.ConfigurationError(
-            reason=f"--ready-fd {fd}: there is no such descriptor"
+            reason=f"--ready-fd {fd}: this descriptor is not open"
         ) from error
 
 
 def _check_port(port: int | None) -> None:
     if port is not None and not 0 <= port <= 65535:
         raise exception.ConfigurationError(
-            reason=f"--api-port {port}: there is no such port"
+            reason=f"--api-port {port}: not a port number"
         )
 
 
@@ -206,11 +207,11 @@ def _check_driver(name: str) -> None:
 class _RestAPI(service.Service, typing.Protocol):
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the API."""
 
 
 def _make_rest_api(*arguments: typing.Any) -> _RestAPI:
-    """Return the REST API, for which few need to wait or have libraries.
+    """Return the REST API; only this function imports its libraries.
 
     :param arguments: of :class:`fpgapool.allinone.restapi.RestAPI`.
     """
@@ -267,7 +268,7 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            # Without its terminal this command has no user any more.
+            # This command has no user without its terminal.
             runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
@@ -320,11 +321,11 @@ class _AllInOne:
                 f" {self._where.front_door(name)}"
             )
         if self._rest_api is not None:
-            _say(f"REST API, for everybody on this machine: {self._api_url}")
+            _say(f"REST API, for all users of this machine: {self._api_url}")
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
             _write(f"    {line}", sys.stdout)
-        _say(f"ready: {self._describe()}; Ctrl-C ends it")
+        _say(f"ready: {self._describe()}; Ctrl-C stops it")
         if lifeline is not None:
             lifeline.announce(self._description())
 
@@ -397,8 +398,7 @@ def _complain(text: str) -> None:
 
 
 def _write(line: str, stream: typing.TextIO) -> None:
-    # A terminal or pipe that is gone must not get in the way of an orderly
-    # end.
+    # A closed terminal or pipe must not prevent an orderly end.
     with contextlib.suppress(OSError):
         print(line, file=stream, flush=True)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``fpgapool-manage audit`` looks at, and how it tells it.
+"""The checks and the output of ``fpgapool-manage audit``.
 
-Database, leader and agents are compared by the leader, which sees all three.
-While nobody leads, the database is compared with itself. Files are looked for
-by this process, since the leader need not reach the store.
+The leader compares database, leader and agents, because it sees all three. If
+no conductor leads, the database is compared with itself. This process compares
+the files, because the leader need not reach the store.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
-_KEPT = "not mended: "
+_KEPT = "not repaired: "
 
-#: What an operator has to do about what is not mended here.
+#: What an operator can do about findings that are not repaired.
 _ADVICE = {
     findings.WORKER_WITHOUT_AGENT: "start the host's agent",
     findings.DEVICES_OF_SILENT_HOST: "start the host's agent, or disable the"
@@ -36,17 +36,17 @@ _ADVICE = {
     findings.RESERVATION_WITHOUT_INSTANCE: "delete the allocation in"
     " Placement",
     findings.NO_LEADER: "start a conductor",
-    findings.LEASE_OF_OTHER: "the conductor that is named gives up office by"
-    " itself; stop it if it does not",
+    findings.LEASE_OF_OTHER: "wait until the named conductor gives up; stop it"
+    " if it does not",
 }
-_NEXT_LEADER = "the next conductor that leads mends it"
+_NEXT_LEADER = "the next conductor that leads repairs it"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A finding, and what was done about it.
+    """A finding and its repair.
 
-    :ivar action: empty if nothing was to be done.
+    :ivar action: empty if there was nothing to do.
     """
 
     finding: findings.Finding
@@ -54,19 +54,18 @@ class Line:
 
     @property
     def mended(self) -> bool:
-        """Whether anything was done."""
+        """Whether it was repaired."""
         return bool(self.action) and not self.action.startswith(_KEPT)
 
 
 class Auditor:
-    """Looks twice, and mends.
+    """Looks twice, and repairs.
 
     :param conductor: the leader; waits long enough for an answer.
     :param database: its database.
-    :param store: where files of bitstreams are; None: they are not looked
-        for.
+    :param store: the store of bitstreams; None: files are not checked.
     :param orphan_age_s: younger files may belong to an upload under way.
-    :param pause_s: between two looks; longer than anything is under way.
+    :param pause_s: between two looks; longer than any change is under way.
     :param sleep: waits.
     """
 
@@ -86,17 +85,17 @@ class Auditor:
         self._orphan_age_s = orphan_age_s
         self._pause_s = pause_s
         self._sleep = sleep
-        # As it was when no conductor answered.
+        # The lease when no conductor answered.
         self._silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
-        """Return what two looks have shown."""
+        """Return the findings of both of two looks."""
         return self._still_there(self._look())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
-        """Mend what can be mended without losing anything.
+        """Repair all findings that can be repaired without losing anything.
 
-        :returns: what was done about each finding.
+        :returns: the result for each finding.
         """
         lines = [Line(one, self._mend(one)) for one in found]
         left = self._still_there([line.finding for line in lines])
@@ -141,12 +140,12 @@ class Auditor:
         yield findings.Finding(
             kind=findings.NO_LEADER,
             subject="conductor",
-            detail=f"none answers; {who or 'nobody'} has the lease",
+            detail=f"none answers; {who or 'none'} has the lease",
         )
         yield from audit.in_database(holdings)
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
-        # In this order none is missing whose row is there.
+        # In this order no file is missing whose row is read.
         rows = {
             one.location: one
             for one in self._database.bitstreams()

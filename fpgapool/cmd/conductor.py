@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-conductor: queues sessions and gives them slots."""
+"""fpgapool-conductor: queue sessions and assign slots to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal.
 
     :returns: 0 after a signal, 1 after an error, 2 if the configuration is
-        not usable.
+        invalid.
     """
     try:
         conf = config.init("fpgapool-conductor", argv)
@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         keys = signing.pool_keys(conf)
         if keys is None:
             LOG.warning(
-                "[messages] pool_key_file is not set: what comes over the"
-                " message bus is believed, whichever host it is from"
+                "[messages] pool_key_file is not set: the conductor accepts"
+                " every message on the bus, whichever host it is from"
             )
         conductor = conductor_service.Conductor(
             conf, database, runner.fail, keys

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(f"FILE_ERROR: {error}", 1)
     except KeyboardInterrupt:
-        return _complain("interrupted, everything was stopped", 130)
+        return _complain("interrupted; everything was stopped", 130)
     finally:
         signal.signal(signal.SIGTERM, previous)
 

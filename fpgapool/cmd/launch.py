@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the installed commands call: those whose libraries may be missing.
+"""Start the installed commands, whose libraries may be missing.
 
-Every command is installed with the client library; what it needs comes with
-an extra. Without it, a command says which one instead of a traceback.
+The client library installs every command; an extra installs its libraries. If
+they are missing, the command names the extra instead of printing a traceback.
 """
 
 from __future__ import annotations

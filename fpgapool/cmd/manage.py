@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-manage: the operator's tool for what the database holds.
+"""fpgapool-manage: the operator's tool for the database.
 
-Exit codes: 0 done, 1 it could not be done or the check found something,
-2 the command line, the configuration or a file is wrong, 3 the audit found
-something that was not mended.
+Exit codes: 0 done; 1 it failed or the check found something; 2 the command
+line, the configuration or a file is wrong; 3 the audit found something that it
+did not repair.
 """
 
 import argparse
@@ -42,16 +42,16 @@ from fpgapool.rpcapi import permissions
 
 PROGRAM = "fpgapool-manage"
 
-# Arguments that say what a command is about.
+# Arguments that name the target of a command.
 _TARGETS = ("to_version", "older_than_days", "file", "builtin", "pool_name")
 
 _PURGE_BATCH_ROWS = 1000
-# More than any backup is old: a leader lives for minutes at least, mostly.
+# More than since any backup: a leader usually lives for minutes at least.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
 _FINDINGS = 3
-# With a long queue, a conductor needs some seconds for an answer.
+# With a long queue, a conductor needs some seconds to answer.
 _AUDIT_S = 20.0
 
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         process's own.
     :returns: the exit code.
     """
-    # A configuration of its own: nothing here needs RPC.
+    # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     conf.register_cli_opt(
         cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    # Migrations of large tables, and purges, may take their time.
+    # Migrations of large tables, and purges, may take long.
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
     command = conf.command
-    # Some commands are about more than the database.
+    # Some commands need more than the database.
     command.conf = conf
     try:
         if command.run not in _CHANGING:
@@ -126,7 +126,7 @@ def _record(
 
 
 def _operator() -> str:
-    # Who became root to do so is of more interest than root.
+    # The user who called sudo matters more than root.
     return os.environ.get("SUDO_USER") or f"uid {os.getuid()}"
 
 
@@ -157,8 +157,8 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
         database,
         "restored",
         _restored,
-        "Say that the tables come from a backup, so that agents accept the"
-        " next conductor. Run it before conductors are started again.",
+        "Declare that the tables come from a backup, so that agents accept the"
+        " next conductor. Run it before you start conductors again.",
     )
     _add_purge(database)
     library = _add_category(subparsers, "accelerator", "the library")
@@ -175,25 +175,25 @@ def _add_host(subparsers: argparse._SubParsersAction) -> None:
         commands,
         "key",
         _key,
-        "Print what [messages] host_key_file of a host has to hold; it is"
-        " made from [messages] pool_key_file.",
+        "Print the contents of a host's [messages] host_key_file; they are"
+        " derived from [messages] pool_key_file.",
     )
     granted = _add_command(
         commands,
         "permissions",
         _permissions,
-        "Print the commands that give a user of RabbitMQ what the agent of"
-        " one host needs, and nothing more.",
+        "Print the commands that give a user of RabbitMQ the permissions of"
+        " one host's agent, and no more.",
     )
     for parser in (key, granted):
         parser.add_argument(
-            # Not as the option, which it would hide.
+            # Another name than the option, which it would hide.
             "of_host",
             nargs="?",
             type=_uuid,
             metavar="HOST_UUID",
-            help="[DEFAULT] host_uuid of the host, as it is written there; the"
-            " default is that of this configuration",
+            help="[DEFAULT] host_uuid of the host, exactly as written there;"
+            " the default is that of this configuration",
         )
     granted.add_argument(
         "--user",
@@ -214,15 +214,15 @@ def _add_placement(subparsers: argparse._SubParsersAction) -> None:
         commands,
         "clean",
         _clean,
-        "Remove the resource providers and traits of the pool from"
-        " Placement. Run it when conductors are stopped or have no section"
-        " [placement] any more: they would make them again.",
+        "Remove the resource providers and traits of the pool from Placement."
+        " Stop the conductors first, or remove their section [placement]: they"
+        " would create them again.",
     )
     parser.add_argument(
         "--pool-name",
         type=_pool_name,
         metavar="NAME",
-        help="the pool; the default is [placement] pool_name",
+        help="name of the pool; the default is [placement] pool_name",
     )
 
 
@@ -231,34 +231,34 @@ def _add_audit(subparsers: argparse._SubParsersAction) -> None:
         subparsers,
         "audit",
         _audit,
-        "Compare database, conductor, agents and the files of bitstreams."
-        " What is under way is no finding: it looks twice. Exits with 0 if"
-        " all agree, with 3 if they do not.",
+        "Compare database, conductor, agents and the files of bitstreams. The"
+        " command looks twice, so that changes under way are no findings."
+        " Exits with 0 if all agree, with 3 if they do not.",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="mend what can be mended without losing anything, say what was"
-        " done, and exit with 0 if nothing is left",
+        help="repair all findings that can be repaired without losing"
+        " anything, print the repairs, and exit with 0 if nothing is left",
     )
     parser.add_argument(
         "-f",
         "--format",
         choices=("table", "json"),
         default="table",
-        help="how to print what was found",
+        help="output format",
     )
     parser.add_argument(
         "--pause-s",
         type=_seconds,
         default=None,
         metavar="SECONDS",
-        help="between the two looks; the default is [conductor] lease_s",
+        help="time between the two looks; the default is [conductor] lease_s",
     )
     parser.add_argument(
         "--no-files",
         action="store_true",
-        help="do not look for files, where the store cannot be reached",
+        help="do not check files, if the store cannot be reached",
     )
 
 
@@ -301,7 +301,7 @@ def _add_purge(commands: argparse._SubParsersAction) -> None:
         commands,
         "purge",
         _purge,
-        "Delete sessions that have ended, and forget deleted instances.",
+        "Delete ended sessions and deleted instances.",
     )
     parser.add_argument(
         "--older-than-days",
@@ -318,7 +318,7 @@ def _add_load(commands: argparse._SubParsersAction) -> None:
         "load",
         _load,
         "Add an accelerator to the library, or replace the one of the same"
-        " name. The conductor takes it over within seconds.",
+        " name. The conductor reads it within seconds.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -329,7 +329,7 @@ def _add_load(commands: argparse._SubParsersAction) -> None:
         help="the accelerator's profile, a YAML file",
     )
     source.add_argument(
-        "--builtin", action="store_true", help="load all built-in ones"
+        "--builtin", action="store_true", help="load all built-in accelerators"
     )
 
 
@@ -339,7 +339,7 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
         commands,
         "sign",
         _sign,
-        "Write the signature of a file, base64, to the standard output.",
+        "Write the signature of a file, in base64, to the standard output.",
     )
     sign.add_argument(
         "--key",
@@ -354,7 +354,7 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
         "Find the trusted key that has signed a file.",
     )
     verify.add_argument(
-        "--signature", required=True, help="what sign has written"
+        "--signature", required=True, help="the output of sign"
     )
     for parser in (sign, verify):
         parser.add_argument("file", type=pathlib.Path, metavar="FILE")
@@ -362,8 +362,8 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
         commands,
         "sweep",
         _sweep,
-        "Remove files that belong to no bitstream from the store. The API"
-        " does so by itself now and then.",
+        "Remove files that belong to no bitstream from the store. The API also"
+        " does so from time to time.",
     )
 
 
@@ -413,7 +413,7 @@ def _sync(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _add_missing_accelerators(database: db_api.Database) -> None:
-    # What is there may have been adapted by the operator.
+    # An operator may have adapted accelerators that are present.
     present = {record.name for record in database.accelerators()}
     profiles = accelerators.load_profiles().values()
     _store(database, [p for p in profiles if p.name not in present])
@@ -430,9 +430,9 @@ def _check(database: db_api.Database, args: argparse.Namespace) -> int:
     for difference in differences:
         print(difference)
     if differences:
-        print("The tables are not as the migrations leave them.")
+        print("The tables differ from those of the migrations.")
         return 1
-    print("The tables are as they should be.")
+    print("The tables are those of the migrations.")
     return 0
 
 
@@ -445,7 +445,7 @@ def _restored(database: db_api.Database, args: argparse.Namespace) -> int:
 
 def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     age_s = args.older_than_days * _SECONDS_PER_DAY
-    # What is stored has the time of the database.
+    # Stored times are those of the database.
     finished_before = database.now() - age_s
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
@@ -455,7 +455,7 @@ def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _purge_all(purge: Callable[[float, int], int], before: float) -> int:
-    """Delete rows, few at a time; :returns: how many."""
+    """Delete rows, few at a time; :returns: their number."""
     total = deleted = purge(before, _PURGE_BATCH_ROWS)
     while deleted == _PURGE_BATCH_ROWS:
         deleted = purge(before, _PURGE_BATCH_ROWS)
@@ -491,8 +491,8 @@ def _key(database: db_api.Database, args: argparse.Namespace) -> int:
     keys = signing.pool_keys(args.conf)
     if keys is None:
         raise exception.ConfigurationError(
-            reason="[messages] pool_key_file is not set: without it there is"
-            " nothing that a host's key could be made from"
+            reason="[messages] pool_key_file is not set: a host's key is"
+            " derived from it"
         )
     print(keys.host_key(args.of_host or args.conf.host_uuid))
     return 0
@@ -597,23 +597,23 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
     client = placement.Placement.from_conf(args.conf)
     if client is None:
         raise exception.ConfigurationError(
-            reason="[placement] does not say how Placement is to be asked"
+            reason="[placement] does not configure how to ask Placement"
         )
     pool_name = args.pool_name or args.conf.placement.pool_name
     gone, kept = placement_sync.clean(client, pool_name)
     print(f"{gone} resource providers removed.")
     if kept:
         print(
-            f"{kept} stay: instances have reserved slots of them, or Placement"
-            " refuses."
+            f"{kept} remain: instances have reserved slots of them, or"
+            " Placement refuses."
         )
     return 1 if kept else 0
 
 
-#: What works on any machine, for any user.
+#: Commands that work on any machine, for any user.
 _WITHOUT_DATABASE = {_key, _permissions, _sign, _verify}
 
-#: What needs a line in the audit log, and how it is called there.
+#: Commands that write a line of the audit log, and its action.
 _CHANGING = {
     _sync: "db sync",
     _restored: "db restored",

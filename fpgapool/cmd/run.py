@@ -36,7 +36,7 @@ _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class _UsageError(Exception):
-    """The command line asks for something that makes no sense."""
+    """The command line is wrong."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,31 +94,32 @@ def _parser() -> argparse.ArgumentParser:
     door.add_argument(
         "--socket",
         metavar="PATH",
-        help="front door; default: whatever way to the pool there is",
+        help="socket of the front door; default: the first way to the pool"
+        " that works",
     )
     door.add_argument(
         "--os-cloud",
         metavar="NAME",
-        help="go through the pool's API, as a VM does: the cloud of this "
-        "name in clouds.yaml",
+        help="use the pool's API, as a VM does: the cloud of this name in "
+        "clouds.yaml",
     )
     door.add_argument(
         "--api-url",
         metavar="URL",
-        help="go through an API without Keystone, as that of "
+        help="use an API without Keystone, such as that of "
         "fpgapool-allinone --api-port",
     )
     pool.add_argument(
         "--timeout",
         type=float,
         metavar="S",
-        help="give up after so many seconds altogether",
+        help="give up after this many seconds in all",
     )
     pool.add_argument(
         "--wait-timeout",
         type=float,
         metavar="S",
-        help="give up when no slot came free for so many seconds",
+        help="give up if no slot is free within this many seconds",
     )
     pool.add_argument(
         "--priority", type=int, default=0, metavar="N", help="default 0"
@@ -126,14 +127,14 @@ def _parser() -> argparse.ArgumentParser:
     pool.add_argument(
         "--fallback",
         choices=["cpu"],
-        help="let this machine's CPU do the work when the pool is away or "
-        "gives no slot within --wait-timeout",
+        help="compute on this machine's CPU if the pool is away or has no "
+        "slot within --wait-timeout",
     )
     pool.add_argument(
         "--checksum",
         action="store_true",
         help="check input and output end to end: fail with "
-        "CHECKSUM_MISMATCH if they are changed between here and the board",
+        "CHECKSUM_MISMATCH if they change between here and the board",
     )
     pool.add_argument(
         "--require-tls",
@@ -165,7 +166,7 @@ def _params(arguments: argparse.Namespace) -> dict[str, typing.Any]:
 def _split(item: str, option: str) -> tuple[str, str]:
     name, separator, value = item.partition("=")
     if not name or not separator:
-        # The text is not repeated: it may be a mistyped key.
+        # The message omits the text: it may be a mistyped key.
         raise _UsageError(f"{option} needs NAME=VALUE")
     return name, value
 
@@ -205,7 +206,7 @@ def _add_aes_params(
 ) -> bytes | None:
     """Add key and IV to the parameters.
 
-    :returns: the IV if it was made here and has to be stored.
+    :returns: the IV if it was made here and must be stored.
     """
     named = arguments.key_file, arguments.iv, arguments.iv_file
     if arguments.accelerator != _AES:
@@ -276,8 +277,8 @@ class _Display:
 
 
 def _make_bar() -> typing.Any:
-    """Return a progress bar; None if what draws it is not installed."""
-    # Imported here: scripts that run without a terminal need none of it.
+    """Return a progress bar; None if its library is not installed."""
+    # A late import: scripts that run without a terminal do not need it.
     try:
         import rich.console
         import rich.progress
@@ -296,7 +297,7 @@ def _make_bar() -> typing.Any:
 
 def _state_text(view: client.SessionView) -> str:
     if view.reason:
-        return f"no slot ({view.reason}): this machine's CPU does the work"
+        return f"no slot ({view.reason}): computing on this machine's CPU"
     if view.state != "QUEUED":
         return view.state.lower()
     text = "waiting for a slot"
@@ -355,7 +356,7 @@ def _run(
     with contextlib.ExitStack() as stack:
         display = stack.enter_context(_Display(quiet=arguments.json))
         if new_iv is not None:
-            # Before the run: an output without its IV would be lost data.
+            # Before the run: an output without its IV is lost data.
             keep = stack.enter_context(
                 _iv_file(arguments.destination + ".iv", new_iv)
             )
@@ -374,7 +375,7 @@ def _run(
             front_door=_front_door(arguments),
             fallback=arguments.fallback,
             checksum=arguments.checksum,
-            # Else the environment may insist on it.
+            # None: the environment may require it.
             require_tls=arguments.require_tls or None,
         )
         if new_iv is not None:
@@ -401,7 +402,7 @@ def _front_door(
 def _iv_file(
     path: str, iv: bytes
 ) -> collections.abc.Iterator[collections.abc.Callable[[], None]]:
-    """Write an IV beside its place; the yielded function moves it there."""
+    """Write an IV to a temporary file; the yielded function renames it."""
     partial = pathlib.Path(f"{path}.{secrets.token_hex(6)}.part")
     try:
         partial.write_text(iv.hex() + "\n")
@@ -421,11 +422,11 @@ def _print_result(result: dict[str, typing.Any], as_json: bool) -> None:
 
 
 class _Interruptible:
-    """Has SIGINT and SIGTERM end what waits for the pool.
+    """Lets SIGINT and SIGTERM end a wait for the pool.
 
-    Python looks at a signal between two of its own steps. One that comes
-    right before a wait, or to another thread, does not end the wait: then
-    the token does.
+    Python handles a signal between two of its own steps. A signal that comes
+    right before a wait, or in another thread, does not end the wait: then the
+    token does.
 
     :ivar token: is cancelled if the main thread does not react.
     """
@@ -439,13 +440,13 @@ class _Interruptible:
         self._writer.setblocking(False)
 
     def __enter__(self) -> client.CancelToken:
-        # A command in the background may have to ignore Ctrl-C.
+        # A background command may have to ignore Ctrl-C.
         self._before = {
             one: signal.signal(one, self._interrupt)
             for one in self._SIGNALS
             if signal.getsignal(one) is not signal.SIG_IGN
         }
-        # Python writes there as soon as a signal comes.
+        # Python writes there as soon as a signal arrives.
         self._before_fd = signal.set_wakeup_fd(self._writer.fileno())
         threading.Thread(
             target=self._watch, name="fpgapool-signals", daemon=True

@@ -24,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
     :returns: the exit code: 0; 1 if the real system failed, or a comparison
-        missed its goal; 2 for input that makes no sense; 130 after Ctrl-C or
-        SIGTERM.
+        missed its goal; 2 for invalid input; 130 after Ctrl-C or SIGTERM.
     """
     parser = argparse.ArgumentParser(
         prog="fpgapool-sim",

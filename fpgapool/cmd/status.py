@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-status: is everything as this release needs it?
+"""fpgapool-status: check an installation for this release.
 
-``fpgapool-status upgrade check`` is run with the code of the new release,
-after ``fpgapool-manage db sync`` and before services are started again; any
-other time will do as well. Exit codes are those of oslo.upgradecheck: 0 all is
-well, 1 something should be looked at, 2 the services would not work, 255 the
-check itself failed.
+Run ``fpgapool-status upgrade check`` with the code of the new release, after
+``fpgapool-manage db sync`` and before you start services again; it also works
+at any other time. Exit codes are those of oslo.upgradecheck: 0 all is well, 1
+warnings, 2 the services would not work, 255 the check itself failed.
 """
 
 import sys
@@ -32,9 +31,9 @@ PROGRAM = "fpgapool-status"
 
 _CHARACTER_SET = "utf8mb4"
 _COLLATION = "utf8mb4_bin"
-#: Transports that end with the process, or that oslo.messaging has for tests.
+#: Transports within a process, or for tests of oslo.messaging.
 _TEST_TRANSPORTS = ("fake", "kombu+memory")
-# How often the leader renews its lease in the time that the lease holds.
+# The leader renews its lease this often in the time that the lease holds.
 _RENEWALS = 3
 _MOST_NAMES = 5
 
@@ -57,7 +56,7 @@ def main(
     :param wait_s: see :class:`Checks`.
     :returns: the exit code.
     """
-    # A configuration of its own: nothing here needs RPC.
+    # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     checks = Checks(conf, wait_s)
     upgradecheck.register_cli_options(conf, checks)
@@ -66,7 +65,7 @@ def main(
     except exception.ConfigurationError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return int(_FAILURE)
-    # Read by the base class, to choose between a table and JSON.
+    # The base class reads it, to choose between a table and JSON.
     upgradecheck.CONF = conf
     try:
         return int(upgradecheck.run(conf))
@@ -81,10 +80,10 @@ def _result(
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """What is checked; each check says what to do about it.
+    """The checks; each result says what to do.
 
     :param conf: its files are read before :meth:`check` is called.
-    :param wait_s: how to let time pass, to see whether a leader lives.
+    :param wait_s: lets time pass, to see whether a leader lives.
     """
 
     def __init__(
@@ -115,8 +114,8 @@ class Checks(upgradecheck.UpgradeCommands):
         if differences:
             return _result(
                 _WARNING,
-                f"{len(differences)} differences between the tables and what"
-                " the migrations make; 'fpgapool-manage db check' lists them.",
+                f"{len(differences)} differences between the tables and those"
+                " of the migrations; 'fpgapool-manage db check' lists them.",
             )
         return _result(_SUCCESS)
 
@@ -141,7 +140,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if spoken != _CHARACTER_SET:
             return _result(
                 _WARNING,
-                f"The connection speaks {spoken}: write"
+                f"The connection uses {spoken}: write"
                 f" charset={_CHARACTER_SET} in [database] connection.",
             )
         query = sa.text(
@@ -182,7 +181,7 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_library(self) -> upgradecheck.Result:
-        """Whether there is something to ask for."""
+        """Whether the library has accelerators."""
         query = sa.select(sa.func.count()).select_from(models.accelerators)
         try:
             with self._database.engine.connect() as connection:
@@ -236,8 +235,8 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_transport(self) -> upgradecheck.Result:
         """Whether services can reach each other."""
-        # oslo.messaging registers its options with a transport only, and
-        # that would need the global configuration.
+        # oslo.messaging registers its options only with a transport, which
+        # would need the global configuration.
         option = cfg.StrOpt("transport_url", secret=True, default="")
         try:
             self._conf.register_opt(option)
@@ -254,18 +253,17 @@ class Checks(upgradecheck.UpgradeCommands):
         if scheme in _TEST_TRANSPORTS:
             return _result(
                 _FAILURE,
-                f"[DEFAULT] transport_url: {scheme} reaches nobody outside of"
-                " the process.",
+                f"[DEFAULT] transport_url: {scheme} reaches no other process.",
             )
         return _result(_SUCCESS)
 
     def _check_authentication(self) -> upgradecheck.Result:
-        """Whether the API knows who asks."""
+        """Whether the API authenticates its callers."""
         if self._conf.api.auth_strategy != "keystone":
             return _result(
                 _FAILURE,
-                "[api] auth_strategy is not keystone: the API answers to its"
-                " own machine only, and believes everybody.",
+                "[api] auth_strategy is not keystone: the API answers only its"
+                " own machine, and accepts every caller.",
             )
         group = "keystone_authtoken"
         for name in ("auth_type", "auth_section"):
@@ -277,13 +275,13 @@ class Checks(upgradecheck.UpgradeCommands):
         if not (options.auth_type or options.auth_section):
             return _result(
                 _WARNING,
-                "[keystone_authtoken] has no auth_type. The API does not"
-                " work without; conductors and agents do.",
+                "[keystone_authtoken] has no auth_type. The API needs it;"
+                " conductors and agents do not.",
             )
         return _result(_SUCCESS)
 
     def _check_levels(self) -> upgradecheck.Result:
-        """Whether services still speak as those before them did."""
+        """Whether services still use the messages of an earlier release."""
         levels = self._conf.upgrade_levels
         pinned = [name for name in ("conductor", "agent") if levels[name]]
         if pinned:
@@ -306,7 +304,7 @@ class Checks(upgradecheck.UpgradeCommands):
     )
 
     def check(self) -> upgradecheck.Code:
-        """Perform the checks, that of the policy file among them.
+        """Run the checks, including that of the policy file.
 
         :returns: the worst result.
         """

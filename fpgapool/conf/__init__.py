@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every configuration option of fpgapool, a module per group.
+"""All configuration options of fpgapool, a module per group.
 
 There is no global configuration here: processes with RPC pass
-``oslo_config.cfg.CONF``, everything else a ``ConfigOpts`` of its own.
+``oslo_config.cfg.CONF``, all others a ``ConfigOpts`` of their own.
 """
 
 from oslo_config import cfg

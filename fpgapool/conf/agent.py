@@ -21,8 +21,8 @@ Driver of the host's boards: the name of an entry point in
 ``fpgapool.drivers``.
 
 ``emulator`` computes real results at a modelled speed, with boards described
-by ``[emulator] boards_file``; ``noop`` is for hosts without boards, whose
-front door is all they need.
+by ``[emulator] boards_file``; ``noop`` is for hosts without boards, which need
+only a front door.
 """,
     ),
     cfg.DictOpt(
@@ -32,10 +32,10 @@ front door is all they need.
 Unix sockets by which programs on this host reach the pool, as a list of
 ``project_id:path``.
 
-The path is the identity: whoever may open the socket acts for its project, so
-restrict it by the directory's permissions, or mount it into the containers of
-that project only. The default is none: programs on this host cannot open
-sessions.
+The path is the identity: each process that can open the socket acts for the
+project. Restrict it by the directory's permissions, or mount it into the
+containers of that project only. The default is none: programs on this host
+cannot open sessions.
 """,
     ),
     cfg.IntOpt(
@@ -45,7 +45,7 @@ sessions.
         max=100000,
         help="""
 Largest number of clients that may be connected to the front door of this
-host, over all its sockets. Further ones are turned away with
+host, over all its sockets. Further ones are refused with
 ``TOO_MANY_CONNECTIONS``.
 """,
     ),
@@ -56,12 +56,11 @@ host, over all its sockets. Further ones are turned away with
         max=100000,
         help="""
 Largest number of clients of one project that may be connected to the front
-door of this host. Further ones are turned away with
-``TOO_MANY_CONNECTIONS``.
+door of this host. Further ones are refused with ``TOO_MANY_CONNECTIONS``.
 
 The default, 0, is an equal share of ``max_front_door_connections`` for each
-of ``front_door_sockets``, and more as long as a quarter of all is free: no
-project takes all the room of another.
+of ``front_door_sockets``, and more as long as a quarter of all is free, so
+that no project takes the share of another.
 """,
     ),
     cfg.IntOpt(
@@ -71,11 +70,11 @@ project takes all the room of another.
         max=10000000,
         help="""
 Largest number of sessions of one project that programs on this host wait for
-or use by the front door, those that it takes back for them included. Further
-ones are refused with ``QUOTA_EXCEEDED``.
+or use by the front door, including those that the front door cancels for
+them. Further ones are refused with ``QUOTA_EXCEEDED``.
 
-It bounds the agent's memory, about 2 kB for each; limits of projects are in
-``[quota]``.
+It bounds the agent's memory, about 2 kB for each session; ``[quota]`` has the
+limits of projects.
 """,
     ),
     cfg.IPOpt(
@@ -84,16 +83,16 @@ It bounds the agent's memory, about 2 kB for each; limits of projects are in
 Address on which the workers of this host accept clients from other hosts and
 virtual machines.
 
-There is no default, on purpose: it should be an address on a network made for
-this traffic, not the management network. Without it only programs on this
-host can use its boards.
+There is no default, on purpose: it should be an address on a network for this
+traffic, not the management network. Without it only programs on this host can
+use its boards.
 """,
     ),
     cfg.StrOpt(
         "data_network",
         default="data",
         max_length=64,
-        # "local" names the way through the front door.
+        # "local" is the name of the path through the front door.
         regex=r"^(?!local$)[A-Za-z0-9_.-]+$",
         help="""
 Name of the network of ``data_address``, told to clients beside the address.
@@ -117,9 +116,9 @@ where a firewall or security group must be opened.
         help="""
 Encrypt connections of clients from other hosts by TLS. Clients check the
 worker's certificate against a fingerprint that they get with their session,
-so no certificates have to be installed.
+so there are no certificates to install.
 
-Turn it off only on a network that no one else can listen on.
+Turn it off only on a network that no others can listen on.
 """,
     ),
     cfg.FloatOpt(
@@ -128,8 +127,8 @@ Turn it off only on a network that no one else can listen on.
         min=0.1,
         max=1200,
         help="""
-Seconds between two reports of the host's slots to the conductor. Changes are
-reported at once, whatever this says.
+Seconds between two reports of the host's slots to the conductor. The agent
+reports changes at once in any case.
 
 Related options:
 
@@ -142,8 +141,8 @@ Related options:
         min=1,
         max=3600,
         help="""
-Seconds that a program's request to open a session may stay unanswered by the
-conductor before it fails with ``CONDUCTOR_UNAVAILABLE``.
+Seconds that the conductor may take to answer a program's request to open a
+session. After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
     cfg.FloatOpt(
@@ -160,8 +159,8 @@ conductor about it.
         "workers_outlive_agent",
         default=True,
         help="""
-Let the workers, and the sessions in them, go on when the agent stops; the
-next agent takes them over. Where it is off, stopping the agent ends them.
+Let the workers, and the sessions in them, continue when the agent stops; the
+next agent takes them over. If it is off, stopping the agent ends them.
 """,
     ),
     cfg.StrOpt(
@@ -177,10 +176,10 @@ one that carries ``data_address`` or, without it, the default route.
         min=0,
         help="""
 Rate of the network device in bytes per second and direction. The default, 0,
-takes what the kernel knows.
+means the rate that the kernel knows.
 
-Set it where the kernel does not know the rate, as in most virtual machines,
-or where only a part of the link is for fpgapool.
+Set it if the kernel does not know the rate, as in most virtual machines, or
+if fpgapool may use only a part of the link.
 """,
     ),
     cfg.FloatOpt(
@@ -194,15 +193,15 @@ that the data plane may take, so that tenants' streams leave room for
 management and for virtual machines on the same link. The default, 0, is no
 cap.
 
-Needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. Where the
-device's queueing discipline was set by someone else, or the process cannot be
-started, the agent logs that and goes on without a cap.
+Needs CAP_NET_ADMIN, for a small process that oslo.privsep starts. If the
+device has a queueing discipline that fpgapool did not create, or the process
+cannot be started, the agent logs that and continues without a cap.
 
 Related options:
 
-* ``data_address`` and a range of ``data_ports`` tell which packets are meant.
+* ``data_address`` and a range of ``data_ports`` select the packets.
 * ``nic_device``, ``nic_bytes_per_s``: the network device and its rate.
-* ``data_rate_bytes_per_s`` names a rate instead.
+* ``data_rate_bytes_per_s`` sets a rate instead.
 """,
     ),
     cfg.FloatOpt(
@@ -218,24 +217,24 @@ default, 0, is no cap.
         "data_share_remove_at_stop",
         default=False,
         help="""
-Remove the cap on the data plane when the agent stops. Where it is off, as by
-default, the cap holds for the workers that outlive the agent. An agent that
+Remove the cap on the data plane when the agent stops. If it is off, as by
+default, the cap stays for the workers that outlive the agent. An agent that
 starts without a cap configured removes an earlier one in any case.
 """,
     ),
     cfg.IntOpt(
         "chunk_bytes",
         default=4 * 1024 * 1024,
-        # Below a page the overhead of frames prevails; above 64 MiB one
-        # chunk holds a connection for so long that nothing overlaps.
+        # Below a page the overhead of frames dominates; above 64 MiB one chunk
+        # occupies a connection for so long that nothing overlaps.
         min=4096,
         max=64 * 1024 * 1024,
         help="""
-Size in bytes of the pieces in which data go through a slot.
+Size in bytes of the chunks of data that go through a slot.
 
 Related options:
 
-* every slot takes memory for ``window_chunks`` of them, twice.
+* every slot needs memory for ``window_chunks`` of them, twice.
 """,
     ),
     cfg.IntOpt(
@@ -276,10 +275,10 @@ itself.
         min=2,
         max=3600,
         help="""
-Seconds within which a worker must answer its agent. One that does not, for
-example because it is frozen, is killed and replaced: a session whose client
-has not come yet gets another slot, a connected one ends with ``WORKER_DIED``,
-and a stateless one is reopened by its client in another slot.
+Seconds within which a worker must answer its agent. The agent kills and
+replaces one that does not, for example because it is frozen. A session whose
+client has not connected yet gets another slot, a connected one ends with
+``WORKER_DIED``, and the client reopens a stateless one in another slot.
 """,
     ),
 ]

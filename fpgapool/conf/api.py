@@ -23,10 +23,9 @@ api_opts = [
         help="""
 How callers are identified.
 
-With ``noauth`` everybody may act for every project, so that only requests
-are answered that come from the loopback device, and whose ``Host`` is
-``localhost`` or a loopback address. It is for tests and for
-``fpgapool-allinone``.
+With ``noauth`` every caller may act for every project. Therefore the API
+answers only requests from the loopback device whose ``Host`` is ``localhost``
+or a loopback address. It is for tests and for ``fpgapool-allinone``.
 """,
     ),
     cfg.IntOpt(
@@ -44,7 +43,7 @@ Largest body of a request. Larger ones are refused with ``BODY_TOO_LARGE``.
         min=1,
         max=10000,
         help="""
-Most members of one page of a list, whatever ``limit`` says.
+Largest number of members on one page of a list, whatever ``limit`` says.
 """,
     ),
     cfg.IntOpt(
@@ -53,13 +52,15 @@ Most members of one page of a list, whatever ``limit`` says.
         min=0,
         max=1000,
         help="""
-Most requests that wait for a session to change at the same time, in each
-process. Further ones are answered at once, with ``Retry-After``. Where there
-is no room, one of the project that has most of them makes it.
+Largest number of requests that wait for a session to change at the same time,
+in each process. Further ones are answered at once, with ``Retry-After``. If
+there is no room, the API answers a waiting request of the project that has
+most of them.
 
-Each takes one of the server's threads, so it is at most two thirds of them
-where their number is known; see ``server_threads``. 0 means that none waits.
-They all together ask the conductor one question every ``wait_interval_s``.
+Each takes one of the server's threads, so they get at most two thirds of the
+threads if their number is known; see ``server_threads``. 0 means that none
+waits. All of them together cost one question to the conductor every
+``wait_interval_s``.
 """,
     ),
     cfg.IntOpt(
@@ -68,19 +69,20 @@ They all together ask the conductor one question every ``wait_interval_s``.
         min=1,
         max=10000,
         help="""
-Most requests of one project that are under way at the same time, in each
-process. Further ones are refused with ``RATE_LIMITED`` and ``Retry-After``.
+Largest number of requests of one project that are under way at the same time,
+in each process. Further ones are refused with ``RATE_LIMITED`` and
+``Retry-After``.
 
 Each takes one of the server's threads, also while the conductor does not
-answer. So that one project cannot keep all others waiting, it is at most three
-quarters of them where their number is known. Those that wait for a session are
-among them.
+answer. So that one project cannot delay all others, a project gets at most
+three quarters of the threads if their number is known. Requests that wait for
+a session count, too.
 
 Related options:
 
-* ``server_threads``, where the web server does not say how many it has.
+* ``server_threads``, if the web server does not say how many it has.
 * ``max_waiters`` should be much less, so that a project whose programs wait
-  for many sessions can do something else meanwhile.
+  for many sessions can send other requests meanwhile.
 """,
     ),
     cfg.IntOpt(
@@ -88,13 +90,13 @@ Related options:
         min=1,
         max=10000,
         help="""
-How many threads each process of the web server has, which is how many requests
-it answers at the same time.
+Number of threads in each process of the web server: how many requests it
+answers at the same time.
 
-uWSGI says it itself; for others, such as gunicorn, set what they are started
-with. Where it is not known, ``max_project_requests`` and ``max_waiters`` are
-used as they are, and protect nobody if there are fewer threads. With a single
-thread there is no protection.
+uWSGI reports it; for other servers, such as gunicorn, set the number that
+they are started with. If it is unknown, ``max_project_requests`` and
+``max_waiters`` apply as they are, and protect no project if there are fewer
+threads. With a single thread there is no protection.
 """,
     ),
     cfg.FloatOpt(
@@ -103,8 +105,8 @@ thread there is no protection.
         min=0,
         max=600,
         help="""
-Most seconds that a request waits for a session to change, whatever its
-``wait_s`` says. It must be less than the time limits of proxies.
+Longest time in seconds that a request waits for a session to change, whatever
+its ``wait_s`` says. It must be less than the time limits of proxies.
 """,
     ),
     cfg.FloatOpt(
@@ -113,8 +115,8 @@ Most seconds that a request waits for a session to change, whatever its
         min=0.01,
         max=60,
         help="""
-Seconds between questions to the conductor on behalf of waiting requests. The
-first ones after a request has begun to wait come sooner.
+Seconds between questions to the conductor for waiting requests. The first
+questions after a request has begun to wait come sooner.
 """,
     ),
     cfg.FloatOpt(
@@ -123,7 +125,7 @@ first ones after a request has begun to wait come sooner.
         min=0.5,
         max=300,
         help="""
-Seconds that a request waits for the conductor, before it is answered with
+Seconds that a request waits for the conductor, before the API answers
 ``CONDUCTOR_UNAVAILABLE``.
 """,
     ),
@@ -133,12 +135,13 @@ Seconds that a request waits for the conductor, before it is answered with
         min=0.1,
         max=300,
         help="""
-Seconds that a request which changes nothing waits for the conductor, before it
-is answered from the database, with the header ``OpenStack-fpgapool-Source:
-database``. It is no longer than ``conductor_timeout_s``. nova-scheduler has to
-wait longer: ``[fpgapool] snapshot_timeout_s`` in nova.conf.
+Seconds that a request which changes nothing waits for the conductor, before
+the API answers it from the database, with the header
+``OpenStack-fpgapool-Source: database``. It is no longer than
+``conductor_timeout_s``. nova-scheduler has to wait longer: ``[fpgapool]
+snapshot_timeout_s`` in nova.conf.
 
-Until the lease in the database shows that a conductor leads, those that follow
+Until the lease in the database shows that a conductor leads, later requests
 do not wait at all.
 """,
     ),
@@ -157,12 +160,12 @@ Seconds after which clients are told to ask again, by ``Retry-After``.
         min=0,
         max=60,
         help="""
-Seconds for which each process remembers hosts, devices and slots, and the
-pool's snapshot. So many requests cost one question to the database or to the
-conductor, and their answers are that old at most.
+Seconds for which each process caches hosts, devices and slots, and the pool's
+snapshot. Many requests then cost one question to the database or to the
+conductor, and their answers are at most that old.
 
-A change by a request is seen at once by those that follow to the same
-process. 0 means that each request asks.
+Later requests to the same process see the change of a request at once. 0
+switches the cache off.
 """,
     ),
 ]

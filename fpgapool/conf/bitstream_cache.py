@@ -32,12 +32,12 @@ bitstream_cache_opts = [
             (FILE, "The directory ``[bitstreams] store_dir``."),
         ],
         help="""
-Where files come from. With ``file`` the agent reads the directory of the
-API's file store by itself, because it is on the same machine or a shared file
-system; with ``api`` it asks the service ``fpgapool`` of the catalog.
+Source of the files. With ``file`` the agent reads the directory of the API's
+file store itself, because it is on the same machine or a shared file system;
+with ``api`` it downloads them from the service ``fpgapool`` in the catalog.
 
-The user of ``api`` needs the role ``fpgapool:agent`` in any project. The API
-is not asked before the first bitstream is needed.
+The user of ``api`` needs the role ``fpgapool:agent`` in any project. The agent
+does not ask the API before it needs the first bitstream.
 """,
     ),
     cfg.IntOpt(
@@ -46,9 +46,9 @@ is not asked before the first bitstream is needed.
         min=0,
         max=2**62,
         help="""
-Size of the cache in bytes. Before a file is fetched, those that were used
-least recently are removed until it has room. A file that a session needs
-stays in any case, so that the cache can become larger than this for a while.
+Size of the cache in bytes. Before the agent fetches a file, it removes the
+files that were used least recently until there is room. It never removes a
+file that a session needs, so the cache can exceed this size for a while.
 """,
     ),
     cfg.FloatOpt(
@@ -60,14 +60,13 @@ stays in any case, so that the cache can become larger than this for a while.
 Seconds within which a file must have been fetched, all tries included. After
 that the session gets another slot, or ends with ``BITSTREAM_UNAVAILABLE``.
 
-Fetching is a part of preparing a slot: this and the time that the slowest
-board takes to be programmed must be less than ``[conductor]
-prepare_timeout_s``.
+Fetching is a part of preparing a slot: this and the time to program the
+slowest board must be less than ``[conductor] prepare_timeout_s``.
 """,
     ),
 ]
 
-#: What keystoneauth would do otherwise.
+#: Defaults that differ from keystoneauth's.
 _DEFAULTS = {
     "service_type": "fpgapool",
     "valid_interfaces": ["internal", "public"],
@@ -75,15 +74,15 @@ _DEFAULTS = {
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, but for those of keystoneauth.
+    """Register the options of this group, except keystoneauth's.
 
-    Only an agent that asks the API needs the rest.
+    Only an agent that asks the API needs those.
     """
     groups.register(conf, bitstream_cache_group, bitstream_cache_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, so that the API can be asked."""
+    """Register keystoneauth's options, for an agent that asks the API."""
     keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 

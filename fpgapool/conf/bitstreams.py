@@ -13,8 +13,8 @@ bitstreams_group = cfg.OptGroup(
     "bitstreams",
     title="Bitstream library",
     help="""
-Where the files of bitstreams are, and which are taken in. Processes of the
-API, the conductor and the agents read different ones of these options.
+Where the files of bitstreams are, and which are accepted. Processes of the
+API, the conductor and the agents read different options of this group.
 """,
 )
 
@@ -28,17 +28,17 @@ bitstreams_opts = [
         ],
         help="""
 Where the API keeps the files. With ``file``, all processes of the API, on
-whichever machines, must see the same directory.
+all machines, must see the same directory.
 
-What is in the other store after a change of this option cannot be read: move
-it first, or upload it again.
+After a change of this option the files in the other store cannot be read:
+copy them first, or upload them again.
 """,
     ),
     cfg.StrOpt(
         "store_dir",
         default="$state_path/bitstreams",
         help="""
-Directory of the files, if ``store`` is ``file``. It is made if it does not
+Directory of the files, if ``store`` is ``file``. It is created if it does not
 exist. Files in it are named after their SHA-256.
 """,
     ),
@@ -47,8 +47,8 @@ exist. Files in it are named after their SHA-256.
         default="fpgapool",
         help="""
 Name of this pool in the images of Glance. Pools that keep their bitstreams in
-the same project of one Glance need different names: each removes those images
-of its name that it does not know.
+the same project of one Glance need different names: each removes images of
+its name that it does not know.
 """,
     ),
     cfg.IntOpt(
@@ -57,8 +57,7 @@ of its name that it does not know.
         min=1,
         max=2**40,
         help="""
-Largest file of a bitstream. An upload ends with ``BITSTREAM_TOO_LARGE`` as
-soon as it is longer.
+Largest file of a bitstream. A longer upload ends with ``BITSTREAM_TOO_LARGE``.
 """,
     ),
     cfg.IntOpt(
@@ -67,9 +66,10 @@ soon as it is longer.
         min=1,
         max=1000,
         help="""
-Most uploads at a time in each process of the API, half of them of one project;
-further ones are answered with ``TOO_MANY_UPLOADS``. It must be less than the
-process has threads, or slow uploads would keep all others waiting.
+Largest number of uploads at a time in each process of the API, half of them
+of one project; further ones are answered with ``TOO_MANY_UPLOADS``. It must
+be less than the number of the process's threads, or slow uploads would delay
+all other requests.
 """,
     ),
     cfg.FloatOpt(
@@ -77,7 +77,7 @@ process has threads, or slow uploads would keep all others waiting.
         default=1800.0,
         min=1.0,
         help="""
-Longest time that an upload may take, in seconds; it ends then with
+Longest time that an upload may take, in seconds; a slower one ends with
 ``UPLOAD_INCOMPLETE``.
 """,
     ),
@@ -87,8 +87,8 @@ Longest time that an upload may take, in seconds; it ends then with
         min=-1,
         max=10**6,
         help="""
-Most bitstreams of a project, whatever their size; -1 means any number. Read
-by the conductor.
+Largest number of bitstreams of a project, whatever their size; -1 means
+unlimited. The conductor reads it.
 """,
     ),
     cfg.BoolOpt(
@@ -96,22 +96,22 @@ by the conductor.
         default=True,
         help="""
 Whether a bitstream must be signed with a key of ``trusted_keys_dir``. The API
-verifies that when a file is uploaded and approved, an agent each time before
-it programs a slot, with the keys of its own host. If not, the API refuses
-wrong signatures nevertheless, and agents verify none.
+verifies the signature when a file is uploaded and approved, an agent each
+time before it programs a slot, with the keys of its own host. If the option
+is off, the API still refuses wrong signatures, and agents verify none.
 
-A bitstream decides what a board does to its bus. Leave this on wherever
-projects that do not trust each other share boards.
+A bitstream decides what a board does to its bus. Leave this on if projects
+that do not trust each other share boards.
 """,
     ),
     cfg.StrOpt(
         "trusted_keys_dir",
         default="/etc/fpgapool/trusted-keys",
         help="""
-Directory of the public keys and certificates that signatures are verified
-with: files whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read
-at each verification, so that a key that is removed counts no more at once.
-Hosts with boards need it as well as the machines of the API.
+Directory of the public keys and certificates that verify signatures: files
+whose names end with ``.pem``, ``.crt`` or ``.pub``. They are read at each
+verification, so that a removed key is invalid at once. Hosts with boards need
+it as well as the machines of the API.
 """,
     ),
     cfg.IntOpt(

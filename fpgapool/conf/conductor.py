@@ -11,7 +11,7 @@ from fpgapool.conf import groups
 conductor_group = cfg.OptGroup(
     "conductor",
     title="Conductor",
-    help="The service that queues sessions and gives them slots.",
+    help="The service that queues sessions and assigns slots to them.",
 )
 
 conductor_opts = [
@@ -25,7 +25,7 @@ conductor_opts = [
 Name of this conductor in the election of the leader.
 
 The default is the host's name. It must differ between conductors that share
-a database: set it where two of them run on one host.
+a database: set it if two of them run on one host.
 """,
     ),
     cfg.StrOpt(
@@ -63,8 +63,9 @@ for this reason.
         help="""
 Seconds after which a connected session on a lost host ends as LOST.
 
-Its data may still be flowing while only the host's reports are missing, so it
-is given up late. A host that comes back earlier keeps its sessions.
+Its data may still be flowing while only the host's reports are missing, so
+the conductor gives it up late. A host that comes back earlier keeps its
+sessions.
 """,
     ),
     cfg.FloatOpt(
@@ -100,8 +101,8 @@ Seconds that a session may wait in the queue before it is rejected with
 Seconds that a prepared slot waits for its client to connect. A request may
 ask for less, not for more.
 
-A slot is idle during that time, so a high value lets clients that died in
-the queue cost the others dearly.
+The slot is idle during that time, so a high value lets clients that died in
+the queue waste slots.
 """,
     ),
     cfg.FloatOpt(
@@ -123,7 +124,7 @@ ask for less, not for more. 0 ends the session with its connection.
 Seconds after which a connected session that sends no new input ends as
 EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
 
-A connected client that does nothing keeps others from the slot.
+A connected client that does nothing keeps the slot from others.
 """,
     ),
     cfg.FloatOpt(
@@ -142,11 +143,11 @@ Seconds after its first connection at which a session ends as EXPIRED with
         min=0,
         max=1e9,
         help="""
-Least mean rate of a connected session's input, in bytes per second over each
+Lowest mean rate of a connected session's input, in bytes per second over each
 minute. A slower session ends as EXPIRED with ``TOO_SLOW``. 0 means any rate.
 
 It stops clients that keep a slot by sending a byte now and then, which
-``idle_timeout_s`` does not see.
+``idle_timeout_s`` does not detect.
 """,
     ),
     cfg.FloatOpt(
@@ -156,9 +157,9 @@ It stops clients that keep a slot by sending a byte now and then, which
         max=3600,
         help="""
 Seconds within which an agent must have prepared a slot; after that the
-session is given another one.
+session gets another one.
 
-It must be longer than the slowest board takes to be programmed.
+It must be longer than the time to program the slowest board.
 """,
     ),
     cfg.FloatOpt(
@@ -167,8 +168,8 @@ It must be longer than the slowest board takes to be programmed.
         min=0.1,
         max=60,
         help="""
-Seconds after which an order to an agent is sent again, if the agent's report
-does not show its effect.
+Seconds after which the conductor repeats an order to an agent, if the agent's
+report does not show its effect.
 """,
     ),
     cfg.IntOpt(
@@ -177,13 +178,14 @@ does not show its effect.
         min=1,
         max=1000,
         help="""
-Failures in a row of one accelerator in one slot that take the accelerator off
-the slot's host, as long as another host has a slot for it.
+Number of failures in a row of one accelerator in one slot after which the
+pool no longer runs the accelerator on the slot's host, as long as another
+host has a slot for it.
 
-A failure is a slot that could not be made ready, or a session that ended
+A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep it below
-``slot_fault_limit``, and that below ``device_fault_limit``, so that what is
-taken out grows with what is known.
+``slot_fault_limit``, and that below ``device_fault_limit``: the pool then
+stops using more only when more failures point to it.
 """,
     ),
     cfg.IntOpt(
@@ -192,9 +194,9 @@ taken out grows with what is known.
         min=1,
         max=1000,
         help="""
-Failures in a row in a slot, with whichever accelerators, that take it out of
-service. A self-test or the operator brings it back. See
-``accelerator_fault_limit`` for what a failure is.
+Number of failures in a row in a slot, with whichever accelerators, that make
+the slot faulty. A self-test or the operator brings it back. See
+``accelerator_fault_limit`` for the definition of a failure.
 """,
     ),
     cfg.IntOpt(
@@ -203,8 +205,8 @@ service. A self-test or the operator brings it back. See
         min=1,
         max=1000,
         help="""
-Failures in a row on a device, in whichever of its slots, that take the whole
-device out of service. A self-test or the operator brings it back.
+Number of failures in a row on a device, in whichever of its slots, that make
+the whole device faulty. A self-test or the operator brings it back.
 """,
     ),
     cfg.FloatOpt(
@@ -213,11 +215,11 @@ device out of service. A self-test or the operator brings it back.
         min=0.1,
         max=30 * 86400,
         help="""
-Seconds after which what was taken out of service for its failures is tested:
-it is programmed, computes something whose result is known, and is scrubbed.
+Seconds after which a faulty slot, device or accelerator is tested: the agent
+programs a slot, computes something with a known result, and scrubs the slot.
 
-If it passes it is used again. If not, the time to the next test is doubled,
-up to ``self_test_max_s``.
+If the test passes, the pool uses it again. If not, the time to the next test
+is doubled, up to ``self_test_max_s``.
 """,
     ),
     cfg.FloatOpt(
@@ -226,15 +228,15 @@ up to ``self_test_max_s``.
         min=0.1,
         max=30 * 86400,
         help="""
-Longest time in seconds between two tests of what is out of service. A smaller
-one than ``self_test_after_s`` counts as that.
+Longest time in seconds between two self-tests. A value below
+``self_test_after_s`` counts as that.
 """,
     ),
     cfg.IntOpt(
         "max_claimed_bytes",
         default=2**50,
         min=1,
-        # The claim is kept in a signed 64-bit column.
+        # The claim is in a signed 64-bit column.
         max=2**63 - 1,
         help="""
 Largest number of bytes that a session may claim to process. Larger requests
@@ -247,10 +249,10 @@ are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
         min=0,
         max=10,
         help="""
-How much more than it claimed a session may send, as a share of the claim.
+How much more than its claim a session may send, as a share of the claim.
 
-Beyond that a session keeps its slot only while nobody else waits for it. A
-stateless one then goes on in another slot later; a stateful one ends with
+Beyond that a session keeps its slot only while no other session waits for it.
+A stateless one then continues in another slot later; a stateful one ends with
 ``CLAIM_EXCEEDED``.
 """,
     ),
@@ -272,12 +274,12 @@ memory.
         max=10000000,
         help="""
 Largest number of requests, cancellations and questions of clients that may
-wait for the leader's decision, a quarter of them of one project. What agents
-report may be twice as many.
+wait for the leader's decision, a quarter of them of one project. Reports of
+agents may be twice as many.
 
-Further ones are dropped if agents repeat them, as they do, and else refused
-with ``RATE_LIMITED``. The leader decides thousands a second, so that there are
-hardly any; see the metric ``fpgapool_conductor_inputs_dropped_total``.
+Further ones are dropped if agents repeat them, as they usually do, and else
+refused with ``RATE_LIMITED``. The leader decides thousands a second, so this
+is rare; see the metric ``fpgapool_conductor_inputs_dropped_total``.
 """,
     ),
     cfg.BoolOpt(
@@ -285,12 +287,12 @@ hardly any; see the metric ``fpgapool_conductor_inputs_dropped_total``.
         default=False,
         help="""
 Whether projects share the slots by weight (deficit round robin on the time
-that slots are held, times what they carry), whatever ``strategy`` orders the
+that slots are held, times their rate), whatever ``strategy`` orders the
 sessions of each project.
 
-Without it, the project that submits most gets most. It is right for every
-pool that more than one project uses; ``production.conf.sample`` turns it on.
-Related options are ``fair_share_quantum_bytes``, ``project_weights`` and
+Without it, the project that submits most gets most. Turn it on for every pool
+that more than one project uses; ``production.conf.sample`` does. Related
+options are ``fair_share_quantum_bytes``, ``project_weights`` and
 ``max_wait_s``.
 """,
     ),
@@ -300,12 +302,12 @@ Related options are ``fair_share_quantum_bytes``, ``project_weights`` and
         min=1,
         max=2**50,
         help="""
-Bytes that a project of weight 1 may use in each round of ``fair_share``: what
-its sessions claim, and what their slots could carry while they are held.
+Bytes that a project of weight 1 may use in each round of ``fair_share``: the
+claims of its sessions, and the capacity of their slots while they are held.
 
-Several sessions of their usual size: ten are a good choice. A smaller quantum
-shares more evenly in the short run, but fewer sessions are left to choose from
-that are near a slot or go first by ``strategy``, and all take longer.
+A good value is several sessions, about ten, of their usual size. A smaller
+quantum shares more evenly in the short run, but leaves fewer sessions that
+are near a slot or first by ``strategy``, and all sessions take longer.
 """,
     ),
     cfg.Opt(
@@ -314,9 +316,9 @@ that are near a slot or go first by ``strategy``, and all take longer.
         default={},
         sample_default={"5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d": 2.0},
         help="""
-Weights of projects under ``fair_share``, as pairs of a project's id and a
+Weights of projects under ``fair_share``, as pairs of a project's ID and a
 number. A project with the weight 2 gets twice the bytes of one with 1, which
-those have that are not named.
+is the default.
 """,
     ),
     cfg.FloatOpt(

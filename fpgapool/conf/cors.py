@@ -20,8 +20,8 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def list_opts() -> list[cfg.Opt]:
-    """Return the library's options, with defaults that fit the API."""
-    # Only the API has the library.
+    """Return the library's options, with defaults for the API."""
+    # Only the API installs the library.
     from oslo_middleware import cors
 
     cors.set_defaults(

@@ -2,8 +2,8 @@
 
 """Options of the group [database].
 
-They are oslo.db's, with defaults of ours; the sample configuration shows them
-through oslo.db's own entry point.
+They are oslo.db's, with other defaults; oslo.db's own entry point shows them
+in the sample configuration.
 """
 
 from oslo_config import cfg
@@ -18,5 +18,5 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> dict[str, list[cfg.Opt]]:
-    """Return nothing: these options are listed by oslo.db."""
+    """Return nothing: oslo.db lists these options."""
     return {}

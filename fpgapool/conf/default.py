@@ -7,8 +7,8 @@ import uuid
 
 from oslo_config import cfg
 
-# A host without a configured UUID gets one that depends on its name only, so
-# that it is the same after a reinstallation.
+# The default UUID depends on the host's name only, so that it survives a
+# reinstallation.
 HOST_NAMESPACE = uuid.UUID("6f1a2f0e-7d0c-5f0b-9c55-0f6b8a0c5d11")
 
 
@@ -29,8 +29,8 @@ default_opts = [
         help="""
 Name of this host, shown to operators and to clients.
 
-The default is the host's name as the operating system knows it. Names may
-repeat, for example between cells; hosts are told apart by ``host_uuid``.
+The default is the host's name in the operating system. Names may repeat, for
+example between cells; ``host_uuid`` identifies a host.
 """,
     ),
     cfg.StrOpt(
@@ -43,8 +43,8 @@ repeat, for example between cells; hosts are told apart by ``host_uuid``.
 UUID of this host.
 
 Where nova-compute runs, set it to the UUID of the compute's resource provider
-(nova-compute keeps it in the file ``compute_id`` of its state directory).
-The default is made from the name of the operating system's host and stays the
+(nova-compute keeps it in the file ``compute_id`` of its state directory). The
+default is derived from the host's name in the operating system and stays the
 same as long as that name does.
 """,
     ),
@@ -52,11 +52,11 @@ same as long as that name does.
         "state_path",
         default="/var/lib/fpgapool",
         help="""
-Directory for what must survive a restart: sockets of the workers, locks and,
-unless another database is configured, the database.
+Directory of files that must survive a restart: sockets of the workers, locks
+and, unless another database is configured, the database.
 
 It must be on a local file system and belong to the user that runs the
-service; the service keeps it closed to everyone else.
+service; the service closes it to all other users.
 """,
     ),
 ]

@@ -6,10 +6,10 @@ from oslo_config import cfg
 
 from fpgapool.conf import keystone_auth
 
-#: How the API asks Glance, if that is the store of bitstreams.
+#: Options to ask Glance, if that is the store of bitstreams.
 GROUP = "glance"
 
-# Of keystoneauth's options.
+# Defaults of keystoneauth's options.
 _DEFAULTS = {"service_type": "image"}
 
 

@@ -14,13 +14,13 @@ def register(
 ) -> None:
     """Register a group and its options; repeating it changes nothing.
 
-    oslo.config keeps what is set in the group itself, so that configurations
-    with one group in common would set options for each other. Each gets one of
-    its own.
+    oslo.config keeps set values in the group object, so that configurations
+    with a common group object would set options for each other. Each gets a
+    group object of its own.
 
     :param conf: the configuration.
     :param group: with name, title and help.
-    :param options: those of the group.
+    :param options: the group's options.
     """
     own = cfg.OptGroup(group.name, title=group.title, help=group.help)
     conf.register_group(own)

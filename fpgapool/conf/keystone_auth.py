@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options by which a group says how another service is asked."""
+"""keystoneauth's options, by which a group configures another service."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def register(
 
     :param conf: the configuration; the group is registered.
     :param group: its name.
-    :param defaults: other than keystoneauth's, by the options' names.
+    :param defaults: by option name; other defaults than keystoneauth's.
     """
-    # Takes a while, and most processes ask nobody.
+    # A slow import that most processes do not need.
     from keystoneauth1 import loading
 
     loading.register_auth_conf_options(conf, group)
     loading.register_session_conf_options(conf, group)
-    # Nobody can give both interface and valid_interfaces, which has a default.
+    # An option cannot set both interface and valid_interfaces, which has a
+    # default.
     loading.register_adapter_conf_options(
         conf, group, include_deprecated=False
     )

@@ -9,7 +9,7 @@ from fpgapool.conf import groups
 metrics_group = cfg.OptGroup(
     "metrics",
     title="Metrics",
-    help="What Prometheus reads; off unless a port is set.",
+    help="Metrics for Prometheus; off unless a port is set.",
 )
 
 metrics_opts = [
@@ -17,9 +17,9 @@ metrics_opts = [
         "listen_address",
         default="127.0.0.1",
         help="""
-Address on which services tell their metrics.
+Address on which services serve their metrics.
 
-Nobody is asked who they are unless there is a ``client_ca_file``, and the
+Callers are not authenticated unless there is a ``client_ca_file``, and the
 metrics name hosts and projects: use an address that only the monitoring
 network reaches.
 """,
@@ -27,11 +27,11 @@ network reaches.
     cfg.StrOpt(
         "cert_file",
         help="""
-Certificate by which metrics are told by HTTPS, with those between it and the
-authority; a PEM file. The default is none: they are told by HTTP.
+Certificate for serving metrics by HTTPS, with the certificates between it and
+the authority; a PEM file. The default is none: HTTP.
 
-The files are looked at for each connection, so that a renewed certificate
-needs no restart.
+The files are read for each connection, so that a renewed certificate needs no
+restart.
 
 Related options:
 
@@ -47,29 +47,30 @@ Key of ``cert_file``, a PEM file without a password.
     cfg.StrOpt(
         "client_ca_file",
         help="""
-Authority by which certificates of clients must be signed, a PEM file. Whoever
-has none is not served. The default is none: nobody is asked.
+Authority that must have signed the certificates of clients, a PEM file.
+Clients without one are refused. The default is none: no certificate is
+required.
 """,
     ),
     cfg.PortOpt(
         "conductor_port",
         help="""
-Port on which a conductor tells its metrics. The default is none. Several
-conductors of one machine have a configuration file each, and a port in it.
+Port on which a conductor serves its metrics. The default is none. Several
+conductors of one machine need a configuration file each, with a port in it.
 """,
     ),
     cfg.PortOpt(
         "agent_port",
         help="""
-Port on which an agent tells its metrics, or all agents of
+Port on which an agent serves its metrics, or all agents of
 ``fpgapool-allinone`` together. The default is none.
 """,
     ),
     cfg.PortOpt(
         "api_port",
         help="""
-First of the ports on which the processes of the REST API tell their metrics,
-each those of its own. The default is none. The API itself never tells them.
+First of the ports on which the processes of the REST API serve their metrics,
+each its own. The default is none. The API itself never serves metrics.
 """,
     ),
     cfg.IntOpt(
@@ -78,9 +79,9 @@ each those of its own. The default is none. The API itself never tells them.
         min=1,
         max=1024,
         help="""
-How many ports from ``api_port`` on the processes of the REST API may use:
-as many as the web server has processes on one machine. Each takes the first
-that is free when it gets its first request.
+Number of ports, from ``api_port`` on, that the processes of the REST API may
+use: as many as the web server has processes on one machine. Each takes the
+first free one when it gets its first request.
 """,
     ),
     cfg.IntOpt(
@@ -89,8 +90,8 @@ that is free when it gets its first request.
         min=0,
         max=10000,
         help="""
-For how many projects the length of the queue is told one by one, those with
-the longest ones. The rest is told together, as the project ``other``.
+Number of projects with a queue length of their own, those with the longest
+queues. The rest is counted together, as the project ``other``.
 """,
     ),
 ]

@@ -10,9 +10,9 @@ notifications_group = cfg.OptGroup(
     "notifications",
     title="Notifications",
     help="""
-Notifications of what happens in the pool. They are off unless ``driver`` in
-the group ``[oslo_messaging_notifications]`` is set, to ``messagingv2`` as a
-rule; the topics are set there, too.
+Notifications of events in the pool. They are off unless ``driver`` in the
+group ``[oslo_messaging_notifications]`` is set, usually to ``messagingv2``;
+that group also sets the topics.
 """,
 )
 
@@ -23,8 +23,8 @@ notifications_opts = [
         min=1,
         max=10_000_000,
         help="""
-How many notifications wait while the message bus is away or slow. The
-conductor never waits for it: further ones are dropped and counted.
+Number of notifications that wait while the message bus is away or slow. The
+conductor never waits for the bus: it drops and counts further ones.
 """,
     ),
 ]

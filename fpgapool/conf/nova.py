@@ -11,7 +11,7 @@ from fpgapool.conf import keystone_auth
 
 GROUP = "nova"
 
-# Of keystoneauth's options.
+# Defaults of keystoneauth's options.
 _DEFAULTS = {
     "service_type": "compute",
     "valid_interfaces": ["internal", "public"],
@@ -21,10 +21,10 @@ nova_group = cfg.OptGroup(
     GROUP,
     title="Nova",
     help="""
-How Nova is asked about instances: by the API for their flavors, see
-``[vendordata]``, and by the conductor for what becomes of them. Nobody asks
-anything unless ``auth_type`` is set. The user needs the role ``admin``, in
-any project.
+Access to Nova: the API reads the flavors of instances, see ``[vendordata]``,
+and the conductor follows instances and compute nodes. Neither asks Nova
+unless ``auth_type`` is set. The user needs the role ``admin``, in any
+project.
 """,
 )
 
@@ -35,8 +35,8 @@ nova_opts = [
         min=0.1,
         max=3600,
         help="""
-Seconds between two questions of the conductor what has become of instances.
-Sessions of a deleted one end within that time.
+Seconds between two questions of the conductor about changed instances.
+Sessions of a deleted instance end within that time.
 """,
     ),
     cfg.FloatOpt(
@@ -45,7 +45,7 @@ Sessions of a deleted one end within that time.
         min=0.1,
         max=86400,
         help="""
-Seconds between two questions of the conductor which compute nodes there are.
+Seconds between two questions of the conductor about compute nodes.
 """,
     ),
     cfg.FloatOpt(
@@ -63,8 +63,7 @@ Seconds that the conductor waits for an answer of Nova.
         min=1,
         max=10000,
         help="""
-How many instances are asked for at a time. Nova's ``[api] max_limit`` limits
-it, too.
+Number of instances in one request. Nova's ``[api] max_limit`` limits it, too.
 """,
     ),
     cfg.BoolOpt(
@@ -74,26 +73,26 @@ it, too.
 Whether data stay on the host on their way from an instance to a board of the
 same host.
 
-Say so only if workers are reached by a network of which both ends are on
-that host, such as a bridge that does not leave it. Then a session that an
-instance opens by its own token counts as one from its host, which the
-scheduler prefers for it. Otherwise it counts as one that comes from outside.
+Turn it on only if workers are reached by a network with both ends on that
+host, such as a bridge that does not leave it. Then a session that an instance
+opens by its own token counts as one from its host, which the scheduler
+prefers for it. Otherwise it counts as one from outside.
 """,
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, but for those of keystoneauth.
+    """Register the options of this group, except keystoneauth's.
 
-    Most processes never ask Nova; :mod:`fpgapool.clients.nova` registers
-    the rest.
+    Most processes never ask Nova; :mod:`fpgapool.clients.nova` registers the
+    rest.
     """
     groups.register(conf, nova_group, nova_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, so that Nova can be asked."""
+    """Register keystoneauth's options, for processes that ask Nova."""
     keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 

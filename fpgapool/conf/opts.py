@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What oslo-config-generator shows of fpgapool's options."""
+"""The options of fpgapool, for oslo-config-generator."""
 
 import copy
 
@@ -14,8 +14,8 @@ from fpgapool.conf import glance
 from fpgapool.conf import nova
 from fpgapool.conf import placement
 
-#: Of the process that may change links; oslo.privsep registers its options
-#: there when it is needed.
+#: Group of the privileged process; oslo.privsep registers its options there
+#: when it is needed.
 PRIVSEP_GROUP = "fpgapool_privsep"
 
 
@@ -40,14 +40,14 @@ def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options of all groups, those of libraries of ours too."""
-    # Takes a while, and nobody but the generator needs it.
+    """Return the options of all groups, also of libraries in these groups."""
+    # A slow import that only the generator needs.
     from oslo_privsep import priv_context
 
     privsep_opts = [copy.copy(option) for option in priv_context.OPTS]
     for option in privsep_opts:
         if option.dest == "capabilities":
-            # What the process gets unless it is configured.
+            # The process gets these unless configured otherwise.
             option.default = ["CAP_NET_ADMIN"]
             # The generator of OpenStack 2026.1 cannot format its own type.
             option.type = types.List()

@@ -11,22 +11,23 @@ from fpgapool.conf import keystone_auth
 
 GROUP = "placement"
 
-# Of keystoneauth's options.
+# Defaults of keystoneauth's options.
 _DEFAULTS = {
     "service_type": "placement",
     "valid_interfaces": ["internal", "public"],
 }
 
-#: What pools are called, so that a trait can be made of it.
+#: Names of pools; a trait contains the name.
 POOL_NAME = r"^[a-z0-9_]{1,64}$"
 
 placement_group = cfg.OptGroup(
     GROUP,
     title="Placement",
     help="""
-How the conductor that leads tells Placement of devices, and learns which
-instances have slots reserved. Nobody asks anything unless ``auth_type`` is
-set. The user needs the role ``service`` or ``admin``, in any project.
+Access to Placement: the leading conductor keeps the devices there, and reads
+which instances have reserved slots. It does not ask Placement unless
+``auth_type`` is set. The user needs the role ``service`` or ``admin``, in any
+project.
 """,
 )
 
@@ -37,9 +38,9 @@ placement_opts = [
         min=1,
         max=86400,
         help="""
-Seconds between two comparisons of what Placement has with what the pool has.
-What changes in the pool is written within two seconds in any case; this is
-for what others change, and for compute nodes that are new.
+Seconds between two comparisons of Placement with the pool. Changes of the pool
+are written within two seconds in any case; the comparison finds changes that
+others make, and new compute nodes.
 """,
     ),
     cfg.FloatOpt(
@@ -48,8 +49,8 @@ for what others change, and for compute nodes that are new.
         min=0.5,
         max=3600,
         help="""
-Seconds between two questions which instances have reserved slots, where there
-are slots that can be reserved.
+Seconds between two questions about reserved slots, if there are slots that
+can be reserved.
 """,
     ),
     cfg.FloatOpt(
@@ -66,27 +67,27 @@ Seconds that the conductor waits for an answer of Placement.
         default="default",
         regex=POOL_NAME,
         help="""
-Tells the pools of one cloud apart: a pool changes only resource providers
+Distinguishes the pools of one cloud: a pool changes only resource providers
 that have the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>``, and removes those
-that are no devices of it. Two pools in one cloud need different names. Small
-letters, digits and underscores. Before it is changed, ``fpgapool-manage
-placement clean`` removes what has the old name.
+that are not devices of it. Two pools in one cloud need different names. Small
+letters, digits and underscores. Before you change it, run ``fpgapool-manage
+placement clean`` to remove the providers of the old name.
 """,
     ),
 ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group, but for those of keystoneauth.
+    """Register the options of this group, except keystoneauth's.
 
-    Most processes never ask Placement;
-    :mod:`fpgapool.clients.placement` registers the rest.
+    Most processes never ask Placement; :mod:`fpgapool.clients.placement`
+    registers the rest.
     """
     groups.register(conf, placement_group, placement_opts)
 
 
 def register_auth_opts(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options, so that Placement can be asked."""
+    """Register keystoneauth's options, for processes that ask Placement."""
     keystone_auth.register(conf, GROUP, _DEFAULTS)
 
 

@@ -13,9 +13,9 @@ quota_group = cfg.OptGroup(
     "quota",
     title="Quotas",
     help="""
-How much of the pool a project may use at a time. The conductor decides by
-these options; the API only shows them while no conductor answers. -1 means any
-amount, and 0 none at all.
+How much of the pool a project may use at a time. The conductor enforces these
+options; the API only shows them while no conductor answers. -1 means
+unlimited, and 0 none at all.
 """,
 )
 
@@ -24,7 +24,7 @@ quota_opts = [
         "driver",
         default=LOCAL,
         choices=[
-            (LOCAL, "The options below, and what is set through the API."),
+            (LOCAL, "The options below, and limits set through the API."),
             (
                 UNIFIED,
                 "Keystone's unified limits. They need the package oslo.limit"
@@ -34,8 +34,8 @@ quota_opts = [
         help="""
 Where the limits of projects come from.
 
-With ``unified``, the options below hold for what has no registered limit in
-Keystone, and until Keystone has answered for the first time.
+With ``unified``, the options below apply to resources without a registered
+limit in Keystone, and until Keystone has answered for the first time.
 """,
     ),
     cfg.IntOpt(
@@ -44,13 +44,13 @@ Keystone, and until Keystone has answered for the first time.
         min=-1,
         max=2**63 - 1,
         help="""
-Most slots that a project has at a time. Further sessions of it wait, with
-``PROJECT_SESSION_LIMIT`` as the reason, until it gives a slot back; sessions
-of other projects pass them.
+Largest number of slots that a project has at a time. Its further sessions
+wait, with ``PROJECT_SESSION_LIMIT`` as the reason, until it releases a slot;
+sessions of other projects pass them.
 
 The default keeps a project from having all slots of all but small pools. A
-good value is about half of the slots of the pool. Nothing is refused because
-of it, and nobody loses a slot if it is lowered.
+good value is about half of the slots of the pool. The limit never refuses a
+request, and lowering it takes no slot away.
 """,
     ),
     cfg.IntOpt(
@@ -59,12 +59,12 @@ of it, and nobody loses a slot if it is lowered.
         min=-1,
         max=2**63 - 1,
         help="""
-Most requests of a project that wait at a time. Further ones are refused with
-``QUOTA_EXCEEDED``.
+Largest number of requests of a project that wait at a time. Further ones are
+refused with ``QUOTA_EXCEEDED``.
 
-A good value is far above what a project needs in a busy hour and far below
+A good value is far above the needs of a project in a busy hour and far below
 ``[conductor] max_queued_sessions``, so that no project can fill the queue
-alone. The default is a tenth of that option's.
+alone. The default is a tenth of that option's default.
 """,
     ),
     cfg.IntOpt(
@@ -73,8 +73,9 @@ alone. The default is a tenth of that option's.
         min=-1,
         max=2**63 - 1,
         help="""
-Most bytes that the waiting requests of a project claim together. Further
-ones, and any that claims more by itself, are refused with ``QUOTA_EXCEEDED``.
+Largest number of bytes that the waiting requests of a project claim together.
+Further requests, and any that claims more by itself, are refused with
+``QUOTA_EXCEEDED``.
 
 The default, 1 PiB, is that of ``[conductor] max_claimed_bytes``: the largest
 request can wait, but only one of them.
@@ -86,8 +87,9 @@ request can wait, but only one of them.
         min=-1,
         max=2**63 - 1,
         help="""
-Most bytes of a project's own bitstreams together. Further ones are refused
-with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for some hundreds.
+Largest total size of a project's own bitstreams in bytes. Further ones are
+refused with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for some
+hundreds.
 """,
     ),
     cfg.FloatOpt(

@@ -62,8 +62,8 @@ Sessions of up to this many bytes are in the first queue of ``wa`` and
         min=1.001,
         max=1000,
         help="""
-Ratio of one threshold to the one before it where they grow geometrically.
-See ``queues``.
+Ratio of a threshold to the one before it in the geometric parts. See
+``queues``.
 """,
     ),
     cfg.IntOpt(
@@ -91,8 +91,8 @@ Number of the last queue of the linear part; must be larger than
         item_type=cfg.types.Integer(min=1, max=2**63 - 1),
         help="""
 Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, without
-the last queue, which has none. The default is empty: they are computed, see
-``queues``.
+the last queue, which has none. The default is empty: the thresholds are
+computed, see ``queues``.
 """,
     ),
     cfg.IntOpt(
@@ -101,9 +101,9 @@ the last queue, which has none. The default is empty: they are computed, see
         min=-1,
         max=1000000,
         help="""
-Largest number of sessions from other hosts that ``ra`` and ``wra`` let run on
-a host while the rule of data locality applies. -1, the default, means half
-of the host's slots, at least 1.
+Largest number of sessions from other hosts that ``ra`` and ``wra`` run on a
+host while the rule of data locality applies. -1, the default, means half of
+the host's slots, at least 1.
 
 The higher it is, the more sessions compete for the host's network card.
 """,
@@ -114,8 +114,8 @@ The higher it is, the more sessions compete for the host's network card.
         min=-1,
         max=1000000000,
         help="""
-How often a session whose own host has boards may be passed over by slots of
-other hosts before it may use one. -1, the default, means that only its
+How often slots of other hosts may pass over a session whose own host has
+boards, before it may use one of them. -1, the default, means that only its
 waiting time counts, see ``wait_s_per_byte``.
 """,
     ),
@@ -123,7 +123,7 @@ waiting time counts, see ``wait_s_per_byte``.
         "wait_s_per_byte",
         default=1e-8,
         min=0,
-        # A day for a megabyte: beyond it "never" is meant.
+        # A day for a megabyte: beyond it the value means never.
         max=0.1,
         help="""
 Seconds per claimed byte that a session waits for a slot of its own host
@@ -143,8 +143,8 @@ network cards.
             ("off", "leave such a slot idle"),
         ],
         help="""
-What happens to a slot that no session may take by the rule of data locality
-while sessions wait.
+Use of a slot that no session may take by the rule of data locality while
+sessions wait.
 """,
     ),
     cfg.StrOpt(
@@ -152,7 +152,7 @@ while sessions wait.
         default="least_busy",
         choices=_CHOICES,
         help="""
-Which idle slot a session gets where the strategy leaves a choice.
+Which idle slot a session gets if the strategy leaves a choice.
 """,
     ),
     cfg.StrOpt(
@@ -169,7 +169,7 @@ In which order ``ra`` and ``wra`` offer idle slots to waiting sessions.
         help="""
 Options that only the chosen strategy has, by name: those of ``era``, and of
 strategies from other packages. A value is a number, ``true``, ``false`` or
-text. The conductor does not start with one that the strategy does not have.
+text. The conductor does not start with an option that the strategy lacks.
 """,
     ),
     cfg.IntOpt(

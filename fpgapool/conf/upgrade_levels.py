@@ -10,8 +10,8 @@ upgrade_levels_group = cfg.OptGroup(
     "upgrade_levels",
     title="Upgrade levels",
     help="""
-What services of an earlier release understand, while there are some. See the
-upgrade guide, and remove these options when all services are upgraded.
+Versions of messages for services of an earlier release, while some run. See
+the upgrade guide, and remove these options when all services are upgraded.
 """,
 )
 
@@ -22,18 +22,18 @@ upgrade_levels_opts = [
         "conductor",
         regex=_VERSION,
         help="""
-Version of the conductor's remote calls, such as ``1.3``, that agents and the
-API may use at most. The default is the newest that they know.
+Highest version of the conductor's remote calls, such as ``1.3``, that agents
+and the API use. The default is the newest that they know.
 
-What an older conductor does not have fails as if no conductor answered.
+Calls that an older conductor lacks fail as if no conductor answered.
 """,
     ),
     cfg.StrOpt(
         "agent",
         regex=_VERSION,
         help="""
-Version of the agents' remote calls, such as ``1.1``, that the conductor may
-use at most. The default is the newest that it knows.
+Highest version of the agents' remote calls, such as ``1.1``, that the
+conductor uses. The default is the newest that it knows.
 """,
     ),
 ]

@@ -10,8 +10,8 @@ vendordata_group = cfg.OptGroup(
     "vendordata",
     title="Vendordata",
     help="""
-What instances find about the pool in their metadata, when Nova asks the API
-for it, and what they may do by the tokens that are among it.
+Data about the pool in the metadata of instances, which Nova requests from the
+API, and limits of the instances' tokens.
 """,
 )
 
@@ -22,37 +22,38 @@ vendordata_opts = [
         secret=True,
         sample_default=["<at least 32 random characters>"],
         help="""
-Secrets from which the tokens of instances are made. The same on all machines
-with the API. Without one, no instance gets a token.
+Secrets from which the tokens of instances are derived. Use the same on all
+machines with the API. Without one, no instance gets a token.
 
-The first one makes the tokens of new instances. Further ones, one a line,
-are for instances from before a change: theirs are made again for them when
-Nova asks again. An instance whose key is gone gets another token then, and
-the one on its config drive is worthless. The database holds hashes only.
+The first one makes the tokens of new instances. Further ones, one a line, are
+for instances from before a change: they keep their tokens when Nova asks
+again. If the key of an instance is gone, the instance then gets another
+token, and the one on its config drive becomes invalid. The database holds
+hashes only.
 """,
     ),
     cfg.URIOpt(
         "api_url",
         schemes=["http", "https"],
         help="""
-Where instances reach this API, without ``/v1``. The default is the address
-by which Nova has reached it, which instances mostly cannot.
+URL by which instances reach this API, without ``/v1``. The default is the URL
+that Nova used, which instances often cannot reach.
 """,
     ),
     cfg.StrOpt(
         "ca_file",
         help="""
 Certificates by which instances can verify that of the API, a PEM file. Needed
-where it is signed by nobody whom their images know.
+if their images do not trust the authority that has signed it.
 """,
     ),
     cfg.BoolOpt(
         "all_instances",
         default=False,
         help="""
-Whether instances get a token whose flavors say nothing of accelerators.
-Otherwise only those get one whose flavors have ``fpgapool:accelerators``, or
-a ``fpgapool:affinity`` other than ``avoid``.
+Whether all instances get a token, also those whose flavors do not ask for
+accelerators. Otherwise an instance gets one only if its flavor has
+``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than ``avoid``.
 """,
     ),
     cfg.FloatOpt(
@@ -61,8 +62,8 @@ a ``fpgapool:affinity`` other than ``avoid``.
         min=0.05,
         max=4.5,
         help="""
-Seconds after which Nova is answered that there is nothing for an instance, if
-it is not clear by then what it gets; one that has a token gets that. Nova
+Seconds after which the API answers Nova that it has nothing for an instance,
+if it has not found out by then; an instance that has a token gets that. Nova
 waits for 5 s by default, and the instance does not boot meanwhile.
 """,
     ),
@@ -72,8 +73,8 @@ waits for 5 s by default, and the instance does not boot meanwhile.
         min=1,
         max=1000,
         help="""
-Most instances for which Nova is asked at the same time, in each process.
-Further ones get at once what the database holds of them, or nothing.
+Largest number of instances that each process looks up in Nova at the same
+time. Further ones get the data that the database holds at once, or nothing.
 """,
     ),
     cfg.FloatOpt(
@@ -82,9 +83,9 @@ Further ones get at once what the database holds of them, or nothing.
         min=0,
         max=100000,
         help="""
-Requests of one instance per second that each process of the API answers in
-the long run. Further ones are refused with ``RATE_LIMITED``, and
-``Retry-After`` says for how long. 0 is no limit.
+Number of requests of one instance per second that each process of the API
+answers in the long run. Further ones are refused with ``RATE_LIMITED`` and
+``Retry-After``. 0 means no limit.
 """,
     ),
     cfg.IntOpt(
@@ -93,7 +94,7 @@ the long run. Further ones are refused with ``RATE_LIMITED``, and
         min=1,
         max=100000,
         help="""
-Requests of one instance that are answered without a pause.
+Number of requests of one instance that are answered without a pause.
 """,
     ),
 ]

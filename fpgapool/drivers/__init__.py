@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drivers: how the pool uses boards of one kind."""
+"""Drivers: each operates boards of one kind."""

@@ -2,10 +2,10 @@
 
 """The contract between agents, workers and the boards of a host.
 
-A driver is built twice from the same plain settings: in the agent, which
-discovers boards and watches them, and in the worker process of each slot,
-which programs, opens and scrubs that slot. The two instances share nothing
-but the boards and the state directory.
+A driver is instantiated twice from the same plain settings: in the agent,
+which discovers boards and watches them, and in the worker process of each
+slot, which programs, opens and scrubs that slot. The two instances share
+nothing but the boards and the state directory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SCRUB_FAILED = "SCRUB_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
 
-#: What is in a bitstream's file: something for a board, or a declaration of
-#: the emulator's.
+#: Formats of a bitstream's file: a board's own, or a declaration for the
+#: emulator.
 BINARY = "binary"
 DECLARATION = "declaration"
 
@@ -46,7 +46,7 @@ _READ_BYTES = 1 << 20
 
 
 class DriverError(exceptions.CodedError):
-    """A driver cannot do what was asked.
+    """A driver cannot do its task.
 
     :ivar code: stable machine-readable code.
     :ivar message: explanation for operators; it may change.
@@ -58,10 +58,10 @@ class SlotInfo:
     """One reconfigurable region.
 
     :ivar number: from 0 within its device.
-    :ivar shape: which bitstreams fit.
+    :ivar shape: decides which bitstreams fit.
     :ivar programmed: accelerator in it now, None if there is none.
-    :ivar resources: how much it has of what bitstreams take, such as
-        ``lut`` or ``dsp``; None if that is not known.
+    :ivar resources: its amounts of resources of bitstreams, such as ``lut``
+        or ``dsp``; None if unknown.
     """
 
     number: int
@@ -74,10 +74,10 @@ class SlotInfo:
 class BitstreamFile:
     """A bitstream of the pool's library, in a file of this host.
 
-    :ivar accelerator: what a slot with it has, as the library calls it.
-    :ivar path: of the file. It may be gone or another one by the time that
-        it is opened.
-    :ivar checksum_sha256: what it must be, hexadecimal.
+    :ivar accelerator: the library's name of the accelerator.
+    :ivar path: of the file. The file may be gone or replaced when it is
+        opened.
+    :ivar checksum_sha256: its expected value, hexadecimal.
     :ivar size_bytes: of the file.
     :ivar format: :data:`BINARY` or :data:`DECLARATION`.
     """
@@ -89,23 +89,23 @@ class BitstreamFile:
     format: str = BINARY
 
     def read(self, max_bytes: int) -> bytes:
-        """Return what is in the file, once it has been found to be right.
+        """Return the verified contents of the file.
 
-        Blocks for as long as reading takes. What a driver programs has to
-        be what was checked, so it has to be in memory, unless the driver
-        checks by itself what it hands over.
+        Blocks for as long as reading takes. A driver has to program what was
+        verified, so the contents must be in memory, unless the driver verifies
+        the programmed data itself.
 
-        :param max_bytes: most that the driver can use.
+        :param max_bytes: the largest size that the driver can use.
         :returns: the contents.
         :raises DriverError: ``BITSTREAM_UNKNOWN`` if it is longer, or
-            ``BITSTREAM_DAMAGED`` if it cannot be read or is not what it
-            should be.
+            ``BITSTREAM_DAMAGED`` if it cannot be read or its checksum is
+            wrong.
         """
         if self.size_bytes > max_bytes:
             raise DriverError(
                 BITSTREAM_UNKNOWN,
-                f"a bitstream of {self.size_bytes} bytes, where {max_bytes} "
-                "are the most",
+                f"the bitstream has {self.size_bytes} bytes; at most "
+                f"{max_bytes} are possible",
             )
         digest = hashlib.sha256()
         contents = bytearray()
@@ -136,9 +136,9 @@ class DeviceInfo:
 
     :ivar name: unique in the host and stable over reboots; files are named
         after it, so it has no slash.
-    :ivar model: what kind of board it is.
+    :ivar model: the kind of the board.
     :ivar dma_bytes_per_s: input rate that its slots share.
-    :ivar programming_time_s: how long programming a slot takes, about.
+    :ivar programming_time_s: approximate time to program a slot.
     :ivar slots: in the order of their numbers.
     """
 
@@ -153,7 +153,7 @@ class DeviceInfo:
 class Health:
     """Whether a board can be used.
 
-    :ivar healthy: it can.
+    :ivar healthy: whether it can.
     :ivar message: why not, or an empty string.
     """
 
@@ -163,9 +163,9 @@ class Health:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What a board measures about itself.
+    """The measurements of a board.
 
-    :ivar power_w: power drawn now, None if it is not measured.
+    :ivar power_w: present power, None if it is not measured.
     :ivar temperature_c: of the chip, None if it is not measured.
     """
 
@@ -175,11 +175,11 @@ class Telemetry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Traffic:
-    """Which way a session's data goes.
+    """The path of a session's data.
 
     :ivar local: it stays on the host of the board.
     :ivar origin_host_uuid: the host where the session's program runs; None
-        if it is on none of the pool's hosts, or not known.
+        if it is not one of the pool's hosts, or unknown.
     """
 
     local: bool = True
@@ -188,7 +188,7 @@ class Traffic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checksums:
-    """What went into a core and came out of it, since it was opened.
+    """Sums of a core's input and output since it was opened.
 
     A CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; of no
     bytes it is 0.
@@ -209,19 +209,19 @@ class ChecksummedCore(Core):
     """A core with a CRC unit beside it, on the board.
 
     Optional: a driver whose boards have none opens a plain :class:`Core`,
-    and sessions in its slots cannot be checked end to end. The unit has to
-    be at the core, since it is for finding what changes on the way between
-    the core and the client, the driver's own part included. What the driver
-    computes of the buffers that it hands over finds nothing.
+    and sessions in its slots cannot be checked end to end. The unit has to be
+    at the core, because it detects changes on the way between the core and the
+    client, including the driver's own part. A driver that computes the sums
+    from its own buffers detects nothing.
     """
 
     @abc.abstractmethod
     def start_checksums(self) -> None:
-        """Begin to sum up. Must not block.
+        """Start the sums. Must not block.
 
         Called once at most, before the first call of ``process`` or
-        ``finish``, and only for a session that wants it; without it a core
-        should spend nothing on checksums.
+        ``finish``, and only for a session with checksums; without it a core
+        should spend nothing on them.
         """
 
     @abc.abstractmethod
@@ -230,7 +230,7 @@ class ChecksummedCore(Core):
 
         Called after each of them, by the same thread, if they were started.
         Must not block for longer than reading a register takes. May raise
-        what it likes; the session ends then as after a failed ``process``.
+        any exception; the session then ends as after a failed ``process``.
         """
 
 
@@ -242,17 +242,18 @@ class Driver(abc.ABC):
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is not there.
 
     :param settings: plain values: ``state_dir``, a directory where the
-        driver may keep files, ``host_uuid``, which host this is, and the
+        driver may keep files, ``host_uuid``, the UUID of this host, and the
         options of the driver, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
 
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
-        """List what an operator may configure. Called by agents.
+        """List the driver's options. Called by agents.
 
         They are read from the section of the configuration that has the
-        driver's name. Import oslo.config in here: workers start without it.
+        driver's name. Import oslo.config in this method: workers do not load
+        it.
 
         :returns: options of oslo.config with plain values.
         """
@@ -270,7 +271,7 @@ class Driver(abc.ABC):
 
         May block for seconds; idempotent; disturbs no running slot.
 
-        :returns: the boards, sick ones too, in a stable order.
+        :returns: the boards, also faulty ones, in a stable order.
         :raises DriverError: if the host's boards cannot be listed at all.
         """
 
@@ -285,34 +286,33 @@ class Driver(abc.ABC):
         """Put an accelerator into a slot. Called by workers.
 
         May block for as long as programming takes; the caller bounds it.
-        Idempotent: programming what is there already is allowed to cost
-        nothing. What is there already is the bitstream of the same name: the
-        same accelerator in another version is another bitstream, and has to
-        be programmed.
+        Idempotent: programming the same bitstream again may cost nothing. The
+        same bitstream means the same name: another version of the accelerator
+        is another bitstream, and has to be programmed.
 
-        With a file the checksum has to be verified right before the slot is
-        programmed, of what it is programmed with; see
-        :meth:`BitstreamFile.read`. What is in the file comes from a tenant.
+        With a file, verify the checksum of the programmed data right before
+        programming the slot; see :meth:`BitstreamFile.read`. The contents of
+        the file come from a tenant.
 
         :param device: name of the device.
         :param slot: number of the slot in it.
         :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
             or ``bitstream:<SHA-256 of the file>``.
         :param file: of the bitstream; None if it is the driver's own.
-        :returns: the profile of the accelerator; with a file, by the name
-            that the file's ``accelerator`` is.
-        :raises DriverError: ``BITSTREAM_UNKNOWN`` (nothing that this driver
-            can use), ``BITSTREAM_UNFIT`` (not in this slot),
-            ``BITSTREAM_DAMAGED`` (the file is missing or wrong), all of
-            which leave the slot as it was and are not held against it; or
-            ``PROGRAMMING_FAILED`` (it may hold nothing that works).
+        :returns: the profile of the accelerator; with a file, its name is the
+            file's ``accelerator``.
+        :raises DriverError: ``BITSTREAM_UNKNOWN`` (this driver cannot use
+            it), ``BITSTREAM_UNFIT`` (it does not fit this slot),
+            ``BITSTREAM_DAMAGED`` (the file is missing or wrong), which all
+            leave the slot as it was and do not count against it; or
+            ``PROGRAMMING_FAILED`` (the slot may be unusable).
         """
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:
-        """Hear which way the next session's data goes. Called by workers.
+        """Announce the path of the next session's data. Called by workers.
 
         Called before each ``open``, in the same thread. Must not block;
-        idempotent. A driver to which all ways are equal need not care.
+        idempotent. A driver may ignore it.
 
         :param device: name of the device.
         :param slot: number of the slot in it.
@@ -335,16 +335,17 @@ class Driver(abc.ABC):
         :param device: name of the device.
         :param slot: number of the slot in it.
         :param params: the session's parameters, as its client sent them.
-        :returns: what processes the session's data; it raises what it likes
-            when it cannot go on, such as ``DEVICE_FAILED``. A
+        :returns: the core that processes the session's data; it may raise any
+            exception when it cannot continue, such as ``DEVICE_FAILED``. A
             :class:`ChecksummedCore` if the board has CRC units.
-        :raises InvalidParams: if they do not suit the accelerator.
+        :raises InvalidParams: if the accelerator does not accept them.
         :raises DriverError: ``NOT_PROGRAMMED``.
         """
 
     @abc.abstractmethod
     def scrub(self, device: str, slot: int) -> None:
-        """Remove what a holder left in a slot. Called after every holder.
+        """Remove all data of a session from a slot. Called after every
+        session.
 
         May block for as long as it takes. Idempotent, and safe in a slot
         that was never opened or programmed.
@@ -356,7 +357,7 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def health(self, device: str) -> Health:
-        """Say whether a board can be used. Called by agents, often.
+        """Return whether a board can be used. Called by agents, often.
 
         Must not block for longer than a second; idempotent.
 
@@ -371,6 +372,6 @@ class Driver(abc.ABC):
         Must not block for longer than a second; idempotent.
 
         :param device: name of the device.
-        :returns: the values that can be had.
+        :returns: the available values.
         :raises DriverError: ``NO_SUCH_SLOT`` if there is no such board.
         """

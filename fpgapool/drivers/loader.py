@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finding drivers by name, or by path in processes that start quickly."""
+"""Finding drivers by name, or by path in processes that must start fast."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ NAMESPACE = "fpgapool.drivers"
 
 
 def driver_path(name: str) -> str:
-    """Find where a driver's class is.
+    """Return the path of a driver's class.
 
     :param name: its name in the entry points of ``fpgapool.drivers``.
     :returns: ``module:Class``, for :func:`load_driver_path`.
-    :raises base.DriverError: ``DRIVER_UNKNOWN``, with the names that there
-        are.
+    :raises base.DriverError: ``DRIVER_UNKNOWN``, with the known names.
     """
     import stevedore
 
@@ -31,7 +30,7 @@ def driver_path(name: str) -> str:
     if name not in paths:
         raise base.DriverError(
             base.DRIVER_UNKNOWN,
-            f"no driver {name!r}; there are: {', '.join(sorted(paths))}",
+            f"no driver {name!r}; known are: {', '.join(sorted(paths))}",
         )
     return paths[name]
 
@@ -39,24 +38,24 @@ def driver_path(name: str) -> str:
 def load_driver_path(
     path: str, settings: collections.abc.Mapping[str, typing.Any]
 ) -> base.Driver:
-    """Build a driver without searching for it.
+    """Instantiate a driver without searching for it.
 
     :param path: ``module:Class``.
     :param settings: see :class:`base.Driver`.
     :returns: the driver.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
-        it is no driver, or ``INVALID_SETTINGS``.
+        it is not a driver, or ``INVALID_SETTINGS``.
     """
     return load_driver_class(path)(settings)
 
 
 def load_driver_class(path: str) -> type[base.Driver]:
-    """Import a driver without building it.
+    """Import a driver without instantiating it.
 
     :param path: ``module:Class``.
     :returns: the class.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
-        it is no driver.
+        it is not a driver.
     """
     module_name, _, class_name = path.partition(":")
     try:

@@ -11,7 +11,7 @@ from fpgapool.drivers import base
 
 
 class NoopDriver(base.Driver):
-    """Finds no boards, so that an agent serves its host's programs only."""
+    """Has no boards, so that an agent serves its host's programs only."""
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a slot computes what it should: a known answer for each core.
+"""Self-tests of slots: a known answer for each core.
 
-Only what a session would use is used: the slot is programmed already, and
-is opened, fed and asked for its output through the driver.
+A self-test uses only what a session would use: the slot is already programmed,
+and is opened, fed and asked for its output through the driver.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
-# One word of the right answer says enough; more may fill a log.
+# A few bytes of the wrong answer suffice; more may fill a log.
 _SHOWN_BYTES = 8
 
 
 def run(
     driver: base.Driver, device: str, slot: int, profile: base.Profile
 ) -> None:
-    """Let a programmed slot compute what it should, where that is known.
+    """Compare the output of a programmed slot with the known answers.
 
     The accelerator's software core has the answers. Blocks for as long as the
     slot computes. The slot has to be scrubbed afterwards.
@@ -27,8 +27,8 @@ def run(
     :param driver: of the slot.
     :param device: name of the device.
     :param slot: number of the slot in it.
-    :param profile: what programming it has returned. One for which no
-        answer is known has passed by having been programmed.
+    :param profile: the result of programming it. Without known answers the
+        slot passes because it could be programmed.
     :raises base.DriverError: ``SELF_TEST_FAILED``.
     """
     try:
@@ -49,14 +49,14 @@ def _check(
         driver.expect(device, slot, base.Traffic())
         core = driver.open(device, slot, answer.params)
     except accelerators.InvalidParams:
-        # A bitstream that leaves these to nobody.
+        # A bitstream that fixes these parameters.
         return
     except Exception as exc:
         raise _failure(f"cannot be opened: {type(exc).__name__}") from exc
     try:
         output = _compute(core, answer.data)
     except Exception as exc:
-        # Whatever a driver raises when it cannot go on.
+        # A driver may raise any exception.
         raise _failure(f"does not compute: {type(exc).__name__}") from exc
     finally:
         core.cancel()
@@ -68,7 +68,7 @@ def _check(
 
 
 def _compute(core: base.Core, data: bytes) -> bytes:
-    # A core that works in place needs no room of its own, but may have it.
+    # A core that works in place needs no separate room, but may have it.
     room = bytearray(core.max_output_bytes(len(data)))
     count = core.process(memoryview(bytearray(data)), memoryview(room), 0)
     output = bytes(room[:count])

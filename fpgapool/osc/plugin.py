@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the ``openstack`` command asks a plugin for."""
+"""The entry points of the ``openstack`` command's plugin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API_VERSIONS = ("1", "1.0")
 
 
 def make_client(instance: Any) -> proxy.Proxy:
-    """Return what speaks with the pool.
+    """Return the proxy of the pool.
 
     :param instance: the command's client manager.
     """
@@ -29,10 +29,10 @@ def make_client(instance: Any) -> proxy.Proxy:
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Add the options that come before the command.
+    """Add the global options.
 
-    :param parser: of all of these.
-    :returns: the same.
+    :param parser: the parser of the global options.
+    :returns: the same parser.
     """
     parser.add_argument(
         "--os-fpgapool-api-version",

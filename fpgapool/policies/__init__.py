@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules of who may do what, a module per resource of the API.
+"""The policies, a module per resource of the API.
 
 Rules are data: :mod:`fpgapool.api.policy` enforces them.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see the accelerators."""
+"""Policies of accelerators."""
 
 from oslo_policy import policy
 
@@ -11,7 +11,7 @@ GET = "fpgapool:accelerators:get"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The personas, of which all other rules are made.
+"""The basic rules, from which all policies are made.
 
 Keystone's default roles imply each other: an administrator is a manager, a
 manager a member, a member a reader, each in the project of the token.
@@ -8,12 +8,12 @@ manager a member, a member a reader, each in the project of the token.
 
 from oslo_policy import policy
 
-#: Roles that an operator makes, each for one kind of user: an agent, and the
-#: one as whom Nova asks for vendordata.
+#: Roles that an operator creates, each for one kind of user: agents, and
+#: Nova's user for vendordata.
 AGENT_ROLE = "fpgapool:agent"
 VENDORDATA_ROLE = "fpgapool:vendordata"
 
-#: Anybody, without a token.
+#: Every caller, without a token.
 PUBLIC = "@"
 
 ADMIN = "rule:admin_api"
@@ -25,8 +25,7 @@ PROJECT_MEMBER_OR_ADMIN = "rule:project_member_or_admin"
 PROJECT_READER_OR_ADMIN = "rule:project_reader_or_admin"
 ANY_READER = "rule:any_reader"
 
-# With instances: of what there is for a project, they see sessions of their
-# own only.
+# Also instances, which see only their own sessions of a project's.
 PROJECT_MEMBER_OR_INSTANCE = "rule:project_member_or_instance"
 ANY_MEMBER = "rule:project_member_or_admin_or_instance"
 ANY_PROJECT_READER = "rule:project_reader_or_admin_or_instance"
@@ -34,7 +33,7 @@ ANY_READER_OR_INSTANCE = "rule:any_reader_or_instance"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules that others refer to."""
+    """Return the basic rules."""
     return [
         policy.RuleDefault(
             "admin_api",
@@ -64,22 +63,22 @@ def list_rules() -> list[policy.RuleDefault]:
         policy.RuleDefault(
             "vendordata_api",
             f"role:{VENDORDATA_ROLE}",
-            description="The user as whom Nova asks for vendordata.",
+            description="Nova's user for vendordata.",
         ),
         policy.RuleDefault(
             "project_reader_api",
             "role:reader and project_id:%(project_id)s",
-            description="Who may look at what a project has.",
+            description="Users who may see a project's resources.",
         ),
         policy.RuleDefault(
             "project_member_api",
             "role:member and project_id:%(project_id)s",
-            description="Who may use the pool for a project.",
+            description="Users who may use the pool for a project.",
         ),
         policy.RuleDefault(
             "project_manager_api",
             "role:manager and project_id:%(project_id)s",
-            description="Who may manage what a project has.",
+            description="Users who may manage a project's resources.",
         ),
         policy.RuleDefault(
             "project_reader_or_admin",
@@ -131,11 +130,11 @@ def list_rules() -> list[policy.RuleDefault]:
 def rule(
     name: str, check: str, description: str, method: str, path: str
 ) -> policy.DocumentedRuleDefault:
-    """Return the rule of one operation.
+    """Return the policy of one operation.
 
     :param name: ``fpgapool:RESOURCE:ACTION``.
-    :param check: who may.
-    :param description: what it allows.
+    :param check: the rule that must hold.
+    :param description: the allowed action.
     :param method: of HTTP.
     :param path: of the operation.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see, bring, decide about and fetch bitstreams."""
+"""Policies of bitstreams."""
 
 from oslo_policy import policy
 
@@ -29,12 +29,12 @@ _READER_OR_AGENT = "rule:project_reader_or_admin or rule:agent_api"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,
             base.PROJECT_READER_OR_ADMIN,
-            "List the bitstreams that one's own project may know of.",
+            "List the bitstreams that the own project may see.",
             "GET",
             _COLLECTION,
         ),
@@ -55,7 +55,7 @@ def list_rules() -> list[policy.RuleDefault]:
         policy.DocumentedRuleDefault(
             name=ALL_PROJECTS,
             check_str=base.ADMIN_OR_AGENT,
-            description="Find the bitstreams of other projects, too.",
+            description="Also find the bitstreams of other projects.",
             operations=[
                 {"method": "GET", "path": _ONE},
                 {"method": "GET", "path": _FILE},
@@ -67,7 +67,7 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             CREATE,
             base.PROJECT_MEMBER,
-            "Describe a bitstream, whose file is to come.",
+            "Create a bitstream; its file follows.",
             "POST",
             _COLLECTION,
         ),
@@ -88,7 +88,7 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             UPDATE,
             base.PROJECT_MEMBER_OR_ADMIN,
-            "Change what is said of a bitstream.",
+            "Change the metadata of a bitstream.",
             "PATCH",
             _ONE,
         ),
@@ -105,7 +105,7 @@ def list_rules() -> list[policy.RuleDefault]:
         policy.DocumentedRuleDefault(
             name=SHARE,
             check_str=base.PROJECT_MEMBER_OR_ADMIN,
-            description="Share a bitstream with a project, or stop that.",
+            description="Start or stop sharing a bitstream with a project.",
             operations=[
                 {"method": "PUT", "path": _PROJECT},
                 {"method": "DELETE", "path": _PROJECT},
@@ -115,14 +115,14 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             APPROVE,
             base.ADMIN,
-            "Approve a bitstream: slots may run it then.",
+            "Approve a bitstream, so that slots may run it.",
             "POST",
             f"{_ONE}/approve",
         ),
         base.rule(
             REJECT,
             base.ADMIN,
-            "Reject a bitstream: slots may not run it.",
+            "Reject a bitstream, so that no slot runs it.",
             "POST",
             f"{_ONE}/reject",
         ),

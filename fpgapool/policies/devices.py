@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see and change the boards."""
+"""Policies of devices."""
 
 from oslo_policy import policy
 
@@ -12,7 +12,7 @@ CHANGE = "fpgapool:devices:change"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST, base.ANY_READER, "List the devices.", "GET", "/v1/devices"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see and change the hosts."""
+"""Policies of hosts."""
 
 from oslo_policy import policy
 
@@ -12,7 +12,7 @@ CHANGE = "fpgapool:hosts:change"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST, base.ADMIN_OR_SERVICE, "List the hosts.", "GET", "/v1/hosts"

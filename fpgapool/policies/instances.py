@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see which instances have tokens, and take them away."""
+"""Policies of instances and their tokens."""
 
 from oslo_policy import policy
 
@@ -16,12 +16,12 @@ _TOKEN = "/v1/instances/{instance_id}/token"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,
             base.PROJECT_READER_OR_ADMIN,
-            "List the instances of one's own project that have tokens.",
+            "List the instances of the own project that have tokens.",
             "GET",
             _COLLECTION,
         ),
@@ -35,14 +35,14 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             ALL_PROJECTS,
             base.ADMIN,
-            "Take tokens of instances of other projects away, too.",
+            "Also revoke tokens of instances of other projects.",
             "DELETE",
             _TOKEN,
         ),
         base.rule(
             REVOKE_TOKEN,
             base.PROJECT_MEMBER_OR_ADMIN,
-            "Take the token of an instance away.",
+            "Revoke the token of an instance.",
             "DELETE",
             _TOKEN,
         ),

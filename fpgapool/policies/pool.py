@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see the pool at a glance."""
+"""Policies of the pool's summary and snapshot."""
 
 from oslo_policy import policy
 
@@ -11,13 +11,13 @@ SNAPSHOT = "fpgapool:pool:snapshot"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(GET, base.ANY_READER, "Show the pool.", "GET", "/v1/pool"),
         base.rule(
             SNAPSHOT,
             base.ADMIN_OR_SERVICE,
-            "Show what Nova needs to know to place instances.",
+            "Show the data by which Nova places instances.",
             "GET",
             "/v1/pool/snapshot",
         ),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see and set what projects may use."""
+"""Policies of quotas."""
 
 from oslo_policy import policy
 
@@ -16,12 +16,12 @@ _ONE = "/v1/quotas/{project_id}"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         policy.DocumentedRuleDefault(
             name=GET,
             check_str=base.PROJECT_READER_OR_ADMIN,
-            description="Show what a project may use, and uses.",
+            description="Show the limits and the use of a project.",
             operations=[
                 {"method": "GET", "path": _OWN},
                 {"method": "GET", "path": _ONE},
@@ -31,21 +31,21 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             DEFAULTS,
             base.PROJECT_READER_OR_ADMIN,
-            "Show what projects may use that have no limits of their own.",
+            "Show the default limits.",
             "GET",
             "/v1/quotas/defaults",
         ),
         base.rule(
             UPDATE,
             base.ADMIN,
-            "Limit what a project may use.",
+            "Limit the use of a project.",
             "PUT",
             _ONE,
         ),
         base.rule(
             DELETE,
             base.ADMIN,
-            "Let the defaults hold for a project.",
+            "Reset the limits of a project to the defaults.",
             "DELETE",
             _ONE,
         ),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see the services."""
+"""Policies of services."""
 
 from oslo_policy import policy
 
@@ -10,12 +10,12 @@ LIST = "fpgapool:services:list"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,
             base.ADMIN_OR_SERVICE,
-            "List conductor and agents.",
+            "List the leading conductor and the agents.",
             "GET",
             "/v1/services",
         )

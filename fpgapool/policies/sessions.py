@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see, open and close sessions."""
+"""Policies of sessions."""
 
 from oslo_policy import policy
 
@@ -21,12 +21,12 @@ _RENEW = "/v1/sessions/{session_id}/renew-secret"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,
             base.ANY_PROJECT_READER,
-            "List the sessions of one's own project.",
+            "List the sessions of the own project.",
             "GET",
             _COLLECTION,
         ),
@@ -47,7 +47,7 @@ def list_rules() -> list[policy.RuleDefault]:
         policy.DocumentedRuleDefault(
             name=ALL_PROJECTS,
             check_str=base.ADMIN,
-            description="Show and close sessions of other projects too.",
+            description="Also show and close sessions of other projects.",
             operations=[
                 {"method": "GET", "path": _ONE},
                 {"method": "DELETE", "path": _ONE},
@@ -74,7 +74,7 @@ def list_rules() -> list[policy.RuleDefault]:
             check_str=base.PROJECT_MEMBER_OR_INSTANCE,
             description=(
                 "Get the secret by which a client connects to a session's"
-                " slot, once and again, and another slot."
+                " slot, also a new secret or another slot."
             ),
             operations=[
                 {"method": "GET", "path": _ONE},

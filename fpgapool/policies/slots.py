@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see the slots, and have them tested."""
+"""Policies of slots and their self-tests."""
 
 from oslo_policy import policy
 
@@ -12,7 +12,7 @@ TEST = "fpgapool:slots:test"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST, base.ANY_READER, "List the slots.", "GET", "/v1/slots"
@@ -23,7 +23,7 @@ def list_rules() -> list[policy.RuleDefault]:
         base.rule(
             TEST,
             base.ADMIN,
-            "Have a slot tested now.",
+            "Start a self-test of a slot.",
             "POST",
             "/v1/slots/{slot_id}/test",
         ),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see what projects have used."""
+"""Policies of usage."""
 
 from oslo_policy import policy
 
@@ -13,19 +13,19 @@ _COLLECTION = "/v1/usage"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             LIST,
             base.PROJECT_READER_OR_ADMIN,
-            "List what a project has used.",
+            "List the usage of a project.",
             "GET",
             _COLLECTION,
         ),
         base.rule(
             LIST_ALL,
             base.ADMIN,
-            "List what all projects have used.",
+            "List the usage of all projects.",
             "GET",
             f"{_COLLECTION}?all_projects=true",
         ),

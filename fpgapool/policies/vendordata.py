@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may ask for what instances get."""
+"""Policies of vendordata."""
 
 from oslo_policy import policy
 
@@ -10,7 +10,7 @@ CREATE = "fpgapool:vendordata:create"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(
             CREATE,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may see what the API can: anybody, without a token.
+"""Policies of the API's versions: every caller may see them, without a token.
 
-These requests are not authenticated, so that a configured rule cannot make
-them any less public.
+These requests are not authenticated, so that a configured policy cannot make
+them less public.
 """
 
 from oslo_policy import policy
@@ -16,7 +16,7 @@ DOCUMENT = "fpgapool:openapi:get"
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return the rules of these operations."""
+    """Return the policies of these operations."""
     return [
         base.rule(LIST, base.PUBLIC, "List the API's versions.", "GET", "/"),
         base.rule(GET, base.PUBLIC, "Show an API version.", "GET", "/v1"),

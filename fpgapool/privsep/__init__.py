@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What needs privileges, and nothing else.
+"""Code that needs privileges, and no other.
 
-The functions here run in a small process of their own, started by
-oslo.privsep, that keeps CAP_NET_ADMIN only; the agent itself needs none.
+oslo.privsep runs these functions in a small process of their own, which keeps
+CAP_NET_ADMIN only; the agent itself needs no privileges.
 """
 
 #: Below this a cap would hardly let a connection live.

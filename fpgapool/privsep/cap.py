@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cap on what the data plane takes of a link.
+"""A cap on the data plane's share of a link.
 
 Outgoing packets of the data plane go through a class of an HTB at the root
-of the network device; all others pass by it. Incoming ones are led through
-an intermediate device (ifb) with such a class, so that TCP slows its senders
-down. Both are recognized by marks when they are met again: made once, they
-are only brought up to date, and what bears no mark is never touched.
+of the network device; all others bypass it. Incoming ones go through an
+intermediate device (ifb) with such a class, so that TCP slows their senders
+down. Marks identify both: once created, they are only updated, and objects
+without a mark are never touched.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FOREIGN_QDISC = "FOREIGN_QDISC"
 FOREIGN_DEVICE = "FOREIGN_DEVICE"
 KERNEL_REFUSED = "KERNEL_REFUSED"
 
-#: The marks. Handles below 8000: are for people, those above are the
-#: kernel's to give: it begins there and hardly comes this far.
+#: The marks. Handles below 8000: are for people; the kernel allocates those
+#: above, from the lowest on, and hardly gets this far.
 HANDLE = 0xF69A0000
 CLASS = HANDLE | 1
 QUEUE_HANDLE = 0xF69B0000
@@ -44,10 +44,10 @@ class Problem(typing.TypedDict):
 
 
 class Outcome(typing.TypedDict):
-    """What came of a wish; plain values, for they cross processes.
+    """The result of a change; plain values, for they cross processes.
 
-    ``outgoing`` and ``incoming`` are None where all is as wished; ``made``
-    tells whether anything had to be made.
+    ``outgoing`` and ``incoming`` are None if they are as requested; ``made``
+    says whether anything had to be created or changed.
     """
 
     outgoing: Problem | None
@@ -64,11 +64,11 @@ class _Impossible(Exception):
 
 
 class Cap:
-    """The cap of this host, as the kernel knows it.
+    """The cap of this host, in the kernel.
 
     Reading needs no privileges, changing needs CAP_NET_ADMIN.
 
-    :param control: what it reads and changes.
+    :param control: reads and changes the kernel's objects.
     """
 
     def __init__(self, control: tc.TrafficControl) -> None:
@@ -77,7 +77,7 @@ class Cap:
         self._made = False
 
     def is_on(self, device: str) -> bool:
-        """Tell whether a device has the cap or a part of it.
+        """Whether a device has the cap or a part of it.
 
         :param device: name of the network device.
         """
@@ -88,14 +88,14 @@ class Cap:
         return _is_ours(root) or self._has_redirect(link.index)
 
     def put(self, device: str, bytes_per_s: int, program: bytes) -> Outcome:
-        """Put the cap on a device, in each direction; repeating is harmless.
+        """Set the cap on a device, in each direction; idempotent.
 
-        One that is on another device is taken off it.
+        It is removed from any other device.
 
         :param device: name of the network device.
         :param bytes_per_s: the cap, headers included.
         :param program: accepts the data plane's packets.
-        :returns: what came of it.
+        :returns: the result.
         :raises: pyroute2.NetlinkError if the other device keeps its cap.
         """
         link = self._control.link(device)
@@ -116,7 +116,7 @@ class Cap:
         )
 
     def remove(self) -> None:
-        """Take the cap off all devices; repeating is harmless.
+        """Remove the cap from all devices; idempotent.
 
         :raises: pyroute2.NetlinkError if the kernel refuses.
         """
@@ -140,7 +140,7 @@ class Cap:
             return
         self._control.delete_filter(index, tc.INGRESS_HANDLE, PREFERENCE)
         ingress = self._qdisc(index, tc.INGRESS)
-        # Others may have come to use what was made here.
+        # Others may have come to use what was created here.
         if ingress is not None and not self._ingress_filters(index):
             self._control.delete_qdisc(ingress)
 
@@ -157,7 +157,7 @@ class Cap:
     ) -> None:
         self._check_ingress(link)
         ifb = self._put_ifb()
-        # All that comes here is the data plane's.
+        # Only packets of the data plane come here.
         self._put_class(ifb, bytes_per_s, default_class=CLASS - HANDLE)
         if self._qdisc(link.index, tc.INGRESS) is None:
             self._control.add_ingress(link.index)
@@ -174,8 +174,8 @@ class Cap:
             if root is not None and root.handle != tc.KERNELS_HANDLE:
                 raise _Impossible(
                     FOREIGN_QDISC,
-                    f"{link.name} has a queueing discipline that is not"
-                    f" ours: {root.kind} {root.handle >> 16:x}:",
+                    f"{link.name} has a foreign queueing discipline:"
+                    f" {root.kind} {root.handle >> 16:x}:",
                 )
             self._control.add_htb(
                 link.index,
@@ -195,7 +195,7 @@ class Cap:
             ifb = self._control.link(IFB_NAME)
         if ifb is None or ifb.kind != "ifb":
             raise _Impossible(
-                FOREIGN_DEVICE, f"a device {IFB_NAME} exists and is not ours"
+                FOREIGN_DEVICE, f"a foreign device {IFB_NAME} exists"
             )
         if not ifb.up:
             self._control.set_up(ifb.index)
@@ -205,7 +205,7 @@ class Cap:
         ingress = self._qdisc(link.index, tc.INGRESS)
         if ingress is None or self._has_redirect(link.index):
             return
-        # Made just before its filter, which then never came to be.
+        # Created just before its filter, which then never came to be.
         abandoned = (
             ingress.kind == "ingress"
             and self._control.link(IFB_NAME) is not None
@@ -214,8 +214,8 @@ class Cap:
         if not abandoned:
             raise _Impossible(
                 FOREIGN_QDISC,
-                f"{link.name} has filters of incoming traffic that are not"
-                f" ours ({ingress.kind})",
+                f"{link.name} has foreign filters of incoming traffic"
+                f" ({ingress.kind})",
             )
 
     def _has_redirect(self, index: int) -> bool:
@@ -225,7 +225,7 @@ class Cap:
         )
 
     def _ingress_filters(self, index: int) -> list[tc.Filter]:
-        # To ask where there is none is an error.
+        # Asking where there is none is an error.
         if self._qdisc(index, tc.INGRESS) is None:
             return []
         return self._control.filters(index, tc.INGRESS_HANDLE)

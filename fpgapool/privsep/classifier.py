@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A socket filter that knows the data plane's packets.
+"""A socket filter that accepts the data plane's packets.
 
-Classic BPF, because one short program says exactly what is meant: a range of
-ports, behind an IPv4 header with or without options, or an IPv6 header. The
-kernel takes it as a traffic control filter (cls_bpf).
+Classic BPF, because one short program says exactly this: a range of ports,
+behind an IPv4 header with or without options, or an IPv6 header. The kernel
+uses it as a traffic control filter (cls_bpf).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _JUMP_IF_GREATER_OR_EQUAL = 0x35
 _JUMP_IF_ANY_BIT = 0x45
 _RETURN = 0x06
 
-# Places that do not depend on what is in front of the IP header, such as a
+# Offsets that do not depend on headers in front of the IP header, such as a
 # VLAN tag or, on a tunnel, nothing; from linux/filter.h.
 _NETWORK_HEADER = 2**32 - 0x100000
 _ETHERTYPE = 2**32 - 0x1000
@@ -73,14 +73,14 @@ def program(network: Network, first_port: int, last_port: int) -> bytes:
     at that address, a port in a range. Fragments but the first have no port
     and are not accepted; TCP makes none.
 
-    :param network: where workers listen.
-    :param first_port: the lowest port on which they do.
+    :param network: of the workers' addresses.
+    :param first_port: the lowest port of workers.
     :param last_port: the highest.
-    :returns: instructions as the kernel takes them.
-    :raises ValueError: if there are no such ports.
+    :returns: instructions in the kernel's format.
+    :raises ValueError: if the range of ports is invalid.
     """
     if not 0 < first_port <= last_port <= _MAX_PORT:
-        raise ValueError(f"no range of ports: {first_port}-{last_port}")
+        raise ValueError(f"not a range of ports: {first_port}-{last_port}")
     is_ipv4 = network.version == 4
     header = _ipv4_header() if is_ipv4 else _ipv6_header()
     source, destination = (12, 16) if is_ipv4 else (8, 24)
@@ -127,7 +127,7 @@ def _end(
     ports: tuple[int, int],
     otherwise: str,
 ) -> Iterator[_Instruction]:
-    """Accept if the address and the port of one end are what is meant."""
+    """Accept if address and port of one end match."""
     for offset_bytes, mask, value in _words(network):
         place = _NETWORK_HEADER + address_offset_bytes + offset_bytes
         yield _Instruction(_LOAD_WORD, place)

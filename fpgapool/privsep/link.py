@@ -2,8 +2,8 @@
 
 """The functions that run in the privileged process.
 
-They are few and check what they are told: the process that asks has fewer
-rights than this one.
+They are few and check their arguments: the calling process has fewer rights
+than this one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fpgapool.privsep import tc
 #: oslo.privsep's options of the process.
 CONFIG_GROUP = "fpgapool_privsep"
 
-#: The kernel answers at once, or it is ill.
+#: The kernel answers at once, or something is wrong.
 TIMEOUT_S = 60
 
 CONTEXT = priv_context.PrivContext(
@@ -45,15 +45,15 @@ def put_cap(
 
     :param device: name of the network device.
     :param bytes_per_s: the cap, headers included.
-    :param network: prefix of the addresses on which workers listen.
-    :param first_port: the lowest port on which they do.
+    :param network: prefix of the workers' addresses.
+    :param first_port: the lowest port of workers.
     :param last_port: the highest.
-    :returns: what came of it.
-    :raises ValueError: if a parameter makes no sense.
+    :returns: the result.
+    :raises ValueError: if a parameter is invalid.
     """
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if not lowest <= bytes_per_s <= highest:
-        raise ValueError(f"no rate for a cap: {bytes_per_s} bytes/s")
+        raise ValueError(f"not a rate for a cap: {bytes_per_s} bytes/s")
     program = classifier.program(
         ipaddress.ip_network(network), first_port, last_port
     )
@@ -63,7 +63,7 @@ def put_cap(
 
 @CONTEXT.entrypoint
 def remove_cap() -> None:
-    """Take off whatever cap there is; repeating it changes nothing.
+    """Remove any cap; idempotent.
 
     :raises pyroute2.NetlinkError: if the kernel refuses.
     """

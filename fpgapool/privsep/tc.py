@@ -3,7 +3,7 @@
 """The kernel's traffic control, as far as a cap needs it.
 
 pyroute2 carries the messages. Their contents are packed here, because its
-own notation knows neither byte-limited queues nor classic BPF programs.
+own notation supports neither byte-limited queues nor classic BPF programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = 0xFFFFFFFF
 INGRESS = 0xFFFFFFF1
 INGRESS_HANDLE = 0xFFFF0000
 
-#: Of what the kernel gives a device by itself.
+#: Handle of the kernel's default of a device.
 KERNELS_HANDLE = 0
 
 _CREATE = netlink.NLM_F_CREATE | netlink.NLM_F_EXCL
@@ -49,26 +49,26 @@ _ETH_P_ALL = 3
 _HTB_VERSION = 3
 _LINKLAYER_ETHERNET = 1
 
-# Times in HTB's messages are counted in these; PSCHED_SHIFT is 6.
+# Unit of times in HTB's messages; PSCHED_SHIFT is 6.
 _TICK_NS = 64
 _MAX_U32 = 2**32 - 1
 
-#: A device without a queue length would drop whatever has to wait.
+#: A device without a queue length would drop all waiting packets.
 MIN_DIRECT_PACKETS = 1000
 
-#: Tokens that may be saved, so that a late timer costs no throughput.
+#: Tokens may be saved for this time, so that a late timer costs no throughput.
 _BURST_S = 0.004
 
-#: The largest packet that a TCP connection hands to a device.
+#: The largest packet of a TCP connection to a device.
 _LARGEST_PACKET_BYTES = 2**16 + 2**11
 
-#: A queue holds what goes out in this time, for that is the delay it adds.
+#: A queue holds the output of this time, which is the delay that it adds.
 _QUEUE_S = 0.05
 _MIN_QUEUE_BYTES = 2**20
 
 
 class _Message(netlink.nlmsg):
-    """A message about traffic control whose options are packed already."""
+    """A message about traffic control with packed options."""
 
     prefix = "TCA_"
     fields = (
@@ -121,7 +121,7 @@ class Filter:
 
 
 class TrafficControl:
-    """Reads and changes; a context manager around its netlink sockets.
+    """Reads and changes traffic control; context manager of its sockets.
 
     Every method raises ``pyroute2.NetlinkError`` if the kernel refuses.
     Reading needs no privileges, changing needs CAP_NET_ADMIN.
@@ -183,7 +183,7 @@ class TrafficControl:
     # Changing.
 
     def add_ifb(self, name: str) -> None:
-        """Make an intermediate device, through which traffic can be led."""
+        """Create an intermediate device for traffic."""
         self._route.link("add", ifname=name, kind="ifb")
 
     def set_up(self, index: int) -> None:
@@ -197,10 +197,10 @@ class TrafficControl:
     def add_htb(
         self, index: int, handle: int, default_class: int, direct_packets: int
     ) -> None:
-        """Put an HTB at the root of a device.
+        """Set an HTB at the root of a device.
 
-        :param default_class: minor number of the class of what no filter
-            knows; with 0 it is sent at once, by no class.
+        :param default_class: minor number of the class of packets without a
+            filter; with 0 they are sent at once, by no class.
         :param direct_packets: how many of those may wait for the device.
         """
         init = struct.pack("=IIIII", _HTB_VERSION, 10, default_class, 0, 0)
@@ -215,7 +215,7 @@ class TrafficControl:
         )
 
     def put_class(self, index: int, handle: int, bytes_per_s: int) -> None:
-        """Make a class of an HTB, or give it another rate."""
+        """Create a class of an HTB, or change its rate."""
         self._send(
             rtnl.RTM_NEWTCLASS,
             netlink.NLM_F_CREATE,
@@ -229,7 +229,7 @@ class TrafficControl:
     def put_queue(
         self, index: int, handle: int, parent: int, bytes_per_s: int
     ) -> None:
-        """Give a class a queue that is as long as its rate allows."""
+        """Give a class a queue whose length suits its rate."""
         limit_bytes = max(_MIN_QUEUE_BYTES, int(bytes_per_s * _QUEUE_S))
         self._send(
             rtnl.RTM_NEWQDISC,
@@ -253,7 +253,7 @@ class TrafficControl:
         )
 
     def delete_qdisc(self, qdisc: Qdisc) -> None:
-        """Delete a queueing discipline and all that is in it."""
+        """Delete a queueing discipline and all that it contains."""
         self._send(
             rtnl.RTM_DELQDISC,
             0,
@@ -271,7 +271,7 @@ class TrafficControl:
         program: bytes,
         class_handle: int,
     ) -> None:
-        """Lead what a program accepts to a class."""
+        """Direct a program's packets to a class."""
         target = {_TCA_BPF_CLASSID: struct.pack("=I", class_handle)}
         self._put_filter(index, parent, preference, program, target)
 
@@ -283,7 +283,7 @@ class TrafficControl:
         program: bytes,
         to_index: int,
     ) -> None:
-        """Lead what a program accepts through another device."""
+        """Direct a program's packets through another device."""
         # index, capab, action, refcnt, bindcnt; eaction, ifindex
         redirect = struct.pack(
             "=IIiiiiI", 0, 0, _TC_ACT_STOLEN, 0, 0, _TCA_EGRESS_REDIR, to_index

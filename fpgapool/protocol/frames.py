@@ -3,7 +3,7 @@
 """The frames of the data plane: a 32-byte header and a payload.
 
 Only bytes in and bytes out: sockets, buffers and threads belong to the
-callers. The layout is described for implementers in the protocol document.
+callers. The protocol document describes the layout for implementers.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class FrameHeader(typing.NamedTuple):
         header = cls(
             kind, flags, stream_id, task_id, offset_bytes, length_bytes, aux
         )
-        # Nearly all headers are like these.
+        # Nearly all headers are of these types.
         if kind in DATA_TYPES:
             plain = length_bytes <= max_data_bytes
         else:
@@ -248,10 +248,10 @@ def pack_header(
 
 
 class Checksums(typing.NamedTuple):
-    """Payload of a CHECKSUM frame: what went into a core and came out.
+    """Payload of a CHECKSUM frame: sums of a core's input and output.
 
-    :ivar input_bytes: how much input the core was given in this slot.
-    :ivar output_bytes: how much output it produced there.
+    :ivar input_bytes: length of the core's input in this slot.
+    :ivar output_bytes: length of its output there.
     :ivar input_crc32: CRC-32 of that input.
     :ivar output_crc32: CRC-32 of that output.
     """
@@ -322,8 +322,8 @@ def decode_json(payload: Buffer) -> dict[str, typing.Any]:
     try:
         document = _DECODER.decode(bytes(payload).decode())
     except (ValueError, RecursionError):
-        # The text of the parser's error quotes the peer's bytes, which may
-        # be a mistyped secret.
+        # The parser's error quotes the peer's bytes, which may be a mistyped
+        # secret.
         raise ProtocolError(
             PROTOCOL_ERROR, "payload is not valid JSON"
         ) from None
@@ -336,7 +336,7 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
 
 
-# Making them takes longer than most documents do.
+# Creating one takes longer than encoding most documents.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
@@ -363,8 +363,8 @@ def error_frame(
 
     :param code: stable code.
     :param message: explanation for people, shortened if it is long.
-    :param offset_bytes: input offset that the error is about.
-    :param stream_id: stream that it is about.
+    :param offset_bytes: input offset of the error.
+    :param stream_id: its stream.
     :returns: the bytes of the frame.
     """
     return encode_frame(
@@ -378,12 +378,11 @@ def require(
     name: str,
     kind: type | tuple[type, ...],
 ) -> typing.Any:
-    """Take a member that must be there with the right type.
+    """Return a required member of the right type.
 
     :param document: decoded JSON.
     :param name: name of the member.
-    :param kind: type that it must have; ``bool`` is never taken for a
-        number.
+    :param kind: type that it must have; ``bool`` does not count as a number.
     :returns: its value.
     :raises ProtocolError: if it is missing or of another type.
     """
@@ -401,12 +400,12 @@ def require(
 def require_offset(
     document: collections.abc.Mapping[str, typing.Any], name: str
 ) -> int:
-    """Take a member that must be a byte offset.
+    """Return a required byte offset.
 
     :param document: decoded JSON.
     :param name: name of the member.
     :returns: its value, 0 ... 2**64 - 1.
-    :raises ProtocolError: if it is missing, no integer or out of range.
+    :raises ProtocolError: if it is missing, not an integer or out of range.
     """
     value = require(document, name, int)
     if not 0 <= value <= _UINT64_MAX:
@@ -417,7 +416,7 @@ def require_offset(
 def features(
     document: collections.abc.Mapping[str, typing.Any],
 ) -> frozenset[str]:
-    """Take the member ``features`` of HELLO or OPENED.
+    """Return the member ``features`` of HELLO or OPENED.
 
     :param document: decoded JSON.
     :returns: names of optional features; none if the member is missing.

@@ -62,7 +62,7 @@ def decode_length(data: frames.Buffer, position: int = 0) -> int:
 
 
 class MessageDecoder:
-    """Incremental decoder: feed it bytes as they come, take out messages."""
+    """Incremental decoder: feed it bytes as they come, and get messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -75,15 +75,14 @@ class MessageDecoder:
     def feed(
         self, data: frames.Buffer, limit: int | None = None
     ) -> list[Message]:
-        """Take more bytes.
+        """Feed more bytes.
 
         :param data: the next bytes of the connection.
         :param limit: return at most that many messages; further calls, with
             or without data, return the rest.
-        :returns: the messages that are complete now, oldest first.
+        :returns: the messages that are now complete, oldest first.
         :raises frames.ProtocolError: if a length is 0 or too large, or a
-            message is not a JSON object; the connection is of no use
-            afterwards.
+            message is not a JSON object; then the connection is unusable.
         """
         self._buffer += data
         messages: list[Message] = []
@@ -118,7 +117,7 @@ def reply(request_number: object, **members: object) -> dict[str, object]:
     """Build the reply to a request that succeeded.
 
     :param request_number: ``id`` of the request.
-    :param members: what it answers.
+    :param members: of the reply.
     :returns: the message.
     """
     return {"id": request_number, "ok": True, **members}
@@ -144,8 +143,8 @@ def error_reply(
 def notification(event: str, **members: object) -> dict[str, object]:
     """Build a notification.
 
-    :param event: what it is about.
-    :param members: what it says.
+    :param event: name of the event.
+    :param members: of the notification.
     :returns: the message.
     """
     return {"event": event, **members}

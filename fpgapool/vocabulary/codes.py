@@ -7,7 +7,7 @@ them. Do not change a value once released, do not reuse one, and keep one
 symbol per value. Add new codes to the group where a reader would look.
 """
 
-# All is well.
+# Success.
 OK = "OK"
 
 # The request itself is wrong: repeating it unchanged cannot help.
@@ -42,15 +42,15 @@ STORE_FAILED = "STORE_FAILED"
 # The caller may not do this.
 UNAUTHORIZED = "UNAUTHORIZED"
 FORBIDDEN = "FORBIDDEN"
-# Without Keystone, only names of this machine are answered to.
+# Without Keystone, the API answers only to names of this machine.
 HOST_NOT_LOOPBACK = "HOST_NOT_LOOPBACK"
 RATE_LIMITED = "RATE_LIMITED"
-# A message between services is not from whom it says it is.
+# The sender of a message between services is not proved.
 MESSAGE_REFUSED = "MESSAGE_REFUSED"
 
 # A limit was met: the same request may pass later.
 QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
-# They are set there, not here.
+# Keystone keeps the limits.
 QUOTAS_IN_KEYSTONE = "QUOTAS_IN_KEYSTONE"
 QUEUE_FULL = "QUEUE_FULL"
 TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
@@ -83,7 +83,7 @@ TOO_SLOW = "TOO_SLOW"
 CANCELLED_BY_CLIENT = "CANCELLED_BY_CLIENT"
 CLIENT_GONE = "CLIENT_GONE"
 
-# What the client library itself says.
+# Errors of the client library itself.
 CANCELLED = "CANCELLED"
 CERTIFICATE_MISMATCH = "CERTIFICATE_MISMATCH"
 FRONT_DOOR_UNAVAILABLE = "FRONT_DOOR_UNAVAILABLE"
@@ -110,16 +110,16 @@ SELF_TEST_FAILED = "SELF_TEST_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 HOST_LOST = "HOST_LOST"
 SUPERSEDED = "SUPERSEDED"
-# Bitstreams on the way into a slot.
+# Errors of programming a bitstream into a slot.
 BITSTREAM_UNAVAILABLE = "BITSTREAM_UNAVAILABLE"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
 BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
 BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
 BITSTREAM_UNTRUSTED = "BITSTREAM_UNTRUSTED"
-# What a worker says to an agent that gives it the next session too early.
+# A worker's answer to an agent that gives it the next session too early.
 RECYCLE = "RECYCLE"
 SLOT_BUSY = "SLOT_BUSY"
-# The pool took the slot back for others; the session can go on in another.
+# The pool took the slot back for others; the session can continue in another.
 YIELDED = "YIELDED"
 DRAINED = "DRAINED"
 RESERVED = "RESERVED"
@@ -131,8 +131,8 @@ CONNECTION_LOST = "CONNECTION_LOST"
 #: Why a holder has to leave its slot, and may have another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED})
 
-#: Ends of an assignment after which a stateless session can be reopened:
-#: none of them is the client's doing.
+#: Ends of an assignment after which a stateless session can be reopened: the
+#: client has caused none of them.
 REOPENABLE = frozenset(
     {
         CONNECTION_LOST,
@@ -148,12 +148,12 @@ REOPENABLE = frozenset(
     }
 )
 
-#: What a worker says when its slot is another's: the session of a client that
-#: it served has, or waits for, another slot if it is stateless.
+#: A worker's answers when its slot has another session. The former client's
+#: session has, or waits for, another slot if it is stateless.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
-#: Reasons why a slot was not made ready that say nothing about the slot or
-#: its board, but about the bitstream that was to get into it.
+#: Failed preparations that are the fault of the bitstream, and not of the slot
+#: or its board.
 BITSTREAM_FAULTS = frozenset(
     {
         BITSTREAM_DAMAGED,
@@ -176,18 +176,18 @@ STALE_EPOCH = "STALE_EPOCH"
 STALE_GENERATION = "STALE_GENERATION"
 INTERNAL_ERROR = "INTERNAL_ERROR"
 
-# What an operator gave us.
+# The operator's configuration and files.
 INVALID_CONFIGURATION = "INVALID_CONFIGURATION"
 INVALID_PROFILE = "INVALID_PROFILE"
 
-# Instances that have tokens of their own, and who knows them.
+# Instances with tokens of their own, and services that know them.
 INSTANCE_NOT_FOUND = "INSTANCE_NOT_FOUND"
 INSTANCE_DELETED = "INSTANCE_DELETED"
 NOVA_UNAVAILABLE = "NOVA_UNAVAILABLE"
 PLACEMENT_UNAVAILABLE = "PLACEMENT_UNAVAILABLE"
 PLACEMENT_REFUSED = "PLACEMENT_REFUSED"
 
-# Sessions as the front door and the API know them.
+# Sessions at the front door and the API.
 SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
 SESSION_CLOSED = "SESSION_CLOSED"
 SESSION_NOT_READY = "SESSION_NOT_READY"
@@ -205,7 +205,7 @@ HOST_NOT_FOUND = "HOST_NOT_FOUND"
 DEVICE_NOT_FOUND = "DEVICE_NOT_FOUND"
 SLOT_NOT_FOUND = "SLOT_NOT_FOUND"
 FEWER_THAN_RESERVED = "FEWER_THAN_RESERVED"
-# Why a slot is not tested now.
+# Why a slot cannot be tested now.
 SLOT_IN_USE = "SLOT_IN_USE"
 SLOT_NOT_TESTABLE = "SLOT_NOT_TESTABLE"
 HOST_DOWN = "HOST_DOWN"

@@ -9,7 +9,7 @@ import typing
 
 
 class PicklableError(Exception):
-    """An error that is pickled and copied whatever its constructor takes.
+    """An error that can be pickled and copied with any constructor.
 
     Otherwise Python calls the constructor with ``args``, the text alone.
     """

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of accelerators in the library, and of what slots are programmed with.
+"""Names of accelerators in the library, and of bitstreams.
 
-A public accelerator is called by its plain name. One that a project has
-brought itself has the key ``name@project``, so that two projects can use the
-same name. A project that asks for ``name`` gets its own, if there is one.
+A public accelerator has a plain name. One of a project has the key
+``name@project``, so that two projects can use the same name. A project that
+asks for ``name`` gets its own, if there is one.
 """
 
 from collections.abc import Callable
 
 SEPARATOR = "@"
-#: Before an accelerator: its implementation in the driver.
+#: Prefix of the driver's own implementation of an accelerator.
 BUILTIN_PREFIX = "builtin:"
-#: Before what names a file of the library.
+#: Prefix of a file of the library.
 FILE_PREFIX = "bitstream:"
 
 
 def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
-    """Return what a slot is to be programmed with.
+    """Return the name of the bitstream for a slot.
 
     :param accelerator: its key in the library.
     :param bitstream_id: of a file; None for the driver's implementation.
@@ -31,25 +31,25 @@ def key_of(name: str, project_id: str | None) -> str:
     """Return the library's key of an accelerator.
 
     :param name: its plain name.
-    :param project_id: whose own it is; None for a public one.
+    :param project_id: its owner; None for a public one.
     """
     return name if project_id is None else f"{name}{SEPARATOR}{project_id}"
 
 
 def owner_of(key: str) -> str | None:
-    """Return the project whose own an accelerator is; None: public."""
+    """Return the project that owns an accelerator; None: it is public."""
     return key.partition(SEPARATOR)[2] or None
 
 
 def resolve(
     name: str, project_id: str, is_usable: Callable[[str], bool]
 ) -> str | None:
-    """Return the key of what a project means by a name.
+    """Return the key of the accelerator that a project names.
 
     :param name: plain, or a key.
-    :param project_id: who asks.
-    :param is_usable: whether that project may use what has a certain key.
-    :returns: None if there is nothing of that name that it may use.
+    :param project_id: the project.
+    :param is_usable: whether that project may use the accelerator with a key.
+    :returns: None if there is none of that name that it may use.
     """
     own = key_of(name, project_id)
     for key in (own, name) if SEPARATOR not in name else (name,):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values that a request for a session may have.
+"""The allowed values of a request for a session.
 
-Client, front door, REST API and conductor each check what they get, by these
+Client, front door, REST API and conductor each check their input by these
 rules.
 """
 
@@ -25,10 +25,10 @@ _REQUEST_ID = re.compile(REQUEST_ID)
 
 
 class RequestError(exceptions.PicklableError):
-    """A value that a request may not have.
+    """A value that a request must not have.
 
     :param code: stable code for programs.
-    :param message: explanation for people: which value, and what it may be.
+    :param message: explanation for people: the value, and the allowed ones.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -45,7 +45,7 @@ def is_int(value: object) -> typing.TypeGuard[int]:
 def check_request_id(value: object) -> str:
     """Return the client's name of a request.
 
-    :param value: as it was given.
+    :param value: the given value.
     :raises RequestError: INVALID_REQUEST_ID.
     """
     if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
@@ -57,10 +57,10 @@ def check_request_id(value: object) -> str:
 
 
 def check_size_bytes(value: object, name: str = "size_bytes") -> int:
-    """Return how much input a session may have.
+    """Return the size of a session's input.
 
-    :param value: as it was given.
-    :param name: what the caller calls it, for the message.
+    :param value: the given value.
+    :param name: the caller's name of it, for the message.
     :raises RequestError: INVALID_SIZE.
     """
     if is_int(value) and 1 <= value <= MAX_SIZE_BYTES:
@@ -76,7 +76,7 @@ def check_size_bytes(value: object, name: str = "size_bytes") -> int:
 def check_priority(value: object) -> int:
     """Return the priority of a request.
 
-    :param value: as it was given.
+    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if is_int(value) and abs(value) <= MAX_PRIORITY:
@@ -93,9 +93,9 @@ def check_timeout_s(
 ) -> float | None:
     """Return a time limit in seconds; None if it was not given.
 
-    :param value: as it was given.
-    :param name: what the caller calls it, for the message.
-    :param may_be_zero: whether 0 s is a limit, too.
+    :param value: the given value.
+    :param name: the caller's name of it, for the message.
+    :param may_be_zero: whether 0 s is allowed.
     :raises RequestError: INVALID_TIMEOUT.
     """
     if value is None:

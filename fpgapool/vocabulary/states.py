@@ -5,7 +5,7 @@
 Do not change a value once it is released.
 """
 
-# A session that waits for or has a slot.
+# A session that waits for a slot or has one.
 QUEUED = "QUEUED"
 PREPARING = "PREPARING"
 READY = "READY"
@@ -22,7 +22,7 @@ LOST = "LOST"
 
 LIVE = frozenset({QUEUED, PREPARING, READY, ACTIVE, DETACHED})
 ASSIGNED = LIVE - {QUEUED}
-#: Its client cannot have connected yet.
+#: In these states the client cannot have connected yet.
 UNCONNECTED = frozenset({QUEUED, PREPARING, READY})
 CONNECTED = frozenset({ACTIVE, DETACHED})
 TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
@@ -51,8 +51,8 @@ SESSION_MOVES = {
     },
 }
 
-# Not a session's state: how an assignment can end in a worker's result.
-# The conductor then requeues the session.
+# Not a session's state, but the end of an assignment in a worker's result. The
+# conductor then requeues the session.
 PREPARE_FAILED = "PREPARE_FAILED"
 RESULTS = frozenset({CLOSED, FAILED, EXPIRED, CANCELLED, PREPARE_FAILED})
 
@@ -76,7 +76,7 @@ SLOT_STATES = frozenset(
     }
 )
 
-# What the operator and the network make of slots and devices.
+# States of slots and devices.
 UP = "up"
 DOWN = "down"
 FAULTY = SLOT_FAULTY
@@ -84,7 +84,7 @@ ENABLED = "enabled"
 DRAINING = "draining"
 DISABLED = "disabled"
 
-#: A slot, as the API shows it.
+#: States of a slot in the API.
 SHOWN_SLOT_STATES = (
     SLOT_IDLE,
     SLOT_PREPARING,
@@ -95,5 +95,5 @@ SHOWN_SLOT_STATES = (
     DISABLED,
     DOWN,
 )
-#: A device, as the API shows it.
+#: States of a device in the API.
 SHOWN_DEVICE_STATES = (UP, DOWN, FAULTY, DRAINING, DISABLED)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each operation does: translate, and nothing else."""
+"""The handlers of operations: they only translate."""

@@ -13,7 +13,7 @@ from fpgapool.api import paging
 from fpgapool.bitstreams import library as libraries
 from fpgapool.vocabulary import codes
 
-#: What everybody who may use one may know.
+#: Members that every user of an accelerator may see.
 _MEMBERS = (
     "name",
     "description",
@@ -38,7 +38,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show an accelerator; of a name, one's own project's comes first."""
+    """Show an accelerator; the own project's one takes precedence."""
     name = call.path["name"]
     library = _library(call)
     key = library.resolve(name, call.caller.project_id or "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams: describe, upload, decide, share, fetch, delete."""
+"""Bitstreams: create, upload, decide, share, download, delete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fpgapool.vocabulary import codes
 
 _OCTETS = "application/octet-stream"
 
-#: After which the conductor may have done what it was asked for.
+#: After these codes the conductor may have made the change.
 _UNCERTAIN = frozenset({codes.DATABASE_UNAVAILABLE})
 
 _TIMES = ("created_at", "updated_at", "uploaded_at", "decided_at")
@@ -48,7 +48,7 @@ _SHARED_MEMBERS = (
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the bitstreams that the caller may know of."""
+    """List the bitstreams that the caller may see."""
     query = call.query
     wants_all = bool(query.get("all_projects"))
     if wants_all:
@@ -75,7 +75,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Describe a bitstream; its file is uploaded afterwards."""
+    """Create a bitstream; its file is uploaded afterwards."""
     wanted = dict(call.body["bitstream"])
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
@@ -83,7 +83,7 @@ def create(call: calls.Call) -> calls.Answer:
     if _files(call).signature_required and not wanted.get("signature"):
         raise errors.ApiError(
             codes.SIGNATURE_REQUIRED,
-            "the pool takes only bitstreams that a trusted key has signed",
+            "the pool accepts only bitstreams that a trusted key has signed",
         )
     _check_profile(wanted.get("profile", {}))
     wanted["shapes"] = tuple(dict.fromkeys(wanted.get("shapes", ())))
@@ -141,7 +141,7 @@ def delete(call: calls.Call) -> calls.Answer:
     )
     _record(call, "delete", record)
     if record.location:
-        # Whatever is left is swept; the bitstream is gone.
+        # The bitstream is deleted; the sweeper removes the rest.
         with contextlib.suppress(
             exception.StoreFailed, exception.StoreUnavailable
         ):
@@ -150,7 +150,7 @@ def delete(call: calls.Call) -> calls.Answer:
 
 
 def approve(call: calls.Call) -> calls.Answer:
-    """Approve a bitstream: slots may run it then."""
+    """Approve a bitstream, so that slots may run it."""
     wanted = call.body["approve"]
     record = _find(call)
     return _decide(
@@ -168,7 +168,7 @@ def approve(call: calls.Call) -> calls.Answer:
 
 
 def reject(call: calls.Call) -> calls.Answer:
-    """Reject a bitstream: slots may not run it."""
+    """Reject a bitstream, so that no slot runs it."""
     record = _find(call)
     return _decide(
         call,
@@ -183,23 +183,23 @@ def reject(call: calls.Call) -> calls.Answer:
 
 
 def share(call: calls.Call) -> calls.Answer:
-    """Let another project use a bitstream."""
+    """Share a bitstream with another project."""
     return _share(call, True)
 
 
 def unshare(call: calls.Call) -> calls.Answer:
-    """Let another project use a bitstream no more."""
+    """Stop sharing a bitstream with another project."""
     _share(call, False)
     return calls.Answer(document=None, status=204)
 
 
 def upload(call: calls.Call) -> calls.Answer:
-    """Take in a bitstream's file; it is checked as it comes."""
+    """Receive a bitstream's file, and check it on the way."""
     record = _find(call)
     call.require(policies.UPLOAD, record.project_id)
     if record.state != library.UPLOADING:
         raise errors.ApiError(
-            codes.BITSTREAM_HAS_FILE, "the bitstream has its file already"
+            codes.BITSTREAM_HAS_FILE, "the bitstream already has its file"
         )
     files = _files(call)
     files.sweeper.maybe()
@@ -238,7 +238,7 @@ def download(call: calls.Call) -> calls.Answer:
 def _find(call: calls.Call) -> db_api.BitstreamRecord:
     """Return the bitstream of the path.
 
-    :raises ApiError: if there is none that the caller may know of.
+    :raises ApiError: if there is none that the caller may see.
     """
     wanted = call.path["bitstream_id"]
     record = call.backends.database.get_bitstream(wanted[:64].lower())
@@ -264,7 +264,7 @@ def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
 def _files(call: calls.Call) -> calls.Files:
     files = call.backends.files
     if files is None:
-        raise exception.StoreUnavailable(reason="there is none")
+        raise exception.StoreUnavailable(reason="the pool has none")
     return files
 
 
@@ -325,7 +325,9 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
     call.require(policies.SHARE, record.project_id)
     project_id = call.path["project_id"]
     if not project_id.isprintable() or len(project_id) > 64:
-        raise errors.ApiError(codes.INVALID_REQUEST, "no id of a project")
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "the project's ID is invalid"
+        )
     call.trail.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
@@ -340,7 +342,7 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
 def _record(
     call: calls.Call, action: str, record: db_api.BitstreamRecord
 ) -> None:
-    """Write to the audit log what its owner may do without more rights."""
+    """Write an owner's change to the audit log, which needs no more rights."""
     if call.trail.is_noted:
         return
     audit.record(
@@ -358,12 +360,12 @@ def _record(
     )
 
 
-# Taking in a file.
+# Receiving a file.
 
 
 @contextlib.contextmanager
 def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
-    """Keep threads free for others: an upload takes as long as it likes."""
+    """Limit uploads: each holds a thread for as long as it likes."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(files.uploads.place(call.project_id))
@@ -381,7 +383,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request must say how long the file is"
+            codes.LENGTH_REQUIRED, "the request must give the file's length"
         )
     is_declaration = record.format == bitstream.DECLARATION
     max_bytes = files.max_size_bytes
@@ -414,11 +416,11 @@ def _about(record: db_api.BitstreamRecord) -> stores.About:
 def _kept_if_right(
     call: calls.Call, bitstream_id: str, location: str
 ) -> Iterator[None]:
-    """Remove a file again if the bitstream cannot have it."""
+    """Remove a file again if the bitstream does not accept it."""
     try:
         yield
     except messaging.MessagingException:
-        # The conductor may have taken it; if not, it is swept.
+        # The conductor may have accepted it; if not, the sweeper removes it.
         raise
     except exception.FpgapoolException as error:
         if error.code not in _UNCERTAIN:
@@ -430,10 +432,10 @@ def _kept_if_right(
 
 
 def _remove(call: calls.Call, bitstream_id: str, location: str) -> None:
-    # What cannot be removed now is swept.
+    # The sweeper removes files that cannot be removed now.
     with contextlib.suppress(exception.FpgapoolException):
         record = call.backends.database.get_bitstream(bitstream_id)
-        # A second upload of the same file has the same place.
+        # A second upload of the same file has the same location.
         if record is None or record.location != location:
             _files(call).store.delete(location)
 
@@ -444,16 +446,16 @@ def _checked(
     incoming: intake.Intake,
     location: str,
 ) -> objects.UploadBitstream:
-    """Return what the conductor is told of a file that is in order.
+    """Return the conductor's arguments for a valid file.
 
-    :raises ApiError: if it is not.
+    :raises ApiError: if it is invalid.
     """
     checksum = incoming.checksum_sha256
     expected = record.checksum_sha256
     if expected and not hmac.compare_digest(checksum, expected):
         raise errors.ApiError(
             codes.CHECKSUM_MISMATCH,
-            f"the file's SHA-256 is {checksum}, and not {expected}",
+            f"the file's SHA-256 is {checksum}, not {expected}",
         )
     signed_by = _signer(call, record, checksum)
     profile = dict(record.profile)
@@ -475,9 +477,9 @@ def _checked(
 def _signer(
     call: calls.Call, record: db_api.BitstreamRecord, checksum_sha256: str
 ) -> str:
-    """Return the name of the key that a file is signed with.
+    """Return the name of the key that has signed a file.
 
-    :raises BitstreamRefused: if none is and one must be.
+    :raises BitstreamRefused: if none has, and the pool requires it.
     """
     files = _files(call)
     return files.trusted_keys.signer(
@@ -488,9 +490,9 @@ def _signer(
 def _declared(
     record: db_api.BitstreamRecord, content: bytes
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the profile of a declaration, and what it takes of a slot.
+    """Return the profile and the resources of a declaration.
 
-    :raises ApiError: if it is none, or says other things than its owner.
+    :raises ApiError: if it is invalid, or contradicts its metadata.
     """
     try:
         declared = declaration.parse(content)
@@ -501,7 +503,7 @@ def _declared(
     if declared.name != record.accelerator:
         raise errors.ApiError(
             codes.INVALID_DECLARATION,
-            f"it declares {declared.name}, and not {record.accelerator}",
+            f"it declares {declared.name}, not {record.accelerator}",
         )
     found = declared.profile()
     profile = {name: getattr(found, name) for name in library.PROFILE_DEFAULTS}
@@ -509,7 +511,7 @@ def _declared(
         if profile[name] != value:
             raise errors.ApiError(
                 codes.INVALID_DECLARATION,
-                f"profile.{name} is not what the declaration says",
+                f"profile.{name} differs from the declaration",
             )
     return profile, declared.resources
 

@@ -31,9 +31,9 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def change(call: calls.Call) -> calls.Answer:
-    """Enable, drain or disable a device, or let its slots be reserved."""
+    """Enable, drain or disable a device, or set its reservable slots."""
     known = call.backends.inventory
-    # It may have come just now.
+    # The device may be new.
     known.forget()
     device = _found(call)
     administration.remember(call, device)

@@ -34,7 +34,7 @@ def show(call: calls.Call) -> calls.Answer:
 def change(call: calls.Call) -> calls.Answer:
     """Enable, drain or disable a host with all its devices."""
     known = call.backends.inventory
-    # It may have come just now.
+    # The host may be new.
     known.forget()
     host = _found(call)
     administration.remember(call, host)
@@ -74,7 +74,7 @@ def _documents(call: calls.Call) -> list[dict[str, Any]]:
                 {
                     "accelerator": fault.accelerator,
                     "reason": fault.reason,
-                    # Hosts are for those who see all.
+                    # Only callers who see everything see hosts.
                     **inventory.probation(fault, True),
                 }
                 for fault in pool.kept_off(host)

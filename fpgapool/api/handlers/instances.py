@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances: which have tokens of their own; take one away."""
+"""Instances with tokens of their own; revoke a token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def revoke_token(call: calls.Call) -> calls.Answer:
-    """Take the token of an instance away, for good."""
+    """Revoke the token of an instance, for good."""
     record = _find(call)
     call.require(policies.REVOKE_TOKEN, record.project_id)
     call.trail.before = {"token": _token(record)}
@@ -50,7 +50,7 @@ def revoke_token(call: calls.Call) -> calls.Answer:
 def _find(call: calls.Call) -> db_api.InstanceRecord:
     """Return the instance of the path.
 
-    :raises ApiError: if there is none that the caller may know of.
+    :raises ApiError: if there is none that the caller may see.
     """
     instance_id = call.path["instance_id"]
     record = call.backends.database.get_instance(instance_id[:36].lower())
@@ -73,7 +73,7 @@ def _find(call: calls.Call) -> db_api.InstanceRecord:
 def _check_marker(
     call: calls.Call, marker: str, project_id: str | None
 ) -> None:
-    """Make sure that a marker does not tell of other projects' instances."""
+    """Make sure that a marker does not reveal other projects' instances."""
     record = call.backends.database.get_instance(marker[:64])
     if record is None or project_id not in (None, record.project_id):
         raise paging.bad_marker(marker)
@@ -90,7 +90,7 @@ def _document(
         "id": record.instance_id,
         "project_id": record.project_id,
         "name": record.name,
-        # Where an instance is, Nova does not tell its owner either.
+        # Nova does not tell the owner the host of an instance either.
         "host_uuid": record.host_uuid if with_host else None,
         "max_sessions": record.max_sessions,
         "token": _token(record),

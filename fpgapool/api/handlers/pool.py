@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool at a glance."""
+"""The pool's summary and snapshot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RESERVATIONS = ("reservable_slots", "reserved_slots", "pending_reservations")
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show what the conductor says of the pool."""
+    """Show the conductor's summary of the pool."""
     summary = call.ask(lambda source: source.pool_summary())
-    # Asked once at most, and only if there is anything to hide: whoever sees
-    # what others have leaves a trace.
+    # Asked at most once, and only if there is anything to hide: using this
+    # right leaves a line in the audit log.
     sees_all = functools.cache(lambda: call.may(policies.ALL_PROJECTS))
     return calls.Answer(
         document={
@@ -35,7 +35,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def snapshot(call: calls.Call) -> calls.Answer:
-    """Show what Nova needs to know to place instances."""
+    """Show the data by which Nova places instances."""
     found, call.origin.recorded = call.backends.snapshot.get()
     tag = found["generation"]
     headers = {"ETag": f'"{tag}"'}
@@ -47,7 +47,7 @@ def snapshot(call: calls.Call) -> calls.Answer:
 def _host(
     call: calls.Call, host: dict[str, Any], sees_all: Callable[[], bool]
 ) -> dict[str, Any]:
-    # An older or newer conductor may say more than this version of the API.
+    # An older or newer conductor may send more than this version of the API.
     return {
         "uuid": host["uuid"],
         "name": host["name"],
@@ -56,7 +56,7 @@ def _host(
             {
                 "name": device["name"],
                 "healthy": device["healthy"],
-                # Before version 1.5 a conductor does not speak of them.
+                # Before version 1.5 a conductor does not send them.
                 **{name: device.get(name, 0) for name in _RESERVATIONS},
                 "slots": [
                     _slot(call, slot, sees_all) for slot in device["slots"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects may use of the pool."""
+"""Quotas of projects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fpgapool.vocabulary import codes
 
 
 def show_own(call: calls.Call) -> calls.Answer:
-    """Show what the caller's project may use, and uses."""
+    """Show the limits and the use of the caller's project."""
     return _shown(call, call.project_id)
 
 
 def show_defaults(call: calls.Call) -> calls.Answer:
-    """Show what a project may use that has no limits of its own."""
+    """Show the limits of projects without limits of their own."""
     told = call.ask(lambda source: source.get_quota())
     return calls.Answer(
         document={"quota": _resources(told, ("limit", "source"))}
@@ -28,7 +28,7 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show what a project may use, and uses."""
+    """Show the limits and the use of a project."""
     project_id = call.path["project_id"]
     if not call.may(policies.GET, project_id):
         raise errors.ApiError(
@@ -38,11 +38,11 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def update(call: calls.Call) -> calls.Answer:
-    """Limit what a project may use; what is not named stays as it is."""
+    """Limit the use of a project; missing limits stay as they are."""
     project_id = call.path["project_id"]
     call.require(policies.UPDATE, project_id)
     limits = {
-        # JSON knows 1e9, too.
+        # JSON allows 1e9, too.
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
@@ -50,7 +50,7 @@ def update(call: calls.Call) -> calls.Answer:
 
 
 def delete(call: calls.Call) -> calls.Answer:
-    """Let the defaults hold for a project."""
+    """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
     call.require(policies.DELETE, project_id)
     _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
@@ -64,7 +64,7 @@ def _set(
         one.resource: one.hard_limit
         for one in call.backends.database.quotas(project_id)
     }
-    # None: the default holds.
+    # None: the default applies.
     call.trail.before = {name: known.get(name) for name in limits}
     told: Mapping[str, Mapping[str, Any]] = call.backends.conductor.set_quota(
         project_id, limits

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services: the conductor that leads, and the agents."""
+"""Services: the leading conductor, and the agents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AGENT = "fpgapool-agent"
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List the conductor that leads, and the agents."""
+    """List the leading conductor and the agents."""
     summary = _summary(call)
     members = [*_conductors(call, summary is not None), *_agents(summary)]
     if summary is None:
-        # Nobody is listening to them; their hosts are still known.
+        # No conductor receives their reports; their hosts are still known.
         members += _silent_agents(call)
     wanted = paging.matching(call, members, {"binary": "binary", "up": "up"})
     return calls.Answer(
@@ -29,11 +29,11 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def _summary(call: calls.Call) -> dict[str, Any] | None:
-    """Return what the conductor says, None if it does not answer."""
+    """Return the conductor's summary, None if it does not answer."""
     try:
         summary = call.ask(lambda source: source.pool_summary())
     except exception.DatabaseUnavailable:
-        # It answers, but nothing that is durable.
+        # It answers, but has no durable data.
         return None
     return None if call.origin.recorded else summary
 
@@ -44,7 +44,7 @@ def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
         return []
     message = f"leads, epoch {lease.epoch}"
     if not answers:
-        message = f"has led in epoch {lease.epoch}, and does not answer"
+        message = f"led in epoch {lease.epoch}, and does not answer"
     return [
         {
             "id": lease.holder,
@@ -79,7 +79,7 @@ def _silent_agents(call: calls.Call) -> list[dict[str, Any]]:
             "host": host.name,
             "up": False,
             "last_report_at": times.text(host.last_report_at),
-            "message": "no conductor hears it",
+            "message": "no conductor receives its reports",
         }
         for host in call.backends.database.inventory().hosts
     ]

@@ -35,9 +35,9 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def test(call: calls.Call) -> calls.Answer:
-    """Have a slot tested now."""
+    """Start a self-test of a slot."""
     known = call.backends.inventory
-    # It may have come just now.
+    # The slot may be new.
     known.forget()
     slot = _found(call)
     call.trail.before = {"state": slot["state"]}
@@ -79,7 +79,7 @@ def _document(
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
     accelerator = holder.accelerator if holder else None
-    # Whose session it is would tell tenants about each other.
+    # The session of another project would tell tenants about each other.
     shown = holder is not None and (
         sees_all or holder.project_id == call.caller.project_id
     )

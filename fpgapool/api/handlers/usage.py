@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects have used, day by day."""
+"""Usage of projects, day by day."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpgapool.db import api as db_api
 from fpgapool.policies import usage as policies
 from fpgapool.vocabulary import codes
 
-# What is told apart, by the query's name of it, in the database's order.
+# The groups, by their names in the query, in the database's order.
 _KEYS = {
     None: ("day", "project_id", "accelerator"),
     "day": ("day",),
@@ -28,7 +28,7 @@ _SEPARATOR = "/"
 
 
 def index(call: calls.Call) -> calls.Answer:
-    """List what projects have used."""
+    """List the usage of projects."""
     keys = _KEYS[call.query.get("group_by")]
     first_day, last_day = _day(call, "start"), _day(call, "end")
     if first_day and last_day and first_day > last_day:
@@ -52,7 +52,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def _project_id(call: calls.Call) -> str | None:
-    """Return whose usage is meant; None means everybody's."""
+    """Return the project whose usage is requested; None means all."""
     wanted: str | None = call.query.get("project_id")
     if call.query.get("all_projects"):
         call.require(policies.LIST_ALL)
@@ -75,7 +75,7 @@ def _day(call: calls.Call, name: str) -> datetime.date | None:
 
 
 def _after(call: calls.Call, keys: Sequence[str]) -> list[Any] | None:
-    """Return the keys of the last member of the page before."""
+    """Return the keys of the last member of the previous page."""
     marker = call.query.get("marker")
     if marker is None:
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vendordata: what Nova asks for on behalf of an instance."""
+"""Vendordata: Nova asks on behalf of an instance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fpgapool.api import call as calls
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Tell an instance how to reach the pool; nothing if it has no token."""
+    """Return the data by which an instance reaches the pool."""
     desk = call.backends.vendordata
     answer = desk.answer(call.body, call.base_url) if desk else {}
     return calls.Answer(document=answer)

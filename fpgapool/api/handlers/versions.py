@@ -17,7 +17,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def show(call: calls.Call) -> calls.Answer:
-    """Show the only one."""
+    """Show version 1."""
     return calls.Answer(document={"version": _version(call)})
 
 

@@ -8,23 +8,25 @@ ACCELERATOR = common.record(
     name=common.NAME,
     description=common.TEXT,
     peak_bytes_per_s=common.described(
-        common.NUMBER, "Rate of the input in one slot, at most."
+        common.NUMBER, "Highest input rate in one slot."
     ),
     return_ratio=common.described(
         common.NUMBER, "Bytes of output for each byte of input."
     ),
     stateless=common.described(
-        common.FLAG, "Whether a session can go on in another slot."
+        common.FLAG, "Whether a session can continue in another slot."
     ),
     shapes=common.described(
         {"type": "array", "items": common.TEXT},
-        "Shapes of slots that it fits; empty means any.",
+        "Shapes of slots that fit; empty means any.",
     ),
     params_schema=common.described(
         {"type": "object"}, "JSON schema of the parameters of a session."
     ),
     chunk_multiple_bytes=common.described(
-        common.COUNT, "Every chunk of the input but the last is a multiple."
+        common.COUNT,
+        "The size of every chunk of the input but the last is a multiple of"
+        " this.",
     ),
     core=common.described(
         common.TEXT, "Name of the software core that computes the same."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators say of devices and hosts."""
+"""Operators' settings of devices and hosts."""
 
 from fpgapool.api.schemas import common
 
@@ -7,16 +7,16 @@ _ANY_STATE = common.one_of("enabled", "draining", "disabled")
 
 STATE = common.described(
     _ANY_STATE,
-    "What was said of it. `draining` becomes `disabled` when the last session"
-    " has gone.",
+    "The operator's setting. `draining` becomes `disabled` when the last"
+    " session has ended.",
 )
-REASON = common.described(common.TEXT, "Why, as was said.")
+REASON = common.described(common.TEXT, "The operator's reason.")
 DEADLINE = common.described(
     common.nullable(common.TIME),
-    "When it is taken from the sessions that still have it.",
+    "When the pool takes its slots from the remaining sessions.",
 )
 
-#: What can be said with a state.
+#: Members that may accompany a state.
 CHANGE_OPTIONS = ("reason", "drain_deadline_s")
 
 CHANGE = common.record(
@@ -24,16 +24,17 @@ CHANGE = common.record(
     state=common.described(
         _ANY_STATE,
         "`disabled`: no new sessions. `draining`: the same until the last"
-        " session has gone, and then `disabled`. `enabled`: in use again, also"
-        " where it was taken out of use for its failures.",
+        " session has ended, then `disabled`. `enabled`: in use again, also if"
+        " it was faulty.",
     ),
     reason=common.described(
-        {"type": "string", "maxLength": 255}, "Why; for people."
+        {"type": "string", "maxLength": 255}, "The reason; for people."
     ),
     drain_deadline_s=common.described(
         {"type": "number", "minimum": 0, "maximum": 366 * 86400},
-        "Only with `draining`: how long sessions may stay. Then those that"
-        " have not begun go back to their places in the queue, those of"
-        " stateless accelerators go on in other slots, and all others end.",
+        "Only with `draining`: how long sessions may stay. Then sessions whose"
+        " clients have not connected return to their places in the queue,"
+        " those of stateless accelerators continue in other slots, and all"
+        " others end.",
     ),
 )

@@ -7,7 +7,7 @@ from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
 from fpgapool.objects import bitstream
 
-#: A name that is no path and can be shown in one line.
+#: A name that is not a path and fits on one line.
 _NAME = {
     "type": "string",
     "minLength": 1,
@@ -31,8 +31,8 @@ _VERSION = common.described(
         "maxLength": 64,
         "pattern": r"^[A-Za-z0-9!+._-]+$",
     },
-    "As Python packages have them, such as `1.10` or `2.0rc1`; of several"
-    " approved ones for a slot's shape the newest is used.",
+    "A version of the form of Python packages', such as `1.10` or `2.0rc1`;"
+    " the pool uses the newest approved one for a slot's shape.",
 )
 _SHAPES = {
     "type": "array",
@@ -48,28 +48,29 @@ _SIGNATURE = {
 _STATE = common.one_of(*library.STATES)
 _FORMAT = common.described(
     common.one_of(*bitstream.FORMATS),
-    "`declaration` is a description that the emulator reads.",
+    "`declaration` is a description for emulated boards.",
 )
 
 _PROFILE_MEMBERS = {
     "description": _DESCRIPTION,
     "peak_bytes_per_s": common.described(
         {"type": "number", "minimum": 1, "maximum": 1e15},
-        "Rate of the input in one slot, at most.",
+        "Highest input rate in one slot.",
     ),
     "return_ratio": common.described(
         {"type": "number", "minimum": 0, "maximum": 1000},
         "Bytes of output for each byte of input.",
     ),
     "stateless": common.described(
-        common.FLAG, "Whether a session can go on in another slot."
+        common.FLAG, "Whether a session can continue in another slot."
     ),
     "params_schema": common.described(
         {"type": "object"}, "JSON schema of the parameters of a session."
     ),
     "chunk_multiple_bytes": common.described(
         {"type": "integer", "minimum": 1, "maximum": 2**20},
-        "Every chunk of the input but the last is a multiple.",
+        "The size of every chunk of the input but the last is a multiple of"
+        " this.",
     ),
     "core": common.described(
         {**_LINE, "maxLength": 64},
@@ -78,15 +79,15 @@ _PROFILE_MEMBERS = {
 }
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
-    "What the accelerator is like; a new one needs `peak_bytes_per_s` at"
-    " least. Files of the format `declaration` say it themselves.",
+    "The accelerator's profile; a new one needs at least `peak_bytes_per_s`."
+    " Files of the format `declaration` contain it.",
 )
 _PROPERTIES = common.described(
     common.record(
         optional=properties.NAMES,
         **dict.fromkeys(properties.NAMES, _LINE),
     ),
-    "What else there is to say, by the names of Cyborg's specification.",
+    "Further properties, by the names of Cyborg's specification.",
 )
 
 BITSTREAM = common.record(
@@ -95,26 +96,28 @@ BITSTREAM = common.record(
     description=common.TEXT,
     project_id=common.TEXT,
     accelerator=common.described(
-        common.TEXT, "What it implements, by its plain name."
+        common.TEXT, "Plain name of the accelerator that it implements."
     ),
     key=common.described(
         common.TEXT,
-        "By which any project that may use it can name the accelerator.",
+        "Name of the accelerator for all projects that may use it.",
     ),
     version=common.TEXT,
     format=_FORMAT,
-    state=common.described(_STATE, "Slots run only what is `approved`."),
-    reason=common.described(common.TEXT, "Why it was decided so."),
+    state=common.described(_STATE, "Slots run only `approved` ones."),
+    reason=common.described(
+        common.TEXT, "Reason of the approval or rejection."
+    ),
     visibility=common.one_of(*library.VISIBILITIES),
     projects=common.described(
         {"type": "array", "items": common.TEXT},
-        "With which it is shared; only its owner sees that.",
+        "Projects that it is shared with; only its owner sees them.",
     ),
     shapes=common.described(
-        {"type": "array", "items": common.TEXT}, "Of the slots that it fits."
+        {"type": "array", "items": common.TEXT}, "Shapes of slots that fit."
     ),
     compatible=common.described(
-        common.FLAG, "Whether the pool has a slot that it fits."
+        common.FLAG, "Whether the pool has a slot that fits."
     ),
     profile={"type": "object"},
     properties={"type": "object"},
@@ -124,7 +127,7 @@ BITSTREAM = common.record(
     ),
     signed_by=common.described(
         common.nullable(common.TEXT),
-        "Name of the trusted key that the signature was verified with.",
+        "Name of the trusted key that has verified the signature.",
     ),
     created_at=common.TIME,
     updated_at=common.TIME,
@@ -135,7 +138,7 @@ BITSTREAM = common.record(
 
 _CREATE_MEMBERS = {
     "accelerator": _ACCELERATOR,
-    "name": common.described(_NAME, "Default is that of the accelerator."),
+    "name": common.described(_NAME, "Default is the accelerator's name."),
     "description": _DESCRIPTION,
     "version": _VERSION,
     "format": _FORMAT,
@@ -144,15 +147,16 @@ _CREATE_MEMBERS = {
         "Default is `private`; administrators can make it public.",
     ),
     "shapes": common.described(
-        _SHAPES, "Of the slots that it fits; at least one for a new file."
+        _SHAPES, "Shapes of slots that fit; at least one for a new file."
     ),
     "profile": _PROFILE,
     "properties": _PROPERTIES,
     "checksum_sha256": common.described(
-        _CHECKSUM, "If given, the file must have it."
+        _CHECKSUM, "If given, the file must have this SHA-256."
     ),
     "signature": common.described(
-        _SIGNATURE, "Of the file's SHA-256 by a trusted key, base64."
+        _SIGNATURE,
+        "Signature of the file's SHA-256 by a trusted key, in base64.",
     ),
 }
 
@@ -169,12 +173,13 @@ LIST_QUERY = common.list_query(
     name=common.NAME,
     state=_STATE,
     visibility=common.one_of(*library.VISIBILITIES),
-    shape=common.described(common.NAME, "That fit slots of this shape."),
+    shape=common.described(common.NAME, "Only those that fit this shape."),
     all_projects=common.described(
-        common.FLAG, "Whether those of other projects are shown, too."
+        common.FLAG, "Also show those of other projects."
     ),
     project_id=common.described(
-        common.NAME, "Of this project only; another one's need `all_projects`."
+        common.NAME,
+        "Only those of this project; another project needs `all_projects`.",
     ),
 )
 LIST = common.page_of("bitstreams", BITSTREAM)
@@ -188,7 +193,7 @@ UPDATE = common.record(
             description=_DESCRIPTION,
             visibility=common.described(
                 common.one_of(library.PRIVATE, library.PUBLIC),
-                "A private one is shared with nobody then.",
+                "`private` also ends all sharing.",
             ),
         ),
         "minProperties": 1,
@@ -199,7 +204,7 @@ APPROVE = common.record(
     approve=common.record(
         optional=["force", "reason"],
         force=common.described(
-            common.FLAG, "Even if the pool has no slot that it fits."
+            common.FLAG, "Approve it even if the pool has no slot that fits."
         ),
         reason=_DESCRIPTION,
     )

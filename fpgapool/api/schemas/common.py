@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What schemas have in common."""
+"""Common parts of schemas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINKS: Schema = {
     },
 }
 
-#: The query of what takes none.
+#: The query of operations without parameters.
 NO_QUERY: Schema = {
     "type": "object",
     "properties": {},
@@ -94,7 +94,7 @@ def one_of(*values: str) -> Schema:
 def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
-    :param optional: those that may be missing.
+    :param optional: members that may be missing.
     """
     return {
         "type": "object",
@@ -107,17 +107,16 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
 def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
     """Return the schema of a list's query.
 
-    :param sort_keys: what the list can be sorted by; the first is the
-        default.
-    :param filters: what else can be asked for.
+    :param sort_keys: keys of the order; the first is the default.
+    :param filters: further parameters.
     """
     paging: dict[str, Schema] = {
         "limit": described(
             {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-            "Most members of the answer; the service has a limit of its own.",
+            "Maximum number of members; the service has a limit of its own.",
         ),
         "marker": described(
-            NAME, "Identifier of the last member of the page before."
+            NAME, "Identifier of the last member of the previous page."
         ),
         "sort_key": described(
             _several(one_of(*sort_keys), len(sort_keys)),
@@ -125,8 +124,8 @@ def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
         ),
         "sort_dir": described(
             _several(one_of("asc", "desc"), len(sort_keys)),
-            "Of each `sort_key`, in the same order; those without one have"
-            " that of the one before.",
+            "One for each `sort_key`, in the same order; a missing one is that"
+            " of the key before.",
         ),
     }
     members = {**filters, **paging}
@@ -141,12 +140,12 @@ def page_of(name: str, member: Schema) -> Schema:
     """Return the schema of a page of a list.
 
     :param name: of the list.
-    :param member: schema of what is in it.
+    :param member: schema of a member.
     """
     members = {
         name: {"type": "array", "items": member},
         f"{name}_links": described(
-            LINKS, "Where the next page is, unless this one is the last."
+            LINKS, "Address of the next page, unless this is the last."
         ),
     }
     return record(optional=[f"{name}_links"], **members)

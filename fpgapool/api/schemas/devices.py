@@ -11,7 +11,7 @@ _STATE = common.one_of(*states.SHOWN_DEVICE_STATES)
 
 DEVICE = common.record(
     id=common.described(
-        common.UUID, "Made of the host's UUID and the board's name."
+        common.UUID, "Derived from the host's UUID and the board's name."
     ),
     name=common.NAME,
     host_uuid=common.UUID,
@@ -22,28 +22,30 @@ DEVICE = common.record(
     ),
     state=common.described(
         _STATE,
-        "`down` means that the host does not report. What is said of the"
-        " host holds for the device, too.",
+        "`down` means that the host does not report. The host's setting also"
+        " applies to the device.",
     ),
     fault_reason=common.described(
-        common.TEXT, "What its driver says, or why it is out of use."
+        common.TEXT, "Message of its driver, or why it is out of service."
     ),
     **probation.MEMBERS,
     admin_state=administration.STATE,
     admin_reason=administration.REASON,
     drain_deadline_at=administration.DEADLINE,
-    slots=common.described(common.COUNT, "How many slots it has."),
-    sessions=common.described(common.COUNT, "How many of them sessions have."),
+    slots=common.described(common.COUNT, "Number of its slots."),
+    sessions=common.described(
+        common.COUNT, "Number of its slots that sessions have."
+    ),
     reservable_slots=common.described(
-        common.COUNT, "How many of them instances can reserve."
+        common.COUNT, "Number of its slots that instances can reserve."
     ),
     reserved_slots=common.described(
-        common.COUNT, "How many of these instances have reserved."
+        common.COUNT, "Number of its slots that instances have reserved."
     ),
     pending_reservations=common.described(
         common.COUNT,
-        "How many of these have no slot yet that works and that nobody else"
-        " has.",
+        "Number of reservations that have no working slot without another"
+        " session.",
     ),
     links=common.LINKS,
 )
@@ -60,9 +62,9 @@ CHANGE = common.record(
     optional=["reservable_slots", *_WISH],
     reservable_slots=common.described(
         common.COUNT,
-        "How many slots instances can reserve, by flavors with"
-        " `resources:CUSTOM_FPGAPOOL_SLOT`. As many as are not reserved yet"
-        " are given to no session of a stateful accelerator.",
+        "Number of slots that instances can reserve, by flavors with"
+        " `resources:CUSTOM_FPGAPOOL_SLOT`. The pool gives as many slots as"
+        " are not reserved yet to no session of a stateful accelerator.",
     ),
     **_WISH,
 ) | {

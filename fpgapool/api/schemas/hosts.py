@@ -16,9 +16,11 @@ HOST = common.record(
     admin_state=administration.STATE,
     admin_reason=administration.REASON,
     drain_deadline_at=administration.DEADLINE,
-    devices=common.described(common.COUNT, "How many boards it has."),
-    slots=common.described(common.COUNT, "How many slots they have."),
-    sessions=common.described(common.COUNT, "How many of them sessions have."),
+    devices=common.described(common.COUNT, "Number of its boards."),
+    slots=common.described(common.COUNT, "Number of their slots."),
+    sessions=common.described(
+        common.COUNT, "Number of slots that sessions have."
+    ),
     faulty_accelerators=probation.ACCELERATORS,
     links=common.LINKS,
 )

@@ -10,14 +10,14 @@ INSTANCE = common.record(
     name=common.TEXT,
     host_uuid=common.described(
         common.nullable(common.UUID),
-        "Of the compute node that it runs on; only with `all_projects`.",
+        "UUID of its compute node; only with `all_projects`.",
     ),
     max_sessions=common.described(
         common.nullable(common.COUNT),
-        "How many sessions its flavor allows at a time; null: any number.",
+        "Sessions that its flavor allows at a time; null: unlimited.",
     ),
     token=common.described(
-        common.one_of("valid", "revoked"), "What its token is."
+        common.one_of("valid", "revoked"), "State of its token."
     ),
     created_at=common.described(common.TIME, "When it got its token."),
 )
@@ -25,11 +25,11 @@ INSTANCE = common.record(
 LIST_QUERY = common.list_query(
     ["created_at"],
     all_projects=common.described(
-        common.FLAG, "Whether those of other projects are shown, too."
+        common.FLAG, "Also show those of other projects."
     ),
     project_id=common.described(
         common.NAME,
-        "Of this project only; another one's need `all_projects`.",
+        "Only those of this project; another project needs `all_projects`.",
     ),
 )
 LIST = common.page_of("instances", INSTANCE)

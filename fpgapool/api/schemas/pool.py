@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool at a glance."""
+"""The pool's summary and snapshot."""
 
 from fpgapool.api.schemas import common
 
@@ -30,15 +30,15 @@ SHOW = common.record(
     pool=common.record(
         strategy=common.described(
             common.nullable(common.NAME),
-            "How sessions are scheduled; null while no conductor answers.",
+            "The scheduling strategy; null while no conductor answers.",
         ),
         waiting=common.described(
-            common.COUNT, "How many sessions wait for a slot."
+            common.COUNT, "Number of sessions that wait for a slot."
         ),
         sessions=common.described(
             {"type": "object", "additionalProperties": common.COUNT},
-            "How many sessions of all projects are in each state, those"
-            " that ended lately included.",
+            "Number of sessions of all projects in each state, including"
+            " those that ended lately.",
         ),
         hosts={"type": "array", "items": _HOST},
     )
@@ -46,10 +46,11 @@ SHOW = common.record(
 
 _COUNTS = common.record(
     usable=common.described(
-        common.COUNT, "On a host that is up, and neither faulty nor disabled."
+        common.COUNT,
+        "Slots on a host that is up, neither faulty nor disabled.",
     ),
     free=common.described(
-        common.COUNT, "Of those, that nobody has or has reserved."
+        common.COUNT, "Usable slots without a session or reservation."
     ),
 )
 _SNAPSHOT_HOST = common.record(
@@ -60,18 +61,18 @@ _SNAPSHOT_HOST = common.record(
     ),
     nic_load=common.described(
         {"type": "number", "minimum": 0, "maximum": 1},
-        "Share of it that the pool's streams to and from other hosts use, in"
-        " the direction where that is more.",
+        "Share of the network card that the pool's streams to and from other"
+        " hosts use, in the busier direction.",
     ),
     queued=common.described(
-        common.COUNT, "How many sessions from there wait."
+        common.COUNT, "Number of waiting sessions from this host."
     ),
     slots=common.record(
         total=common.COUNT, usable=common.COUNT, free=common.COUNT
     ),
     accelerators=common.described(
         {"type": "object", "additionalProperties": _COUNTS},
-        "The slots for each; not of those that have none here.",
+        "Slots for each accelerator; without those that have none here.",
     ),
 )
 
@@ -79,15 +80,15 @@ SNAPSHOT = common.record(
     snapshot=common.record(
         generated_at=common.TIME,
         generation=common.described(
-            common.TEXT, "Another one if anything else is; also the `ETag`."
+            common.TEXT, "Changes when other data changes; also the `ETag`."
         ),
         hosts=common.described(
             {"type": "object", "additionalProperties": _SNAPSHOT_HOST},
-            "By the UUID of the compute provider.",
+            "By the UUID of the resource provider.",
         ),
         queued=common.described(
             {"type": "object", "additionalProperties": common.COUNT},
-            "How many sessions wait for each accelerator.",
+            "Number of sessions that wait for each accelerator.",
         ),
     )
 )

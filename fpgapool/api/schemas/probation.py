@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said of what is out of use for its failures."""
+"""Faults and self-tests."""
 
 from fpgapool.api.schemas import common
 
 MEMBERS = {
     "failures": common.described(
-        common.COUNT, "In a row, that took it out of use; 0 if it is in use."
+        common.COUNT, "Failures in a row that made it faulty; 0 if it works."
     ),
     "self_tests": common.described(
-        common.COUNT, "That it has not passed since it is out of use."
+        common.COUNT, "Failed self-tests since it became faulty."
     ),
     "last_self_test": common.described(
         common.TEXT,
-        "What came of the last one, for who sees all projects.",
+        "Result of the last self-test; for callers who see all projects.",
     ),
     "next_self_test_at": common.described(
         common.nullable(common.TIME),
-        "When it is tested again. In the past: now, or as soon as it can be,"
-        " such as when nobody has the slot.",
+        "Time of the next self-test. In the past: it runs, or begins as soon"
+        " as possible, for example when the slot is idle.",
     ),
 }
 
@@ -29,6 +29,6 @@ ACCELERATORS = common.described(
             accelerator=common.NAME, reason=common.TEXT, **MEMBERS
         ),
     },
-    "Those that are kept off the host for their failures there, as long as"
-    " another host has a slot for them.",
+    "Accelerators that the pool does not run on the host because they failed"
+    " there, as long as another host has a slot for them.",
 )

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects may use of the pool."""
+"""Quotas of projects."""
 
 from fpgapool.api.schemas import common
 
-#: What can be limited, by what it means.
+#: The resources and their descriptions.
 _MEANINGS = {
     "sessions": "Sessions with a slot. Further ones wait.",
     "queued": "Requests that wait. Further ones are refused.",
-    "queued_bytes": "What those claim together, in bytes.",
-    "bitstream_bytes": "What the project's bitstreams have together.",
+    "queued_bytes": "Total bytes that these requests claim.",
+    "bitstream_bytes": "Total bytes of the project's bitstreams.",
 }
 RESOURCES = tuple(_MEANINGS)
 
@@ -17,18 +17,18 @@ _LIMIT: common.Schema = {
     "type": "integer",
     "minimum": -1,
     "maximum": 2**63 - 1,
-    "description": "-1 means any amount.",
+    "description": "-1 means unlimited.",
 }
 _SHOWN_LIMIT: common.Schema = {
     **common.nullable(_LIMIT),
-    "description": "-1 means any amount; null that it is one of Keystone's,"
-    " while no conductor answers.",
+    "description": "-1 means unlimited; null that it is Keystone's limit,"
+    " which is unknown while no conductor answers.",
 }
 _SOURCE = common.described(
     common.one_of("default", "project", "keystone"),
-    "Where the limit comes from: `default` is the service's configuration,"
-    " `project` was set for the project through this API, and `keystone` is"
-    " one of Keystone's unified limits.",
+    "Source of the limit: `default` is the service's configuration, `project`"
+    " was set for the project through this API, and `keystone` is one of"
+    " Keystone's unified limits.",
 )
 
 
@@ -63,7 +63,7 @@ UPDATE = common.record(
             optional=RESOURCES, **_described(common.nullable(_LIMIT))
         ),
         "minProperties": 1,
-        "description": "What is not named stays as it is; null is back to the"
-        " default.",
+        "description": "Missing limits stay as they are; null resets one to"
+        " the default.",
     }
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services: the conductor that leads, and the agents."""
+"""Services: the leading conductor, and the agents."""
 
 from fpgapool.api.schemas import common
 
@@ -12,10 +12,10 @@ SERVICE = common.record(
     host=common.described(common.TEXT, "Name of its host."),
     up=common.FLAG,
     last_report_at=common.described(
-        common.nullable(common.TIME), "When an agent was last heard."
+        common.nullable(common.TIME), "Time of an agent's last report."
     ),
     message=common.described(
-        common.TEXT, "What an operator should know about it."
+        common.TEXT, "A problem that an operator should know of."
     ),
 )
 

@@ -10,34 +10,35 @@ _STATE = common.one_of(*states.SHOWN_SLOT_STATES)
 
 SLOT = common.record(
     id=common.described(
-        common.UUID, "Made of the device's identifier and the slot's number."
+        common.UUID,
+        "Derived from the device's identifier and the slot's number.",
     ),
     number=common.COUNT,
     device_id=common.UUID,
     device_name=common.NAME,
     host_uuid=common.UUID,
     host_name=common.NAME,
-    shape=common.described(common.TEXT, "Which bitstreams fit."),
+    shape=common.described(common.TEXT, "Decides which bitstreams fit."),
     state=common.described(
         _STATE, "`down` means that the host does not report."
     ),
     fault_reason=common.described(
-        common.TEXT, "Why it is out of use, or its device."
+        common.TEXT, "Why the slot or its device is out of service."
     ),
     **probation.MEMBERS,
     accelerator=common.described(
-        common.nullable(common.NAME), "Of the session that has the slot."
+        common.nullable(common.NAME), "Accelerator of the slot's session."
     ),
     programmed=common.described(
-        common.nullable(common.NAME), "What is in the slot now."
+        common.nullable(common.NAME), "Accelerator in the slot now."
     ),
     session_id=common.described(
         common.nullable(common.UUID),
-        "Who has the slot, if it is a session of one's own project.",
+        "The slot's session, if it is one of the own project.",
     ),
     reserved_for=common.described(
         common.nullable(common.UUID),
-        "The instance that alone may have it, if it is one of one's own"
+        "The instance that has reserved the slot, if it is one of the own"
         " project.",
     ),
     links=common.LINKS,
@@ -48,7 +49,7 @@ LIST_QUERY = common.list_query(
     host=common.described(common.UUID, "UUID of the host."),
     device=common.described(common.UUID, "Identifier of the device."),
     accelerator=common.described(
-        common.NAME, "Of the session that has the slot."
+        common.NAME, "Accelerator of the slot's session."
     ),
     state=_STATE,
 )
@@ -59,9 +60,9 @@ TEST = common.record(
         optional=["accelerator"],
         accelerator=common.described(
             common.NAME,
-            "What it is tested with, one that is for everybody; if that is"
-            " kept off the host, passing brings it back. By default the"
-            " slot's accelerators take turns.",
+            "Public accelerator for the test; if the pool does not run it on"
+            " the host, a passed test brings it back. By default the slot's"
+            " accelerators take turns.",
         ),
     )
 )

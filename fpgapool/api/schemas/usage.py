@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects have used."""
+"""Usage of projects."""
 
 from fpgapool.api.schemas import common
 
@@ -12,36 +12,36 @@ _DAY: common.Schema = {
 
 _FILTERS = {
     "project_id": common.described(
-        common.NAME, "Only of this project; default is one's own."
+        common.NAME, "Only this project; default is the own project."
     ),
     "all_projects": common.described(
-        common.FLAG, "Of all projects, or of the one that is named."
+        common.FLAG, "All projects, or the named one."
     ),
     "accelerator": common.NAME,
     "start": common.described(_DAY, "The first day, in UTC."),
     "end": common.described(_DAY, "The last day; it is included."),
     "group_by": common.described(
         common.one_of("day", "project", "accelerator"),
-        "Add up what is of the same day, project or accelerator. Without it,"
-        " all three are told apart.",
+        "Sum the usage of the same day, project or accelerator. Without it,"
+        " each combination of the three is a member.",
     ),
     "limit": common.described(
         {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-        "Most members of the answer; the service has a limit of its own.",
+        "Maximum number of members; the service has a limit of its own.",
     ),
     "marker": common.described(
         {"type": "string", "minLength": 1, "maxLength": 2000},
-        "Identifier of the last member of the page before.",
+        "Identifier of the last member of the previous page.",
     ),
 }
 
 LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
 
 _USAGE = common.record(
-    id=common.described(common.TEXT, "For the marker; differs for each."),
+    id=common.described(common.TEXT, "For the marker; unique."),
     day=common.described(
         common.nullable(_DAY),
-        "On which slots were given back, in UTC; null: several days.",
+        "Day of the slots' release, in UTC; null: several days.",
     ),
     project_id=common.described(
         common.nullable(common.NAME), "Null: several projects."
@@ -49,11 +49,9 @@ _USAGE = common.record(
     accelerator=common.described(
         common.nullable(common.NAME), "Null: several accelerators."
     ),
-    sessions=common.described(
-        common.COUNT, "Sessions that have ended, of those that had a slot."
-    ),
+    sessions=common.described(common.COUNT, "Ended sessions that had a slot."),
     slot_s=common.described(
-        common.NUMBER, "How long slots were held, in seconds."
+        common.NUMBER, "Time for which slots were held, in seconds."
     ),
     input_bytes=common.COUNT,
     output_bytes=common.COUNT,

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Vendordata: the question is Nova's, the answer what the instance reads."""
+"""Vendordata: Nova asks, and the instance reads the answer."""
 
 from fpgapool.api.schemas import common
 
 _ANY_TEXT = {"type": ["string", "null"]}
 
-#: As ``nova/api/metadata`` sends it. Members that later versions may add are
-#: let pass: a boot must not lack an accelerator for them.
+#: As ``nova/api/metadata`` sends it. Unknown members of later versions are
+#: allowed: a boot must not lack an accelerator because of them.
 CREATE = {
     "type": "object",
     "properties": {
@@ -27,16 +27,17 @@ CREATE = {
 SHOW = common.record(
     optional=["api_url", "instance_token", "accelerators", "ca_cert"],
     api_url=common.described(
-        common.TEXT, "Where the instance reaches this API, without `/v1`."
+        common.TEXT,
+        "URL by which the instance reaches this API, without `/v1`.",
     ),
     instance_token=common.described(
-        common.TEXT, "For sessions; it lives as long as the instance."
+        common.TEXT, "Token for sessions; it lives as long as the instance."
     ),
     accelerators=common.described(
         {"type": "array", "items": common.TEXT},
-        "Those that the instance's flavor names.",
+        "The accelerators of the instance's flavor.",
     ),
     ca_cert=common.described(
-        common.TEXT, "By which the API's certificate can be verified; PEM."
+        common.TEXT, "Certificates to verify the API's; PEM."
     ),
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the emulator can put into a slot."""
+"""The bitstreams of the emulator."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     """Find an accelerator of this host.
 
     :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
-    :returns: its profile, and what makes its core.
+    :returns: its profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream:
         raise base.DriverError(
             base.BITSTREAM_UNKNOWN,
-            f"without a file the emulator knows {names.BUILTIN_PREFIX}"
-            f"<accelerator>, not {bitstream!r}",
+            "without a file the emulator knows only"
+            f" {names.BUILTIN_PREFIX}<accelerator>, not {bitstream!r}",
         )
     try:
         profile = accelerators.load_profile(name)
-        # Not only when a session is opened, which searching would delay.
+        # Here, and not when a session is opened, which the search would delay.
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         known = exc.code == codes.CORE_UNAVAILABLE
@@ -50,21 +50,21 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
 def load_file(
     file: base.BitstreamFile, capacity: collections.abc.Mapping[str, int]
 ) -> tuple[base.Profile, MakeCore]:
-    """Read a bitstream that says by itself what it is.
+    """Read a bitstream that is a declaration.
 
     :param file: of the bitstream.
     :param capacity: of the slot.
-    :returns: the profile that it declares, and what makes its core.
+    :returns: the declared profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """
-    # Few slots ever get one.
+    # A late import: few slots need it.
     from fpgapool.objects import declaration as declarations
 
     if file.format != base.DECLARATION:
         raise base.DriverError(
             base.BITSTREAM_UNKNOWN,
-            f"the emulator takes bitstreams of the format {base.DECLARATION}"
+            f"the emulator accepts bitstreams of the format {base.DECLARATION}"
             f", not {file.format!r:.80}",
         )
     contents = file.read(declarations.MAX_SIZE_BYTES)
@@ -120,4 +120,4 @@ def _shortage(
         for resource, needed in declared.resources.items()
         if needed > capacity.get(resource, needed)
     )
-    return f"the slot is too small: it takes {missing}"
+    return f"the slot is too small: the bitstream takes {missing}"

@@ -19,7 +19,7 @@ DEFAULT_NIC_BYTES_PER_S = 1.25e9
 
 MAX_SHAPES = 256
 MAX_RESOURCE = 10**9
-#: What slots have and bitstreams take.
+#: Resources of slots and bitstreams.
 RESOURCES = ("lut", "ff", "bram", "dsp")
 
 _FILE_MEMBERS = (
@@ -46,7 +46,7 @@ _BOARD_MEMBERS = (
 class Board:
     """One emulated board; power is drawn by the board and each busy slot.
 
-    :ivar faults: those that the boards file itself wants.
+    :ivar faults: the faults in the boards file.
     """
 
     name: str
@@ -68,8 +68,8 @@ class Boards:
     :ivar nic_bytes_per_s: rate of the host's NIC in each direction.
     :ivar boards: the boards, in the order of the file.
     :ivar version: of the file; see :func:`documents.file_version`.
-    :ivar capacities: of a slot, by its shape, and by resource. A shape that
-        is not there has room for anything, and so has a resource.
+    :ivar capacities: of a slot, by its shape, and by resource. A missing
+        shape, or a missing resource, is unlimited.
     """
 
     rate_scale: float | None
@@ -81,7 +81,7 @@ class Boards:
     )
 
     def scaled(self, bytes_per_s: float) -> float:
-        """Return a rate as it is emulated; unlimited ones are not held.
+        """Return the emulated rate; unlimited rates are not limited.
 
         :param bytes_per_s: the rate of the board or the NIC.
         """
@@ -95,7 +95,7 @@ def read_boards(path: str | os.PathLike[str]) -> Boards:
     :param path: of the YAML file.
     :returns: the boards.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and what is wrong with it.
+        and the error.
     """
     checker = documents.Checker("boards file", path)
     members = checker.members(checker.read(), "file", _FILE_MEMBERS)
@@ -112,7 +112,7 @@ def read_boards(path: str | os.PathLike[str]) -> Boards:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise checker.error(
-                f"boards[{index}].name", f"{name!r} is there twice"
+                f"boards[{index}].name", f"{name!r} is not unique"
             )
     return Boards(
         _rate_scale(checker, members),
@@ -164,7 +164,7 @@ def _rate_scale(
     unlimited = checker.flag(members, "", "unlimited")
     if unlimited and "rate_scale" in members:
         raise checker.error(
-            "rate_scale", "has no meaning when unlimited is true"
+            "rate_scale", "is not allowed when unlimited is true"
         )
     scale = checker.number(members, "", "rate_scale", 1.0, 1e-6, 1e6)
     return None if unlimited else scale

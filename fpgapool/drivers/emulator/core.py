@@ -16,18 +16,18 @@ from fpgapool.drivers.emulator import pacing
 
 
 class FaultInjected(Exception):
-    """A core fails because it is to fail."""
+    """An injected fault makes a core fail."""
 
 
 class EmulatedCore(base.ChecksummedCore):
-    """A core held to a modelled rate, and broken where faults want it.
+    """A core with a modelled rate, and with injected faults.
 
-    Checksums are those of the true output: a wrong result happens behind
+    Checksums are those of the true output: a wrong result is injected behind
     them, as if on the way from the board.
 
-    :param core: what computes.
-    :param pacer: what holds it back.
-    :param session_faults: what is to break.
+    :param core: computes.
+    :param pacer: limits the rate.
+    :param session_faults: the faults to inject.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class EmulatedCore(base.ChecksummedCore):
         self._pacer.slow_down(
             max(1.0, *(each.slowness for each in due)) if due else 1.0
         )
-        # Computing counts as part of the modelled time.
+        # The computation is a part of the modelled time.
         self._pacer.start(len(chunk_in))
-        # Before output takes its place.
+        # Before the output replaces it.
         self._sum_up_input(chunk_in)
         output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
         self._sum_up_output(chunk_out, output_bytes)
@@ -126,12 +126,12 @@ def _break(fault: faults.Fault) -> None:
         case faults.CORE_ERROR:
             raise FaultInjected(fault.place)
         case faults.CORE_CRASH:
-            # Nothing can be tidied up, as after a real crash.
+            # Nothing can be cleaned up, as after a real crash.
             os.kill(os.getpid(), signal.SIGKILL)
         case faults.CORE_HANG:
             hang()
 
 
 def hang() -> None:
-    """Never return, and hear nothing: only the end of the process helps."""
+    """Never return, and ignore everything: only killing the process helps."""
     threading.Event().wait()

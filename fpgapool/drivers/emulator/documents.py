@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading the emulator's YAML files, with errors that say what is where."""
+"""Reading the emulator's YAML files, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fpgapool.drivers import base
 
 
 def file_version(path: str | os.PathLike[str]) -> str:
-    """Say which version of a file there is.
+    """Return the version of a file.
 
     :param path: of the file.
-    :returns: something that changes when it is written or replaced.
+    :returns: a text that changes when the file is written or replaced.
     :raises OSError: if there is no such file.
     """
     return _version(os.stat(path))
@@ -26,9 +26,9 @@ def _version(found: os.stat_result) -> str:
 
 
 class Checker:
-    """Takes a decoded file apart, or says what is wrong where.
+    """Checks a decoded file, with errors that name the place.
 
-    :param kind: what the file is, for messages.
+    :param kind: the kind of the file, for messages.
     :param path: of the file.
 
     :ivar version: of the file that was read; see :func:`file_version`.
@@ -42,7 +42,7 @@ class Checker:
     def read(self) -> object:
         """Decode the file.
 
-        :returns: what is in it.
+        :returns: its contents.
         :raises base.DriverError: ``INVALID_SETTINGS`` if it cannot be read.
         """
         import yaml
@@ -50,7 +50,7 @@ class Checker:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             with open(self._path, encoding="utf-8") as file:
-                # Of the open file: the path may lead to another one by now.
+                # Of the open file: the path may already lead to another one.
                 self.version = _version(os.fstat(file.fileno()))
                 document: object = yaml.load(file, Loader=loader)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
@@ -62,11 +62,11 @@ class Checker:
     def members(
         self, document: object, where: str, known: typing.Collection[str]
     ) -> dict[str, typing.Any]:
-        """Check that something is a mapping without unknown members.
+        """Check that a value is a mapping without unknown members.
 
-        :param document: what is to be checked.
+        :param document: the value.
         :param where: its place in the file.
-        :param known: the members that there may be.
+        :param known: the allowed members.
         :returns: the mapping.
         """
         if not isinstance(document, dict):
@@ -75,7 +75,7 @@ class Checker:
             if member not in known:
                 raise self.error(
                     f"{where}.{member}",
-                    f"unknown member; there are: {', '.join(known)}",
+                    f"unknown member; known are: {', '.join(known)}",
                 )
         return document
 
@@ -114,7 +114,7 @@ class Checker:
             or not math.isfinite(value)
             or not lowest <= value <= highest
         ):
-            # YAML 1.1 reads 2e9 as a text: say so, it is easily overlooked.
+            # YAML 1.1 reads 2e9 as a text, which is easily overlooked.
             hint = "; write 2.0e+9, not 2e9" if isinstance(value, str) else ""
             raise self.error(
                 f"{where}{member}",
@@ -132,7 +132,7 @@ class Checker:
         return value
 
     def error(self, member: str, reason: str) -> base.DriverError:
-        """Make the error that says what is wrong with a member."""
+        """Return the error of a member."""
         return base.DriverError(
             base.INVALID_SETTINGS,
             f"{self._kind} {self._path}: {member}: {reason}",

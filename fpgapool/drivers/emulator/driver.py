@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Boards that exist on paper: real results at modelled speed."""
+"""Emulated boards: real results at modelled speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import ports
 from fpgapool.drivers.emulator import shares
 
-_ON_PURPOSE = "a fault that was injected"
+_ON_PURPOSE = "an injected fault"
 
 _BOARDS_FILE_HELP = """
 YAML file that describes the emulated boards of this host: their rates, shapes
@@ -42,11 +42,11 @@ _DEGREES_PER_W = 0.8
 class EmulatorDriver(base.Driver):
     """Emulates the boards of a boards file.
 
-    Accelerators compute for real on the CPU. Each slot is held to the peak
+    Accelerators really compute, on the CPU. Each slot is limited to the peak
     rate of its accelerator, the slots of a device share its DMA rate, and
     remote data the NICs of the hosts that it crosses: max-min fair over all
-    processes of the cluster. The file is read again when it has changed.
-    Faults can be switched on and off while it runs; see
+    processes of the cluster. A changed file is read again. Faults can be
+    switched on and off while it runs; see
     :mod:`fpgapool.drivers.emulator.faults`.
 
     :param settings: ``state_dir``; ``boards_file``, the path of the boards
@@ -128,8 +128,8 @@ class EmulatorDriver(base.Driver):
         if profile.shapes and board.shape not in profile.shapes:
             raise base.DriverError(
                 base.BITSTREAM_UNFIT,
-                f"{bitstream!r} fits {', '.join(profile.shapes)}, "
-                f"not {board.shape}",
+                f"{bitstream!r} fits {', '.join(profile.shapes)}, not"
+                f" {board.shape}",
             )
         dead = self._faults.board_fault(device, (faults.DEAD,))
         if dead is not None:
@@ -187,8 +187,8 @@ class EmulatorDriver(base.Driver):
 
     def scrub(self, device: str, slot: int) -> None:
         # The session's core and buffers belong to its process and are gone
-        # with them; the accelerator stays for the next holder. What a dead
-        # board held went with its power.
+        # with it; the accelerator stays for the next session. Data of a dead
+        # board went with its power.
         self._board(device, slot)
         if self._faults.strike(device, slot, (faults.SCRUB,)):
             raise base.DriverError(base.SCRUB_FAILED, _ON_PURPOSE)
@@ -260,7 +260,7 @@ class EmulatorDriver(base.Driver):
 
     def _write_programmed(self, device: str, slot: int, *words: str) -> None:
         path = self._record_path(device, slot)
-        # Replaced, not rewritten: the agent reads it at any time.
+        # Replaced, not rewritten: the agent may read it at any time.
         fresh = path.with_suffix(".new")
         try:
             fresh.write_text("\n".join(words))

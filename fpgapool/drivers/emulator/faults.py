@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Faults on purpose: what is to break, and when.
+"""Injected faults.
 
-Faults stand in the boards file, board by board, or come and go at run time
-with the faults file next to it, which is best replaced by a rename. Whatever
-happens because of one is logged as ``FAULT INJECTED``.
+Faults are in the boards file, board by board, or come and go at run time with
+the faults file next to it, which is best replaced by a rename. Each effect of
+a fault is logged as ``FAULT INJECTED``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fpgapool.drivers.emulator import documents
 
 LOG = logging.getLogger(__name__)
 
-#: The board's health is bad, and it works all the same.
+#: The board reports bad health, but works.
 UNHEALTHY = "unhealthy"
-#: The board's health is bad, and nothing in it works.
+#: The board reports bad health, and nothing in it works.
 DEAD = "dead"
 PROGRAMMING = "programming"
 PROGRAMMING_HANG = "programming_hang"
@@ -56,21 +56,21 @@ _MAX_BYTES = 2**62
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that is to break.
+    """A fault to inject.
 
     :ivar kind: one of :data:`KINDS`.
-    :ivar place: where it stands in its file.
+    :ivar place: its place in its file.
     :ivar device: name of the board.
-    :ivar slot: number of the slot; None for all of the board.
+    :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
     :ivar seed: of these draws.
     :ivar after_bytes: it waits until a session has sent more in the slot.
     :ivar once: it happens once, until its file is written anew.
-    :ivar slowness: times that a slow core takes as long.
-    :ivar message: what the board's health says.
-    :ivar key: its name among all faults that ever were, with the version of
-        its file; set when it comes into force.
+    :ivar slowness: factor of the time of a slow core.
+    :ivar message: the board's health message.
+    :ivar key: its unique name among all faults, with the version of its file;
+        set when it takes effect.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Fault:
     key: str = ""
 
     def hits(self, device: str, slot: int) -> bool:
-        """Whether it is one of a slot or of its board."""
+        """Whether it is a fault of a slot or of its board."""
         return self.device == device and self.slot in (None, slot)
 
 
@@ -107,7 +107,7 @@ def board_faults(
 ) -> tuple[Fault, ...]:
     """Check the faults of a board.
 
-    :param checker: of the file that they stand in.
+    :param checker: of the file that contains them.
     :param document: the decoded mapping of kinds.
     :param where: its place in the file.
     :param device: name of the board.
@@ -221,11 +221,11 @@ def read_faults(
     :param slots: number of slots of each board, by its name.
     :returns: the faults and the version of the file.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and what is wrong with it.
+        and the error.
     """
     checker = documents.Checker("faults file", path)
     document = checker.read()
-    # An empty file is the easiest way to say "none".
+    # An empty file is the easiest way to write "none".
     document = {} if document is None else document
     faults = tuple(
         fault
@@ -238,9 +238,9 @@ def read_faults(
 
 
 class Injector:
-    """Knows which faults are in force, and says when one happens.
+    """Decides when faults happen.
 
-    What has to outlive a process stands in small files: which faults of
+    State that has to outlive a process is in small files: which faults of
     ``once`` have happened, and how often each slot has drawn.
 
     :param path: of the faults file; it may be missing.
@@ -259,7 +259,7 @@ class Injector:
     def set_boards(
         self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
     ) -> None:
-        """Take what the boards file says.
+        """Set the faults of the boards file.
 
         :param faults: of all boards.
         :param slots: number of slots of each board, by its name.
@@ -270,7 +270,7 @@ class Injector:
         self._version = None
 
     def _refresh(self) -> None:
-        # The usual case, for less than an exception costs.
+        # The usual case, cheaper than an exception.
         if self._version == "" and not os.access(self._path, os.F_OK):
             return
         try:
@@ -289,7 +289,7 @@ class Injector:
         try:
             faults, self._version = read_faults(self._path, self._slots)
         except base.DriverError as exc:
-            LOG.error("faults stay as they were: %s", exc.message)
+            LOG.error("faults stay unchanged: %s", exc.message)
             return
         self._passing = _stamped(faults, f"faults.{self._version}")
         LOG.warning("%s sets %d faults", self._path, len(faults))
@@ -301,7 +301,7 @@ class Injector:
 
         :param device: name of the board.
         :param slot: number of the slot.
-        :param kinds: which kinds of them.
+        :param kinds: the kinds to list.
         """
         self._refresh()
         return [
@@ -318,7 +318,7 @@ class Injector:
     def strike(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> Fault | None:
-        """Say whether something that is done to a slot breaks.
+        """Decide whether an operation on a slot breaks.
 
         :param device: name of the board.
         :param slot: number of the slot.
@@ -334,10 +334,10 @@ class Injector:
     def board_fault(
         self, device: str, kinds: collections.abc.Container[str] = BOARD_KINDS
     ) -> Fault | None:
-        """Say what is wrong with a whole board.
+        """Return the fault of a whole board.
 
         :param device: name of the board.
-        :param kinds: which faults count.
+        :param kinds: the kinds that count.
         :returns: the fault, None if there is none.
         """
         for fault in self.in_force(device, 0, kinds):
@@ -365,7 +365,7 @@ class Injector:
         return random.Random(seed).random() < fault.probability
 
     def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # In a file, else a slot whose first draw ends its process would draw
+        # In a file, else a slot whose first draw kills its process would draw
         # the same in the next one.
         path = self._directory / f"{device}.{slot}.{fault.key}.draws"
         draw = 0
@@ -375,10 +375,10 @@ class Injector:
         return draw
 
     def claim(self, fault: Fault) -> bool:
-        """Ask whether a fault may happen, and note that it does.
+        """Decide whether a fault may happen, and note that it does.
 
         :param fault: the fault.
-        :returns: False for one of ``once`` that has happened.
+        :returns: False for a fault of ``once`` that has already happened.
         """
         if not fault.once:
             return True
@@ -412,7 +412,7 @@ def tell(fault: Fault, slot: int | None) -> None:
 
 
 class SessionFaults:
-    """What breaks while one session's data is processed.
+    """The faults of one session's data.
 
     :param injector: knows the faults.
     :param device: name of the board.
@@ -428,10 +428,10 @@ class SessionFaults:
         self._happened: set[str] = set()
 
     def due(self, piece_bytes: int) -> list[Fault]:
-        """List the faults that happen to the next piece of input.
+        """List the faults of the next piece of input.
 
         :param piece_bytes: its length.
-        :returns: the faults; each is logged when it happens first.
+        :returns: the faults; each is logged when it first happens.
         """
         self._processed_bytes += piece_bytes
         if self._injector.quiet():
@@ -447,7 +447,7 @@ class SessionFaults:
         return [
             fault
             for fault in faults
-            # A board's fault that waits for nothing does not happen here.
+            # A board's fault without a condition does not happen here.
             if (fault.after_bytes or fault.kind in CORE_KINDS)
             and self._processed_bytes > fault.after_bytes
             and self._happens(fault)
@@ -456,7 +456,7 @@ class SessionFaults:
     def _happens(self, fault: Fault) -> bool:
         key = fault.key
         if key in self._happened:
-            # What is slow stays slow to the end of the session.
+            # A slow core stays slow to the end of the session.
             return fault.kind == CORE_SLOW or not fault.once
         if key not in self._drawn:
             self._drawn[key] = self._injector.drawn(

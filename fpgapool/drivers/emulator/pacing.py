@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Holding a slot to its modelled rate."""
+"""Limiting a slot to its modelled rate."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typing
 
 from fpgapool.drivers.emulator import shares
 
-#: A slot without work for this long no longer counts as busy. It is also
-#: the depth of the token bucket: a slot that starts its next piece within
-#: that time has lost nothing, and wake-ups that come late are made good.
+#: A slot without work for this long no longer counts as busy. It is also the
+#: depth of the token bucket: a slot that starts its next piece within that
+#: time has lost nothing, and late wake-ups are compensated.
 IDLE_NS = 5_000_000
-#: How often a waiting slot looks whether its share has changed.
+#: How often a waiting slot checks whether its share has changed.
 SLICE_NS = 5_000_000
 
 Wait: typing.TypeAlias = collections.abc.Callable[[float], bool]
@@ -26,10 +26,10 @@ class Cancelled(Exception):
 
 
 class _Cancellable:
-    """What can be slowed down, and waits until it is cancelled.
+    """A pacer that can be slowed down, and waits until it is cancelled.
 
     :param clock_ns: monotonic time, the same in all processes of the host.
-    :param wait: waits for so many seconds; true if cancelled meanwhile.
+    :param wait: waits for this many seconds; true if cancelled meanwhile.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class _Cancellable:
 
 
 class Pacer(_Cancellable):
-    """Holds one stream to its fair rate.
+    """Limits one stream to its fair rate.
 
     :param table: shared by the streams of the cluster.
     :param stream: its number there.
@@ -68,11 +68,11 @@ class Pacer(_Cancellable):
         self._table = table
         self._stream = stream
         self._peak_bytes_per_s = peak_bytes_per_s
-        # The work done so far has taken the model until this time.
+        # The modelled time up to which the work is done.
         self._served_until_ns = 0
 
     def slow_down(self, slowness: float) -> None:
-        """Take so many times as long as the model says from now on.
+        """Multiply the model's time by a factor from now on.
 
         :param slowness: 1 is the model's own speed.
         """
@@ -89,12 +89,12 @@ class Pacer(_Cancellable):
         """
         now_ns = self._clock_ns()
         self._served_until_ns = max(self._served_until_ns, now_ns - IDLE_NS)
-        # Computing it for real may take as long as the model says.
+        # The real computation may take as long as the model.
         rate_bytes_per_s = self._rate_bytes_per_s(now_ns)
         self._announce(now_ns + int(work_bytes / rate_bytes_per_s * 1e9))
 
     def finish(self, work_bytes: int) -> None:
-        """Wait until the model is through with the piece that began.
+        """Wait until the model has finished the current piece.
 
         :param work_bytes: its length.
         :raises Cancelled: if :meth:`cancel` was called.
@@ -125,15 +125,15 @@ class Pacer(_Cancellable):
 
 
 class FreePacer(_Cancellable):
-    """Holds nothing back, unless it is slowed down.
+    """Limits nothing, unless it is slowed down.
 
-    Takes the same calls as :class:`Pacer`.
+    Has the methods of :class:`Pacer`.
     """
 
     _started_ns = 0
 
     def slow_down(self, slowness: float) -> None:
-        """Take so many times as long as computing does from now on."""
+        """Multiply the computation's time by a factor from now on."""
         self._slowness = slowness
 
     def start(self, work_bytes: int) -> None:

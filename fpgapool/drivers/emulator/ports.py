@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which pipes and NICs the streams of an emulated host use."""
+"""The pipes and NICs of an emulated host's streams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Ports:
     """One host's pipes and NIC in the table that a cluster shares.
 
     :param table: of the cluster.
-    :param host_uuid: which host this is.
-    :param several_hosts: whether other hosts use the table too; else the
+    :param host_uuid: of this host.
+    :param several_hosts: whether other hosts use the table, too; else the
         other end of remote streams is not modelled.
     """
 
@@ -29,7 +29,7 @@ class Ports:
         self._nic_bytes_per_s = boards.DEFAULT_NIC_BYTES_PER_S
 
     def declare(self, found: boards.Boards) -> None:
-        """Say what the pipes and the NIC of this host carry.
+        """Declare the capacities of this host's pipes and NIC.
 
         :param found: from the boards file.
         :raises shares.TableFull: if the cluster is too large.
@@ -53,8 +53,8 @@ class Ports:
     ) -> int:
         """Enter the stream of a slot's next session.
 
-        A local one uses the DMA pipe only. A remote one also uses the way
-        from its host to this one and, for what returns, the way back.
+        A local one uses the DMA pipe only. A remote one also uses the path
+        from its host to this one and, for returned data, the path back.
 
         :param device: name of the device.
         :param slot: number of the slot in it.
@@ -80,7 +80,8 @@ class Ports:
         )
 
     def _number(self, name: str) -> int:
-        # A host without boards declares nothing: its NIC is like this one's.
+        # A host without boards declares nothing: its NIC is assumed to be like
+        # this one's.
         return self.table.assume(name, self._nic_bytes_per_s)
 
     def busy_slots(self, device: str, now_ns: int) -> int:

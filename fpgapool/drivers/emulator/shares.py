@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who uses what at this moment, shared by all processes of a cluster.
+"""The use of shared resources, for all processes of a cluster.
 
-Every slot is its own process. They tell each other through a mapped file
-which of them are busy and what each one uses: the DMA pipe of its device,
-and for remote data the NICs of two hosts. Each computes its own max-min fair
-rate from that, over all pipes and NICs at once.
+Every slot is its own process. In a mapped file they record which of them are
+busy and what each one uses: the DMA pipe of its device, and for remote data
+the NICs of two hosts. Each computes its own max-min fair rate from that, over
+all pipes and NICs at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FILE_NAME = "shares.shm"
 
 MAX_RESOURCES = 1024
 MAX_STREAMS = 4096
-#: A remote stream whose results travel back uses one DMA pipe and two NICs,
-#: each in both directions.
+#: A remote stream with returned results uses one DMA pipe and two NICs, each
+#: in both directions.
 MAX_USES = 5
 
 _LAYOUT = b"fpgapool-shares-1"
@@ -44,11 +44,11 @@ class TableFull(Exception):
 
 
 class TableTruncated(Exception):
-    """The file was truncated, and what streams had entered is gone."""
+    """The file was truncated, and the streams' entries are lost."""
 
 
 class _Layout:
-    """Where things are in the mapped file; all are arrays of words."""
+    """The layout of the mapped file; all are arrays of words."""
 
     def __init__(self) -> None:
         self.length_bytes = 0
@@ -80,11 +80,11 @@ class ShareTable:
     """Streams, and the resources that they share.
 
     Entries are only added, and only under a lock of the file; each stream
-    belongs to one slot, whose process alone writes it. Whether a stream is
-    busy is a single word, read and written whole: until when it is, in ns of
+    belongs to one slot, and only that slot's process writes it. One word,
+    read and written whole, says until when a stream is busy, in ns of
     ``CLOCK_MONOTONIC``. A process that dies leaves a time that passes soon.
 
-    :param directory: shared by those that belong together; made if it is
+    :param directory: shared by the processes of a cluster; created if it is
         missing.
     :raises OSError: if the file cannot be used.
     """
@@ -116,7 +116,7 @@ class ShareTable:
 
     @contextlib.contextmanager
     def _locked(self) -> collections.abc.Iterator[None]:
-        # The file's lock is between tables, the other one between threads.
+        # The file's lock works between tables, the other one between threads.
         with self._thread_lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -126,8 +126,8 @@ class ShareTable:
 
     def _make_room(self) -> None:
         try:
-            # Reserved: without room on the disk a look at what is mapped
-            # would end the process.
+            # Reserved: without room on the disk, an access to the mapped file
+            # would kill the process.
             os.posix_fallocate(self._fd, 0, _PLACES.length_bytes)
         except OSError as exc:
             raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
@@ -136,7 +136,8 @@ class ShareTable:
         return os.fstat(self._fd).st_size < _PLACES.length_bytes
 
     def _check(self) -> None:
-        """Keep the kernel from ending the process at what is not there.
+        """Prevent an access beyond the file's end, which would kill the
+        process.
 
         :raises TableTruncated: if the file is shorter than what is mapped.
         """
@@ -144,7 +145,7 @@ class ShareTable:
             raise TableTruncated(f"{self._path} was truncated")
 
     def mend(self) -> bool:
-        """Make the file whole if it was truncated; it has no entries then.
+        """Restore the file if it was truncated; it has no entries then.
 
         :returns: whether it was.
         :raises OSError: if there is no room for it.
@@ -152,9 +153,9 @@ class ShareTable:
         if not self._is_truncated():
             return False
         with self._locked():
-            # Another process may just have done so.
+            # Another process may just have restored it.
             if self._is_truncated():
-                LOG.error("%s was truncated, and begins anew", self._path)
+                LOG.error("%s was truncated, and is restored", self._path)
                 self._make_room()
                 self._memory[_PLACES.identity] = bytes(_KEY_BYTES)
                 self._begin(self._memory)
@@ -162,8 +163,8 @@ class ShareTable:
 
     @staticmethod
     def _begin(memory: memoryview) -> None:
-        # The clock starts again at boot: what was written before would make
-        # slots look busy for days.
+        # The clock starts again at boot: older entries would make slots look
+        # busy for days.
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
         identity = _key(_LAYOUT + boot)
         if memory[_PLACES.identity] != identity:
@@ -173,7 +174,7 @@ class ShareTable:
     # Resources.
 
     def declare(self, name: str, capacity_bytes_per_s: float) -> int:
-        """Say what a pipe or a direction of a NIC carries.
+        """Declare the capacity of a pipe or a direction of a NIC.
 
         :param name: the same in all processes.
         :param capacity_bytes_per_s: its rate.
@@ -189,10 +190,10 @@ class ShareTable:
             return number
 
     def assume(self, name: str, capacity_bytes_per_s: float) -> int:
-        """Say what a resource carries unless its owner says otherwise.
+        """Declare a resource's capacity unless its owner has declared it.
 
         :param name: the same in all processes.
-        :param capacity_bytes_per_s: its rate if nobody has declared it.
+        :param capacity_bytes_per_s: its rate without a declaration.
         :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
@@ -247,7 +248,7 @@ class ShareTable:
         peak_bytes_per_s: float,
         uses: collections.abc.Mapping[int, float],
     ) -> int:
-        """Say what a slot's stream uses; it is idle at first.
+        """Declare a slot's stream; it is idle at first.
 
         :param name: of the slot, the same in all processes.
         :param peak_bytes_per_s: its rate alone.
@@ -273,7 +274,7 @@ class ShareTable:
             return stream
 
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
-        """Change what a stream could use alone.
+        """Change the rate that a stream could use alone.
 
         :param stream: the caller's own.
         :param peak_bytes_per_s: its rate alone from now on.
@@ -285,7 +286,7 @@ class ShareTable:
             self._counters[_CHANGES] += 1
 
     def announce(self, stream: int, busy_until_ns: int) -> None:
-        """Say until when a stream is busy.
+        """Record until when a stream is busy.
 
         :param stream: the caller's own.
         :param busy_until_ns: monotonic time.
@@ -295,7 +296,7 @@ class ShareTable:
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
-        """Compute the fair rate of a stream beside those that are busy.
+        """Compute the fair rate of a stream beside the busy ones.
 
         :param stream: the caller's own; it counts as busy.
         :param now_ns: monotonic time.
@@ -304,7 +305,7 @@ class ShareTable:
         """
         self._check()
         if stream >= self._counters[_STREAMS]:
-            raise TableTruncated(f"{self._path} was truncated, and is mended")
+            raise TableTruncated(f"{self._path} was truncated and restored")
         busy = self._busy_streams(now_ns, stream)
         changes = self._counters[_CHANGES]
         if changes != self._cached_at or len(self._cached) > _MAX_CACHED_RATES:
@@ -334,7 +335,7 @@ class ShareTable:
 
     def _uses(self, stream: int) -> list[tuple[int, float]]:
         places = range(stream * MAX_USES, (stream + 1) * MAX_USES)
-        # A dict: an entry that is being written may name a resource twice.
+        # A dict: an incomplete entry may name a resource twice.
         return list(
             {
                 self._used[place]: self._costs[place]

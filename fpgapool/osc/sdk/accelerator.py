@@ -22,17 +22,17 @@ class Accelerator(base.Resource):
 
     name = resource.Body("name", alternate_id=True)
     description = resource.Body("description")
-    #: Rate of the input in one slot, at most.
+    #: Highest input rate in one slot.
     peak_bytes_per_s = resource.Body("peak_bytes_per_s", type=float)
     #: Bytes of output for each byte of input.
     return_ratio = resource.Body("return_ratio", type=float)
-    #: Whether a session can go on in another slot.
+    #: Whether a session can continue in another slot.
     is_stateless = resource.Body("stateless", type=bool)
-    #: Shapes of slots that it fits; empty means any.
+    #: Shapes of slots that fit; empty means any.
     shapes = resource.Body("shapes", type=list)
     #: JSON schema of the parameters of a session.
     params_schema = resource.Body("params_schema", type=dict)
-    #: Every chunk of the input but the last is a multiple.
+    #: The size of every chunk of the input but the last is a multiple of this.
     chunk_multiple_bytes = resource.Body("chunk_multiple_bytes", type=int)
     #: Name of the software core that computes the same.
     core = resource.Body("core")

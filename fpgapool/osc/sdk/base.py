@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all resources have in common."""
+"""Base classes of the resources."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Resource(resource.Resource):
 class Administered(Resource):
     """A device or host, which operators enable, drain and disable."""
 
-    #: What operators say: ``enabled``, ``draining`` or ``disabled``.
+    #: The operators' setting: ``enabled``, ``draining`` or ``disabled``.
     admin_state = resource.Body("admin_state")
     admin_reason = resource.Body("admin_reason")
-    #: When it is taken from the sessions that still have it.
+    #: When the pool takes its slots from the remaining sessions.
     drain_deadline_at = resource.Body("drain_deadline_at")
-    #: How many of its slots sessions have.
+    #: Number of sessions that have its slots.
     sessions = resource.Body("sessions", type=int)
 
     def administer(self, session: adapter.Adapter, **wish: Any) -> Self:
@@ -37,7 +37,7 @@ class Administered(Resource):
 
         :param session: the proxy.
         :param wish: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
-        :returns: it as it is then.
+        :returns: the changed resource.
         """
         response = session.patch(
             utils.urljoin(self.base_path, self.id),
@@ -49,9 +49,9 @@ class Administered(Resource):
 
 
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:
-    """Return what a list can be asked for.
+    """Return the query parameters of a list.
 
-    :param filters: besides its page and its order.
+    :param filters: filters, besides page and order.
     :param renamed: filters with another name here than in the API.
     """
     return resource.QueryParameters(

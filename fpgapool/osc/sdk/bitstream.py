@@ -46,26 +46,23 @@ class Bitstream(base.Resource):
 
     description = resource.Body("description")
     project_id = resource.Body("project_id")
-    #: What it implements, by its plain name.
+    #: Plain name of the accelerator that it implements.
     accelerator = resource.Body("accelerator")
-    #: By which any project that may use it can name the accelerator.
+    #: Name of the accelerator for all projects that may use it.
     key = resource.Body("key")
     version = resource.Body("version")
     #: ``binary`` or ``declaration``.
     format = resource.Body("format")
     #: ``uploading``, ``unapproved``, ``approved`` or ``rejected``.
     state = resource.Body("state")
-    #: Why it was decided so.
+    #: Reason of the approval or rejection.
     reason = resource.Body("reason")
     #: ``private``, ``shared`` or ``public``.
     visibility = resource.Body("visibility")
-    #: With which it is shared.
     projects = resource.Body("projects", type=list)
-    #: Of the slots that it fits.
     shapes = resource.Body("shapes", type=list)
-    #: Whether the pool has a slot that it fits.
+    #: Whether the pool has a slot that fits.
     is_compatible = resource.Body("compatible", type=bool)
-    #: What the accelerator is like.
     profile = resource.Body("profile", type=dict)
     properties = resource.Body("properties", type=dict)
     checksum_sha256 = resource.Body("checksum_sha256")
@@ -76,14 +73,14 @@ class Bitstream(base.Resource):
     updated_at = resource.Body("updated_at")
     uploaded_at = resource.Body("uploaded_at")
     decided_at = resource.Body("decided_at")
-    #: Only said when it is described.
+    #: Only in requests.
     signature = resource.Body("signature")
 
     def upload(self, session: adapter.Adapter, file: IO[bytes]) -> Self:
         """Send its file.
 
         :param session: the proxy.
-        :param file: opened, seekable; sent from where it is.
+        :param file: open, seekable; sent from its current position.
         """
         response = session.put(
             utils.urljoin(self.base_path, self.id, "file"),
@@ -98,8 +95,8 @@ class Bitstream(base.Resource):
         """Yield the parts of its file.
 
         :param session: the proxy.
-        :raises openstack.exceptions.SDKException: at the end, if it has not
-            come as it should be.
+        :raises openstack.exceptions.SDKException: at the end, if the checksum
+            is wrong.
         """
         response = session.get(
             utils.urljoin(self.base_path, self.id, "file"),
@@ -113,35 +110,31 @@ class Bitstream(base.Resource):
             yield chunk
         if response.headers.get("ETag", "").strip('"') != found.hexdigest():
             raise exceptions.SDKException(
-                "the file has not come as it is in the library"
+                "the downloaded file differs from that in the library"
             )
 
     def approve(
         self, session: adapter.Adapter, *, force: bool, reason: str
     ) -> Self:
-        """Let slots run it.
+        """Approve it, so that slots may run it.
 
         :param session: the proxy.
-        :param force: even if the pool has no slot that it fits.
-        :param reason: why.
+        :param force: approve it even if the pool has no slot that fits.
+        :param reason: reason of the approval.
         """
         body = {"approve": {"force": force, "reason": reason}}
         return self._act(session, "approve", body)
 
     def reject(self, session: adapter.Adapter, reason: str) -> Self:
-        """Let no slot run it.
+        """Reject it, so that no slot runs it.
 
         :param session: the proxy.
-        :param reason: why.
+        :param reason: reason of the rejection.
         """
         return self._act(session, "reject", {"reject": {"reason": reason}})
 
     def share(self, session: adapter.Adapter, project_id: str) -> Self:
-        """Let another project use it.
-
-        :param session: the proxy.
-        :param project_id: its id.
-        """
+        """Let another project use it."""
         response = session.put(
             utils.urljoin(self.base_path, self.id, "projects", project_id),
             microversion=self._get_microversion(session),
@@ -150,11 +143,7 @@ class Bitstream(base.Resource):
         return self
 
     def unshare(self, session: adapter.Adapter, project_id: str) -> None:
-        """Stop sharing it with another project.
-
-        :param session: the proxy.
-        :param project_id: its id.
-        """
+        """Stop sharing it with another project."""
         session.delete(
             utils.urljoin(self.base_path, self.id, "projects", project_id),
             microversion=self._get_microversion(session),

@@ -29,15 +29,14 @@ class Device(base.Administered):
     #: ``up``, ``down``, ``faulty``, ``draining`` or ``disabled``.
     state = resource.Body("state")
     fault_reason = resource.Body("fault_reason")
-    #: Failures in a row that took it out of use, and what was tried since.
+    #: Failures in a row that made it faulty, and self-tests since.
     failures = resource.Body("failures", type=int)
     self_tests = resource.Body("self_tests", type=int)
     last_self_test = resource.Body("last_self_test")
     next_self_test_at = resource.Body("next_self_test_at")
-    #: How many slots it has.
     slots = resource.Body("slots", type=int)
-    #: How many of them instances can reserve, and have reserved.
+    #: Numbers of slots that instances can reserve, and have reserved.
     reservable_slots = resource.Body("reservable_slots", type=int)
     reserved_slots = resource.Body("reserved_slots", type=int)
-    #: How many of these have no slot yet that can be used.
+    #: Number of reservations without a usable slot.
     pending_reservations = resource.Body("pending_reservations", type=int)

@@ -12,19 +12,19 @@ from fpgapool.osc.sdk import proxy
 SERVICE_TYPE = "fpgapool"
 
 
-# Bare: the class takes a parameter in the newest releases only.
+# Not subscripted: the class takes a parameter in the newest releases only.
 class FpgapoolService(service_description.ServiceDescription):
-    """How the service is found, and what speaks with it."""
+    """The service's type in the catalog, and its proxy."""
 
     supported_versions = {"1": proxy.Proxy}
 
 
 def proxy_of(connection: connections.Connection) -> proxy.Proxy:
-    """Return what speaks with the pool of a cloud.
+    """Return the proxy of a cloud's pool.
 
-    ``Connection.add_service`` would give an attribute to the class, and so to
-    all connections of the program, those to clouds without a pool, too. This
-    changes the one connection only.
+    ``Connection.add_service`` would add an attribute to the class, and so to
+    all connections of the program, also to clouds without a pool. This changes
+    one connection only.
 
     :param connection: to the cloud.
     :returns: the same proxy at every call.

@@ -22,15 +22,12 @@ class Host(base.Administered):
 
     uuid = resource.Body("uuid", alternate_id=True)
     name = resource.Body("name")
-    #: Whether its agent reports.
     is_up = resource.Body("up", type=bool)
     #: Rate of its network card, in each direction.
     nic_bytes_per_s = resource.Body("nic_bytes_per_s", type=float)
-    #: Accelerators that are kept off it for their failures.
+    #: Accelerators that the pool does not run on it because they failed.
     faulty_accelerators = resource.Body(
         "faulty_accelerators", type=list, list_type=dict
     )
-    #: How many boards it has.
     devices = resource.Body("devices", type=int)
-    #: How many slots they have.
     slots = resource.Body("slots", type=int)

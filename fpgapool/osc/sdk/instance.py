@@ -21,20 +21,16 @@ class Instance(base.Resource):
     _query_mapping = base.query("project_id", "all_projects")
 
     project_id = resource.Body("project_id")
-    #: Of the compute node that it runs on; only with all projects.
+    #: Its compute node; only in lists of all projects.
     host_uuid = resource.Body("host_uuid")
-    #: How many sessions its flavor allows at a time; None: any number.
+    #: Sessions that its flavor allows at a time; None: any number.
     max_sessions = resource.Body("max_sessions", type=int)
-    #: What its token is: valid or revoked.
+    #: State of its token: valid or revoked.
     token = resource.Body("token")
-    #: When it got its token.
     created_at = resource.Body("created_at")
 
     def revoke_token(self, session: adapter.Adapter) -> None:
-        """Take its token away, for good.
-
-        :param session: the proxy.
-        """
+        """Revoke its token, for good."""
         session.delete(
             utils.urljoin(self.base_path, self.id, "token"),
             microversion=self._get_microversion(session),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool at a glance."""
+"""The pool's summary and snapshot."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ class Pool(base.Resource):
     allow_fetch = True
     requires_id = False
 
-    #: How sessions are scheduled.
     strategy = resource.Body("strategy")
-    #: How many sessions wait for a slot.
     waiting = resource.Body("waiting", type=int)
-    #: How many sessions are in each state.
     sessions = resource.Body("sessions", type=dict)
     #: Hosts with their devices and those with their slots.
     hosts = resource.Body("hosts", type=list, list_type=dict)
 
 
 class Snapshot(base.Resource):
-    """What Nova needs to know of the pool to place instances."""
+    """The data by which Nova places instances."""
 
     resource_key = "snapshot"
     base_path = "/pool/snapshot"
@@ -36,9 +33,9 @@ class Snapshot(base.Resource):
     requires_id = False
 
     generated_at = resource.Body("generated_at")
-    #: Another one if anything else is.
+    #: Changes when other data changes.
     generation = resource.Body("generation")
-    #: By the UUID of the compute provider.
+    #: By the UUID of the resource provider.
     hosts = resource.Body("hosts", type=dict)
-    #: How many sessions wait for each accelerator.
+    #: Number of sessions that wait for each accelerator.
     queued = resource.Body("queued", type=dict)

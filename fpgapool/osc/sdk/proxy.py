@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be asked of the pool."""
+"""The methods of the pool's API."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from fpgapool.osc.sdk import usage as _usage
 class Proxy(proxy.Proxy):
     """The pool's REST API.
 
-    What the API refuses is raised as one of ``openstack.exceptions``, with
-    the text and the code that it gave.
+    Errors of the API are raised as ``openstack.exceptions``, with their text
+    and code.
 
-    Lists take ``sort_key`` and ``sort_dir``, each one or a list, ``limit``,
-    which is the length of a page, and ``marker``, besides the filters that
-    they name.
+    Besides the filters that they name, lists take ``sort_key`` and
+    ``sort_dir`` (one or several), ``limit`` (the length of a page) and
+    ``marker``.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:
         """Send a request; see :meth:`openstack.proxy.Proxy.request`."""
         if "sessions" in url:
-            # The log of a session's body would have its secret.
+            # A log of a session's body would contain its secret.
             kwargs.setdefault("log", False)
         response = super().request(url, method, *args, **kwargs)
         self.log.debug("%s %s: %s", method, url, response.status_code)
@@ -51,11 +51,11 @@ class Proxy(proxy.Proxy):
         return response
 
     def get_pool(self) -> _pool.Pool:
-        """Return the pool at a glance."""
+        """Return the pool's summary."""
         return self._get(_pool.Pool, requires_id=False)
 
     def get_pool_snapshot(self) -> _pool.Snapshot:
-        """Return what Nova needs to know to place instances."""
+        """Return the data by which Nova places instances."""
         return self._get(_pool.Snapshot, requires_id=False)
 
     def accelerators(
@@ -71,7 +71,7 @@ class Proxy(proxy.Proxy):
     def bitstreams(
         self, **query: Any
     ) -> Generator[_bitstream.Bitstream, None, None]:
-        """Return the bitstreams that one's own project may know of.
+        """Return the bitstreams that your own project may see.
 
         :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
             ``shape``, ``all_projects``, ``project_id``.
@@ -83,7 +83,7 @@ class Proxy(proxy.Proxy):
         return self._get(_bitstream.Bitstream, bitstream_id)
 
     def create_bitstream(self, **attributes: Any) -> _bitstream.Bitstream:
-        """Describe a bitstream, whose file is uploaded afterwards.
+        """Create a bitstream; upload its file afterwards.
 
         :param attributes: ``accelerator`` and perhaps ``name``,
             ``description``, ``version``, ``format``, ``visibility``,
@@ -95,7 +95,7 @@ class Proxy(proxy.Proxy):
     def update_bitstream(
         self, bitstream: str | _bitstream.Bitstream, **attributes: Any
     ) -> _bitstream.Bitstream:
-        """Change what is said of a bitstream.
+        """Change the metadata of a bitstream.
 
         :param bitstream: its identifier, or itself.
         :param attributes: ``name``, ``description``, ``visibility``.
@@ -108,7 +108,7 @@ class Proxy(proxy.Proxy):
         """Send a bitstream's file.
 
         :param bitstream: its identifier, or itself.
-        :param file: opened, seekable.
+        :param file: open, seekable.
         """
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.upload(self, file)
@@ -116,10 +116,7 @@ class Proxy(proxy.Proxy):
     def download_bitstream(
         self, bitstream: str | _bitstream.Bitstream
     ) -> Iterator[bytes]:
-        """Yield the parts of a bitstream's file; its checksum is verified.
-
-        :param bitstream: its identifier, or itself.
-        """
+        """Yield the parts of a bitstream's file; its checksum is verified."""
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.download(self)
 
@@ -130,11 +127,11 @@ class Proxy(proxy.Proxy):
         force: bool = False,
         reason: str = "",
     ) -> _bitstream.Bitstream:
-        """Let slots run a bitstream.
+        """Approve a bitstream, so that slots may run it.
 
         :param bitstream: its identifier, or itself.
-        :param force: even if the pool has no slot that it fits.
-        :param reason: why.
+        :param force: approve it even if the pool has no slot that fits.
+        :param reason: reason of the approval.
         """
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.approve(self, force=force, reason=reason)
@@ -142,10 +139,10 @@ class Proxy(proxy.Proxy):
     def reject_bitstream(
         self, bitstream: str | _bitstream.Bitstream, reason: str
     ) -> _bitstream.Bitstream:
-        """Let no slot run a bitstream.
+        """Reject a bitstream, so that no slot runs it.
 
         :param bitstream: its identifier, or itself.
-        :param reason: why.
+        :param reason: reason of the rejection.
         """
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.reject(self, reason)
@@ -153,22 +150,14 @@ class Proxy(proxy.Proxy):
     def share_bitstream(
         self, bitstream: str | _bitstream.Bitstream, project_id: str
     ) -> _bitstream.Bitstream:
-        """Let another project use a bitstream.
-
-        :param bitstream: its identifier, or itself.
-        :param project_id: its id.
-        """
+        """Let another project use a bitstream."""
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.share(self, project_id)
 
     def unshare_bitstream(
         self, bitstream: str | _bitstream.Bitstream, project_id: str
     ) -> None:
-        """Stop sharing a bitstream with another project.
-
-        :param bitstream: its identifier, or itself.
-        :param project_id: its id.
-        """
+        """Stop sharing a bitstream with another project."""
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         found.unshare(self, project_id)
 
@@ -180,7 +169,7 @@ class Proxy(proxy.Proxy):
         """Delete a bitstream and its file.
 
         :param bitstream: its identifier, or itself.
-        :param ignore_missing: whether it is no error if there is none.
+        :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(
             _bitstream.Bitstream, bitstream, ignore_missing=ignore_missing
@@ -211,11 +200,11 @@ class Proxy(proxy.Proxy):
     def administer_device(
         self, device: str | _device.Device, **wish: Any
     ) -> _device.Device:
-        """Enable, drain or disable a device, or let slots be reserved.
+        """Enable, drain or disable a device, or set its reservable slots.
 
         :param device: its identifier, or itself.
-        :param wish: ``state``, which is ``enabled``, ``draining`` or
-            ``disabled``, and perhaps ``reason`` and ``drain_deadline_s``; or
+        :param wish: ``state`` (``enabled``, ``draining`` or ``disabled``) and
+            perhaps ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
         """
         return self._get_resource(_device.Device, device).administer(
@@ -242,7 +231,7 @@ class Proxy(proxy.Proxy):
         return self._list(_instance.Instance, **query)
 
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Take the token of an instance away, for good.
+        """Revoke the token of an instance, for good.
 
         :param instance_id: its id in Nova.
         """
@@ -263,36 +252,36 @@ class Proxy(proxy.Proxy):
     def test_slot(
         self, slot: str | _slot.Slot, accelerator: str | None = None
     ) -> _slot.Slot:
-        """Have a slot tested now, be it in use or out of use.
+        """Start a self-test of a slot, be it faulty or not.
 
-        One that a session has is not tested, but refused.
+        The service refuses a slot that has a session.
 
         :param slot: its identifier, or itself.
-        :param accelerator: that it is tested with; None: any.
-        :returns: the slot as it is then; the test goes on.
+        :param accelerator: accelerator of the test; None: any.
+        :returns: the slot, while the test runs.
         """
         return self._get_resource(_slot.Slot, slot).test(self, accelerator)
 
     def services(
         self, **query: Any
     ) -> Generator[_service.Service, None, None]:
-        """Return the conductor that leads, and the agents.
+        """Return the leading conductor and the agents.
 
         :param query: ``binary``, ``is_up``.
         """
         return self._list(_service.Service, **query)
 
     def get_quota(self, project_id: str | None = None) -> _quota.Quota:
-        """Return what a project may use, and uses.
+        """Return the limits and the use of a project.
 
-        :param project_id: None means one's own.
+        :param project_id: None means your own project.
         """
         if project_id is None:
             return self._get(_quota.Quota, requires_id=False)
         return self._get(_quota.Quota, project_id)
 
     def get_default_quota(self) -> _quota.Quota:
-        """Return what a project may use without limits of its own."""
+        """Return the limits of projects without limits of their own."""
         return self._get(
             _quota.Quota,
             requires_id=False,
@@ -300,25 +289,22 @@ class Proxy(proxy.Proxy):
         )
 
     def set_quota(self, project_id: str, **limits: int | None) -> _quota.Quota:
-        """Limit what a project may use.
+        """Limit the use of a project.
 
         :param project_id: its id.
-        :param limits: by resource; those that are not given stay. -1 means
-            any amount, None the default.
+        :param limits: by resource; missing ones stay. -1 means unlimited, None
+            the default.
         """
         return self._get_resource(_quota.Quota, project_id).set_limits(
             self, limits
         )
 
     def delete_quota(self, project_id: str) -> None:
-        """Let the defaults hold for a project.
-
-        :param project_id: its id.
-        """
+        """Reset all limits of a project to the defaults."""
         self._delete(_quota.Quota, project_id, ignore_missing=False)
 
     def usage(self, **query: Any) -> Generator[_usage.Usage, None, None]:
-        """Return what projects have used, by day, project and accelerator.
+        """Return the usage of projects, by day, project and accelerator.
 
         :param query: ``project_id``, ``all_projects``, ``accelerator``,
             ``start``, ``end`` and ``group_by``: one of ``day``, ``project``
@@ -337,7 +323,7 @@ class Proxy(proxy.Proxy):
         return self._list(_session.Session, **query)
 
     def create_session(self, **attributes: Any) -> _session.Session:
-        """Open a session; it is recorded, and perhaps not READY yet.
+        """Open a session; it is in the database, and perhaps not READY yet.
 
         :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
             ``request_id``, ``priority``, ``wait_timeout_s``,
@@ -355,9 +341,9 @@ class Proxy(proxy.Proxy):
 
         :param session_id: its identifier.
         :param wait_s: how long to wait for a change; the service has a limit
-            of its own, and does not wait if too many others do. Then
+            of its own, and does not wait if too many requests wait. Then
             ``retry_after_s`` of the answer says when to ask again.
-        :param revision: the one that is known.
+        :param revision: the known revision.
         """
         query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
         return self._get_resource(_session.Session, session_id).fetch(
@@ -367,20 +353,20 @@ class Proxy(proxy.Proxy):
     def close_session(
         self, session: str | _session.Session, ignore_missing: bool = True
     ) -> None:
-        """Cancel a session that waits, or close one that runs.
+        """Cancel a waiting session, or close a running one.
 
         :param session: its identifier, or itself.
-        :param ignore_missing: whether it is no error if there is none.
+        :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(_session.Session, session, ignore_missing=ignore_missing)
 
     def reopen_session(
         self, session: str | _session.Session, generation: int
     ) -> _session.Session:
-        """Have another slot given to a session that has lost its one.
+        """Request another slot for a session that has lost its slot.
 
         :param session: its identifier, or itself.
-        :param generation: that of the slot that is lost.
+        :param generation: that of the lost slot.
         """
         found = self._get_resource(_session.Session, session)
         return found.reopen(self, generation)
@@ -388,21 +374,18 @@ class Proxy(proxy.Proxy):
     def renew_session_secret(
         self, session: str | _session.Session
     ) -> _session.Session:
-        """Have the secret of a READY session minted anew.
-
-        :param session: its identifier, or itself.
-        """
+        """Request a new secret for a READY session."""
         return self._get_resource(_session.Session, session).renew_secret(self)
 
 
 def api_error(response: Any) -> dict[str, Any] | None:
-    """Return the error that an answer of the API tells of.
+    """Return the API's error in an answer.
 
     :param response: of HTTP, or None.
     :returns: with ``code``, ``detail`` and ``request_id``; None if the answer
-        is none of the API's errors.
+        is not an error of the API.
     """
-    # A response that is an error is false.
+    # An error response is false.
     if response is None or response.status_code < 400:
         return None
     try:
@@ -411,5 +394,5 @@ def api_error(response: Any) -> dict[str, Any] | None:
             name: str(error[name]) for name in ("code", "detail", "request_id")
         }
     except (ValueError, LookupError, TypeError):
-        # A proxy on the way has its own ones.
+        # A proxy on the way has errors of its own.
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a project may use of the pool."""
+"""Quotas of projects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from openstack import utils
 
 from fpgapool.osc.sdk import base
 
-#: What can be limited.
+#: The limited resources.
 RESOURCES = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
 
 
 class Quota(base.Resource):
-    """What a project may use, and uses.
+    """The limits of a project, and its use.
 
     Each resource has ``limit``, -1 for any amount, ``in_use`` and ``source``:
     ``default``, ``project`` or ``keystone``.
@@ -34,19 +34,18 @@ class Quota(base.Resource):
     sessions = resource.Body("sessions", type=dict)
     #: Requests that wait; further ones are refused.
     queued = resource.Body("queued", type=dict)
-    #: What those claim.
+    #: Bytes that these requests claim.
     queued_bytes = resource.Body("queued_bytes", type=dict)
-    #: What the project's bitstreams have.
     bitstream_bytes = resource.Body("bitstream_bytes", type=dict)
 
     def set_limits(
         self, session: adapter.Adapter, limits: Mapping[str, int | None]
     ) -> Self:
-        """Limit what the project may use.
+        """Limit the use of the project.
 
         :param session: the proxy.
-        :param limits: by resource; None is back to the default.
-        :returns: the quota as it is then.
+        :param limits: by resource; None resets one to the default.
+        :returns: the changed quota.
         """
         response = session.put(
             utils.urljoin(self.base_path, self.id),

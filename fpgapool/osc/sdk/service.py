@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services: the conductor that leads, and the agents."""
+"""Services: the leading conductor, and the agents."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ class Service(base.Resource):
     _query_mapping = base.query("binary", is_up="up")
 
     binary = resource.Body("binary")
-    #: Name of its host.
     host = resource.Body("host")
     is_up = resource.Body("up", type=bool)
-    #: When an agent was last heard.
     last_report_at = resource.Body("last_report_at")
-    #: What an operator should know about it.
+    #: A problem that an operator should know of.
     message = resource.Body("message")

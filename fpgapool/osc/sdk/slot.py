@@ -31,32 +31,32 @@ class Slot(base.Resource):
     device_name = resource.Body("device_name")
     host_uuid = resource.Body("host_uuid")
     host_name = resource.Body("host_name")
-    #: Which bitstreams fit.
+    #: Decides which bitstreams fit.
     shape = resource.Body("shape")
     state = resource.Body("state")
     fault_reason = resource.Body("fault_reason")
-    #: Failures in a row that took it out of use, and what was tried since.
+    #: Failures in a row that made it faulty, and self-tests since.
     failures = resource.Body("failures", type=int)
     self_tests = resource.Body("self_tests", type=int)
     last_self_test = resource.Body("last_self_test")
     next_self_test_at = resource.Body("next_self_test_at")
     #: Of the session that has the slot.
     accelerator = resource.Body("accelerator")
-    #: What is in the slot now.
+    #: Accelerator that is programmed into the slot.
     programmed = resource.Body("programmed")
-    #: Who has the slot, if it is a session of one's own project.
+    #: Session that has the slot, if it is one of your own project.
     session_id = resource.Body("session_id")
-    #: The instance that alone may have it, if it is of one's own project.
+    #: Instance that has reserved the slot, if it is one of your own project.
     reserved_for = resource.Body("reserved_for")
 
     def test(
         self, session: adapter.Adapter, accelerator: str | None = None
     ) -> Self:
-        """Have it tested now.
+        """Start a self-test.
 
         :param session: the proxy.
-        :param accelerator: that it is tested with; None: any.
-        :returns: it as it is then.
+        :param accelerator: accelerator of the test; None: any.
+        :returns: the slot, while the test runs.
         """
         wish = {} if accelerator is None else {"accelerator": accelerator}
         response = session.post(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects have used."""
+"""Usage of projects."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fpgapool.osc.sdk import base
 
 
 class Usage(base.Resource):
-    """What was used on a day, by a project, of an accelerator.
+    """Usage of an accelerator by a project on a day.
 
-    Of these three, those are None in which it is several.
+    Attributes that the row sums over are None.
     """
 
     resources_key = "usage"
@@ -32,7 +32,7 @@ class Usage(base.Resource):
     day = resource.Body("day")
     project_id = resource.Body("project_id")
     accelerator = resource.Body("accelerator")
-    #: That have ended, of those that had a slot.
+    #: Ended sessions that had a slot.
     sessions = resource.Body("sessions", type=int)
     #: How long slots were held.
     slot_s = resource.Body("slot_s", type=float)

@@ -50,7 +50,7 @@ class ShowAccelerator(base.ShowCommand):
     """Show an accelerator."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "accelerator",

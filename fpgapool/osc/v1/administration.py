@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands that enable, drain or disable have in common."""
+"""Options of the commands that enable, drain or disable."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fpgapool.osc.v1 import base
 def add_options(
     parser: argparse.ArgumentParser, effect: str, *, required: bool = True
 ) -> None:
-    """Add what is to become of it.
+    """Add the options for the new state.
 
     :param parser: gets them.
-    :param effect: what sessions lose.
+    :param effect: the thing that sessions lose, for the help.
     :param required: whether one of them must be given.
     """
     group = parser.add_mutually_exclusive_group(required=required)
@@ -26,43 +26,41 @@ def add_options(
         dest="state",
         action="store_const",
         const="enabled",
-        help=f"let sessions have {effect} again, also if it was taken out of"
-        " use for its failures",
+        help=f"let sessions have {effect} again, and reset its failures",
     )
     group.add_argument(
         "--disable",
         dest="state",
         action="store_const",
         const="disabled",
-        help=f"let no new session have {effect}; those that have one keep it",
+        help=f"give {effect} to no new session; running sessions keep theirs",
     )
     group.add_argument(
         "--drain",
         dest="state",
         action="store_const",
         const="draining",
-        help="give no slot to further sessions, and disable it when the last"
-        " session has gone",
+        help="give no slot to new sessions, and disable it when the last"
+        " session has ended",
     )
     parser.add_argument(
         "--deadline",
         metavar="<seconds>",
         type=_seconds,
-        help="with --drain: take the slots from the sessions that are left"
-        " after so many seconds; those with stateless accelerators go on"
-        " elsewhere",
+        help="with --drain: take the slots from the remaining sessions after"
+        " this many seconds; stateless accelerators continue in other slots",
     )
     parser.add_argument(
         "--reason",
         metavar="<text>",
-        help="why; lists and details show it",
+        help="the reason; lists and details show it",
     )
 
 
 def wish(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return what is asked for.
+    """Return the requested change.
 
-    :raises CommandError: if it contradicts itself.
+    :raises CommandError: if the options contradict each other.
     """
     if parsed_args.deadline is not None and parsed_args.state != "draining":
         raise exceptions.CommandError("--deadline is only for --drain")
@@ -83,5 +81,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds"
+        )
     return number

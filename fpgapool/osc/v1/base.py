@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all commands have in common."""
+"""Base classes of the commands."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ LOG = logging.getLogger(__name__)
 
 _DIRECTIONS = ("asc", "desc")
 _PREFIXES = ("", "K", "M", "G", "T", "P")
-# No more digits than any size has.
+# More digits than any size has.
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
-# They divide addresses.
+# Separators of URLs.
 _NOT_IN_IDENTIFIERS = frozenset("/?#%")
-# What the base class has and resources of the pool have not.
+# Attributes of the base class that resources of the pool lack.
 _HIDDEN = ("location",)
 
 
 class Command(command.Command):
-    """A command that asks the pool."""
+    """A command that uses the pool's API."""
 
     @property
     def client(self) -> proxy.Proxy:
-        """What speaks with the pool."""
-        # Where the plugin has put it.
+        """The proxy of the pool."""
+        # The plugin has put it there.
         manager: Any = self.app.client_manager
         client: proxy.Proxy = manager.fpgapool
         return client
@@ -68,10 +68,10 @@ class Command(command.Command):
 
 
 class JsonColumn(format_columns.DictColumn):
-    """A document of several levels, for a person on several lines."""
+    """A nested document, on several lines for people."""
 
     def human_readable(self) -> str:
-        """Return it as a person reads it."""
+        """Return the text for people."""
         return json.dumps(self._value, indent=1, ensure_ascii=False)
 
 
@@ -80,19 +80,19 @@ class ShowCommand(Command, command.ShowOne):
 
 
 class ListCommand(Command, command.Lister):
-    """A command that lists what there is."""
+    """A command that lists resources."""
 
-    #: Attributes of a member, and what their columns are called.
+    #: Attributes of a member, and the headings of their columns.
     columns: Mapping[str, str]
-    #: Those that --long adds.
+    #: Further columns of --long.
     long_columns: Mapping[str, str]
-    #: How values of attributes are written.
+    #: How to write values of attributes.
     formatters: Formatters = {}
-    #: What the service can sort by; the first is what it does sort by.
+    #: Keys that the service can sort by; the first is its default.
     sort_keys: Sequence[str]
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--long", action="store_true", help="show more columns"
@@ -109,19 +109,19 @@ class ListCommand(Command, command.Lister):
             "--limit",
             metavar="<limit>",
             type=positive,
-            help="show so many at most",
+            help="show at most this many",
         )
         parser.add_argument(
             "--marker",
             metavar="<id>",
-            help="begin after this one",
+            help="start after the member with this ID",
         )
         return parser
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for what is listed.
+        """Request the members.
 
         :param parsed_args: with the filters.
         :param query: the page and the order.
@@ -129,7 +129,7 @@ class ListCommand(Command, command.Lister):
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """List them."""
+        """List the members."""
         query = given(limit=parsed_args.limit, marker=parsed_args.marker)
         query.update(parsed_args.sort)
         columns = dict(self.columns)
@@ -137,7 +137,7 @@ class ListCommand(Command, command.Lister):
             columns["project_id"] = "Project ID"
         if parsed_args.long:
             columns.update(self.long_columns)
-        # The service's limit is that of a page.
+        # The service's limit is the length of a page.
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
@@ -155,12 +155,12 @@ def do_each(
     kind: str,
     done: str,
 ) -> None:
-    """Do something with each of several, and go on if it fails with one.
+    """Call a function for each of several objects, also if it fails for one.
 
     :param act: gets an identifier, and ``ignore_missing``.
-    :param kind: what they are, one of them.
-    :param done: what is done with them, as a participle.
-    :raises exceptions.CommandError: in the end, if it failed with any.
+    :param kind: the kind of the objects, in the singular.
+    :param done: the action, as a participle.
+    :raises exceptions.CommandError: at the end, if any call failed.
     """
     failed = []
     for one in identifiers:
@@ -180,28 +180,28 @@ def do_each(
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Return those options that were given."""
+    """Return the options that were given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def positive(text: str) -> int:
-    """Return the number that a text means.
+    """Return the positive integer in a text.
 
-    :raises argparse.ArgumentTypeError: if it is none, or not positive.
+    :raises argparse.ArgumentTypeError: if it is not one.
     """
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive integer")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return number
 
 
 def size_bytes(text: str) -> int:
     """Return the bytes that a text such as ``1.5G`` or ``4Ki`` means.
 
-    :raises argparse.ArgumentTypeError: if it is no size from 1 byte on.
+    :raises argparse.ArgumentTypeError: if it is not a size of at least 1 byte.
     """
     matched = _SIZE.fullmatch(text)
     if matched:
@@ -213,17 +213,18 @@ def size_bytes(text: str) -> int:
         if size >= 1 and size == int(size):
             return int(size)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is no size: whole bytes, or such as 1G (10^9) or 1Gi (2^30)"
+        f"{text!r} is not a size: whole bytes, or such as 1G (10^9) or 1Gi"
+        " (2^30)"
     )
 
 
 def identifier(text: str) -> str:
     """Return a name or an identifier.
 
-    :raises argparse.ArgumentTypeError: if it would be another address.
+    :raises argparse.ArgumentTypeError: if it would change the URL.
     """
     if text in ("", ".", "..") or not _NOT_IN_IDENTIFIERS.isdisjoint(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name and no ID")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name or an ID")
     return text
 
 
@@ -234,13 +235,13 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
             key, colon, direction = part.partition(":")
             if key not in keys or (colon and direction not in _DIRECTIONS):
                 raise argparse.ArgumentTypeError(
-                    f"{part!r} is not one of {', '.join(keys)}, with :asc or"
-                    " :desc behind it, or nothing"
+                    f"{part!r} is not one of {', '.join(keys)}, optionally"
+                    " with :asc or :desc"
                 )
             order["sort_key"].append(key)
             order["sort_dir"].append(direction or _DIRECTIONS[0])
         if ":" not in text:
-            # The service knows which way is usual.
+            # The service knows the usual direction.
             del order["sort_dir"]
         return order
 
@@ -248,22 +249,19 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
 
 
 def host_filter(host: str | None) -> dict[str, str]:
-    """Return what is asked for to find a host's devices or slots.
+    """Return the query for a host's devices or slots.
 
     :param host: its name or UUID; None for all hosts.
     """
     if host is None:
         return {}
-    # The service finds the UUID; names are compared here.
+    # The service filters by UUID; names are compared here.
     is_uuid = utils.is_uuid_like(host)
     return {"host_uuid" if is_uuid else "host_name": host}
 
 
 def add_up_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--up`` and ``--down``.
-
-    :param parser: gets them.
-    """
+    """Add ``--up`` and ``--down``."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--up",
@@ -286,11 +284,11 @@ def shown(
     formatters: Formatters,
     hidden: Sequence[str] = (),
 ) -> Table:
-    """Return what there is to show of a resource.
+    """Return the columns and values of a resource.
 
     :param found: the resource.
-    :param formatters: how values of attributes are written.
-    :param hidden: attributes that are not shown.
+    :param formatters: how to write values of attributes.
+    :param hidden: attributes to leave out.
     """
     names = {
         "connection_info": "connection",

@@ -54,7 +54,7 @@ def _add_bitstream(parser: argparse.ArgumentParser) -> None:
         "bitstream",
         metavar="<bitstream>",
         type=base.identifier,
-        help="ID of the bitstream, or its name if no other one has it",
+        help="ID of the bitstream, or its name if that is unique",
     )
 
 
@@ -86,7 +86,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
-    """Give a file that can be read twice.
+    """Open a file that can be read twice.
 
     :raises CommandError: if it cannot be read.
     """
@@ -112,7 +112,7 @@ def _checksum(file: IO[bytes]) -> str:
 
 
 def _signature(text: str) -> str:
-    """Return a signature, or what a file of that name holds.
+    """Return a signature, or the contents of a file of that name.
 
     :raises argparse.ArgumentTypeError: if the file cannot be read.
     """
@@ -126,9 +126,9 @@ def _signature(text: str) -> str:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """Return what a text of JSON, or a file of that name, says.
+    """Return the object in a JSON text, or in a file of that name.
 
-    :raises argparse.ArgumentTypeError: if it is no object.
+    :raises argparse.ArgumentTypeError: if it is not an object.
     """
     try:
         if not text.lstrip().startswith("{"):
@@ -137,14 +137,14 @@ def _json_object(text: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError("it is no object")
+        raise argparse.ArgumentTypeError("it is not a JSON object")
     return found
 
 
 def _project_ids(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> list[str]:
-    """Return the projects, all of which there are, before any is changed."""
+    """Return the IDs of all projects, before any is changed."""
     return [
         projects.find_id(asked.connection, project, parsed_args)
         for project in parsed_args.projects
@@ -152,10 +152,10 @@ def _project_ids(
 
 
 class CreateBitstream(base.ShowCommand):
-    """Bring a bitstream into the library."""
+    """Create a bitstream, and upload its file."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "name",
@@ -167,42 +167,42 @@ class CreateBitstream(base.ShowCommand):
             "--accelerator",
             metavar="<accelerator>",
             required=True,
-            help="what it implements",
+            help="the accelerator that it implements",
         )
         parser.add_argument(
             "--shape",
             metavar="<shape>",
             dest="shapes",
             action="append",
-            help="of slots that it fits (repeat the option for several)",
+            help="shape of slots that fit (repeat the option for several)",
         )
         _add_file(parser)
         parser.add_argument(
             "--signature",
             metavar="<signature>",
             type=_signature,
-            help="of the file by a trusted key, base64, or a file that holds"
-            " it",
+            help="signature of the file by a trusted key, in base64, or a file"
+            " that holds it",
         )
         parser.add_argument(
             "--version",
             metavar="<version>",
             dest="bitstream_version",
-            help="of several, the newest is used; default is 1.0",
+            help="version; the pool uses the newest; default is 1.0",
         )
         parser.add_argument(
             "--declaration",
             action="store_const",
             dest="format",
             const="declaration",
-            help="the file is a description that the emulator reads",
+            help="the file is a declaration for emulated boards",
         )
         parser.add_argument(
             "--profile",
             metavar="<profile>",
             type=_json_object,
-            help="what a new accelerator is like, as JSON or a file that"
-            " holds it; needs peak_bytes_per_s",
+            help="profile of a new accelerator, as JSON or a file that holds"
+            " it; needs peak_bytes_per_s",
         )
         parser.add_argument(
             "--description",
@@ -214,14 +214,14 @@ class CreateBitstream(base.ShowCommand):
             metavar="<key=value>",
             dest="properties",
             action=parseractions.KeyValueAction,
-            help="vendor, board, shell_id, driver and so on (repeat the"
-            " option for several)",
+            help="property such as vendor, board, shell_id or driver (repeat"
+            " the option for several)",
         )
         _add_visibility(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Describe it, and upload its file if there is one."""
+        """Create it, and upload its file if one is given."""
         wanted = base.given(
             accelerator=parsed_args.accelerator,
             name=parsed_args.name,
@@ -247,14 +247,14 @@ class CreateBitstream(base.ShowCommand):
             return self.client.upload_bitstream(made, file)
         except sdk_exceptions.SDKException as error:
             raise exceptions.CommandError(
-                f"{messages.of_error(error)}; the bitstream is there without"
-                f" its file: 'openstack fpga bitstream set --file FILE"
-                f" {made.id}' tries again, '... delete {made.id}' gives it up"
+                f"{messages.of_error(error)}; the bitstream exists without its"
+                f" file: 'openstack fpga bitstream set --file FILE {made.id}'"
+                f" tries again, '... delete {made.id}' deletes it"
             ) from error
 
 
 class ListBitstreams(base.ListCommand):
-    """List the bitstreams that your project may know of."""
+    """List the bitstreams that your project may see."""
 
     columns = {
         "id": "ID",
@@ -278,7 +278,7 @@ class ListBitstreams(base.ListCommand):
     sort_keys = ("created_at", "name", "accelerator", "state", "updated_at")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--accelerator",
@@ -322,7 +322,7 @@ class ListBitstreams(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the bitstreams."""
+        """Request the bitstreams."""
         project_id = parsed_args.project and projects.find_id(
             self.connection, parsed_args.project, parsed_args
         )
@@ -347,7 +347,7 @@ class ShowBitstream(base.ShowCommand):
     """Show a bitstream."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_bitstream(parser)
         return parser
@@ -362,7 +362,7 @@ class SetBitstream(base.Command):
     """Change, share, upload, approve or reject a bitstream."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_bitstream(parser)
         parser.add_argument("--name", metavar="<name>", help="its new name")
@@ -377,7 +377,7 @@ class SetBitstream(base.Command):
             action="append",
             default=[],
             type=base.identifier,
-            help="let this project use it, too (name or ID; repeat the option"
+            help="share it with this project (name or ID; repeat the option"
             " for several)",
         )
         projects.add_options(parser)
@@ -386,22 +386,22 @@ class SetBitstream(base.Command):
         group.add_argument(
             "--approve",
             action="store_true",
-            help="let slots run it (admin only)",
+            help="approve it, so that slots may run it (admin only)",
         )
         group.add_argument(
             "--reject",
             metavar="<reason>",
-            help="let no slot run it (admin only)",
+            help="reject it, so that no slot runs it (admin only)",
         )
         parser.add_argument(
             "--force",
             action="store_true",
-            help="approve it even if the pool has no slot that it fits",
+            help="approve it even if the pool has no slot that fits",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Do one after the other, the approval last."""
+        """Make the changes one after the other, the approval last."""
         project_ids = _project_ids(self, parsed_args)
         bitstream = names.bitstream(self.client, parsed_args.bitstream)
         changes = base.given(
@@ -426,7 +426,7 @@ class UnsetBitstream(base.Command):
     """Stop sharing a bitstream with projects."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_bitstream(parser)
         parser.add_argument(
@@ -443,7 +443,7 @@ class UnsetBitstream(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Take it from the projects."""
+        """Remove the projects."""
         project_ids = _project_ids(self, parsed_args)
         bitstream = names.bitstream(self.client, parsed_args.bitstream)
         for project_id in project_ids:
@@ -454,19 +454,19 @@ class DeleteBitstream(base.Command):
     """Delete bitstreams and their files."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "bitstreams",
             metavar="<bitstream>",
             nargs="+",
             type=base.identifier,
-            help="ID of a bitstream, or its name if no other one has it",
+            help="ID of a bitstream, or its name if that is unique",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete them, and go on if one cannot be deleted."""
+        """Delete them, also if one cannot be deleted."""
 
         def delete(bitstream: str, ignore_missing: bool) -> None:
             found = names.bitstream(self.client, bitstream)
@@ -479,19 +479,20 @@ class SaveBitstream(base.Command):
     """Write a bitstream's file to this machine."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_bitstream(parser)
         parser.add_argument(
             "--file",
             metavar="<file>",
             required=True,
-            help="where to; it is replaced when all has come as it should be",
+            help="path of the file; it is replaced when the download is"
+            " complete and its checksum is right",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Write it beside its place, and put it there at the end."""
+        """Write a temporary file, and rename it at the end."""
         target = pathlib.Path(parsed_args.file)
         found = names.bitstream(self.client, parsed_args.bitstream)
         try:

@@ -53,7 +53,7 @@ class ListDevices(base.ListCommand):
     sort_keys = ("name", "id", "host_name")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--host",
@@ -68,7 +68,7 @@ class ListDevices(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the devices."""
+        """Request the devices."""
         return self.client.devices(
             **base.host_filter(parsed_args.host),
             **base.given(state=parsed_args.state),
@@ -80,13 +80,13 @@ class ShowDevice(base.ShowCommand):
     """Show an FPGA board."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "device",
             metavar="<device>",
             type=base.identifier,
-            help="ID of the device, or its name if no other one has it",
+            help="ID of the device, or its name if that is unique",
         )
         return parser
 
@@ -98,35 +98,35 @@ class ShowDevice(base.ShowCommand):
 
 
 class SetDevice(base.ShowCommand):
-    """Enable, drain or disable an FPGA board, or let slots be reserved."""
+    """Enable, drain or disable an FPGA board, or set its reservable slots."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "device",
             metavar="<device>",
             type=base.identifier,
-            help="ID of the device, or its name if no other one has it",
+            help="ID of the device, or its name if that is unique",
         )
         administration.add_options(parser, "its slots", required=False)
         parser.add_argument(
             "--reservable-slots",
             metavar="<count>",
             type=_count,
-            help="how many of its slots instances can reserve; not fewer than"
-            " they have reserved",
+            help="number of its slots that instances can reserve; not less"
+            " than they have reserved",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Do so, and show it."""
+        """Make the change, and show the device."""
         wish = administration.wish(parsed_args) | base.given(
             reservable_slots=parsed_args.reservable_slots
         )
         if not wish:
             raise exceptions.CommandError(
-                "say --enable, --disable, --drain or --reservable-slots"
+                "give --enable, --disable, --drain or --reservable-slots"
             )
         found = names.device(self.client, parsed_args.device)
         changed = self.client.administer_device(found, **wish)
@@ -135,5 +135,5 @@ class SetDevice(base.ShowCommand):
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of slots")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots")
     return int(text)

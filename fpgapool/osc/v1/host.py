@@ -44,7 +44,7 @@ class ListHosts(base.ListCommand):
     sort_keys = ("name", "uuid")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--name",
@@ -57,7 +57,7 @@ class ListHosts(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the hosts."""
+        """Request the hosts."""
         filters = base.given(name=parsed_args.name, is_up=parsed_args.is_up)
         return self.client.hosts(**filters, **query)
 
@@ -66,13 +66,13 @@ class ShowHost(base.ShowCommand):
     """Show a host of the pool."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "host",
             metavar="<host>",
             type=base.identifier,
-            help="UUID of the host, or its name if no other one has it",
+            help="UUID of the host, or its name if that is unique",
         )
         return parser
 
@@ -86,19 +86,19 @@ class SetHost(base.ShowCommand):
     """Enable, drain or disable a host with all its FPGA boards."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "host",
             metavar="<host>",
             type=base.identifier,
-            help="UUID of the host, or its name if no other one has it",
+            help="UUID of the host, or its name if that is unique",
         )
         administration.add_options(parser, "slots of its devices")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Do so, and show it."""
+        """Make the change, and show the host."""
         wish = administration.wish(parsed_args)
         found = names.host(self.client, parsed_args.host)
         changed = self.client.administer_host(found, **wish)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands for the tokens that instances of Nova have."""
+"""Commands for the tokens of Nova's instances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ListInstances(base.ListCommand):
     sort_keys = ("created_at",)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--all-projects",
@@ -41,16 +41,16 @@ class ListInstances(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the instances."""
+        """Request the instances."""
         filters = base.given(all_projects=parsed_args.all_projects)
         return self.client.instances(**filters, **query)
 
 
 class RevokeInstance(base.Command):
-    """Take the token of an instance away, for good."""
+    """Revoke the token of an instance, for good."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "instance",
@@ -61,5 +61,5 @@ class RevokeInstance(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Take it away."""
+        """Revoke it."""
         self.client.revoke_instance_token(parsed_args.instance)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What went wrong, so that a person knows what to do."""
+"""Messages that tell a person what failed and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openstack import exceptions
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import proxy
 
-#: Which command lists what was not found.
+#: The command that lists the missing objects.
 _LISTS = {
     "ACCELERATOR_NOT_FOUND": "accelerator list",
     "DEVICE_NOT_FOUND": "device list",
@@ -21,15 +21,15 @@ _LISTS = {
 
 
 def of_error(error: Exception) -> str:
-    """Return what a person is told of an error.
+    """Return the message for an error.
 
-    :param error: what was raised.
+    :param error: the exception.
     """
     if isinstance(error, exceptions.ServiceDisabledException):
         return (
-            f"the cloud has no service {fpgapool_service.SERVICE_TYPE!r} that"
-            " can be used; 'openstack catalog list' shows which services it"
-            f" has ({error})"
+            "the cloud has no usable service"
+            f" {fpgapool_service.SERVICE_TYPE!r}; 'openstack catalog list'"
+            f" shows its services ({error})"
         )
     if isinstance(error, exceptions.HttpException):
         return _of_answer(error)
@@ -43,9 +43,9 @@ def _of_answer(error: exceptions.HttpException) -> str:
     code = told["code"]
     text = told["detail"]
     if code in _LISTS:
-        text += f"; 'openstack fpga {_LISTS[code]}' shows what there is"
+        text += f"; 'openstack fpga {_LISTS[code]}' lists all"
     elif error.response.status_code >= 500:
-        text += f"; the service's log says more of {told['request_id']}"
+        text += f"; see {told['request_id']} in the service's log"
     if error.response.status_code in (429, 503):
         after_s = error.response.headers.get("Retry-After", "a few")
         text += f"; try again in {after_s} s"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, devices, slots and bitstreams by their names.
+"""Identifiers of hosts, devices, slots and bitstreams, by their names.
 
-Each function takes an identifier or a name and returns the identifier. An
-identifier is not looked for. Each raises a CommandError if nothing has the
-name, or several have.
+Each function takes an identifier or a name and returns the identifier. It does
+not look an identifier up. Each raises a CommandError if no object, or more
+than one, has the name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from osc_lib import utils
 
 from fpgapool.osc.sdk import proxy
 
-# Names are the same on many hosts of a large cloud.
+# In a large cloud many hosts use the same names.
 _MAX_CANDIDATES = 20
 
 
@@ -51,8 +51,8 @@ def slot(client: proxy.Proxy, text: str) -> str:
 def bitstream(client: proxy.Proxy, text: str) -> str:
     """Return the identifier of a bitstream.
 
-    Those that the own project may know of come first; then, for
-    administrators, those of all others.
+    Bitstreams that your own project may see come first; then, for
+    administrators, all others.
     """
 
     def members() -> list[Any]:
@@ -78,12 +78,12 @@ def _find(
     name_of: Callable[[Any], str],
     describe: Callable[[Any], str] = lambda _one: "",
 ) -> str:
-    """Return the identifier of what is named.
+    """Return the identifier of a named object.
 
-    :param text: its identifier, or its name if nothing else has that.
+    :param text: its identifier, or its name if that is unique.
     :param members: lists all.
-    :param name_of: what one is called.
-    :param describe: what tells one from another.
+    :param name_of: returns the name of an object.
+    :param describe: returns a text that distinguishes objects.
     """
     if utils.is_uuid_like(text):
         return text
@@ -92,9 +92,9 @@ def _find(
         identifier: str = found[0].id
         return identifier
     if not found:
-        raise exceptions.CommandError(f"nothing is called {text!r}")
+        raise exceptions.CommandError(f"nothing has the name {text!r}")
     lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
     shown = "\n".join(lines[:_MAX_CANDIDATES])
     raise exceptions.CommandError(
-        f"{len(found)} are called {text!r}; say which by its ID:\n{shown}"
+        f"{len(found)} have the name {text!r}; use one of these IDs:\n{shown}"
     )

@@ -13,7 +13,7 @@ from fpgapool.osc.v1 import base
 
 
 class ShowPool(base.ShowCommand):
-    """Show the pool at a glance."""
+    """Show a summary of the pool."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Projects, which Keystone knows by names, too."""
+"""Names of projects in Keystone."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from osc_lib import exceptions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says more of a project that is named.
-
-    :param parser: gets it.
-    """
+    """Add the options for a named project."""
     parser.add_argument(
         "--project-domain",
         metavar="<project-domain>",
-        help="domain of the project (name or ID), where several projects"
-        " have the name",
+        help="domain of the project (name or ID), if several projects have the"
+        " name",
     )
     parser.add_argument(
         "--force-project",
         action="store_true",
-        help="take what names the project for its ID, and do not ask Keystone:"
-        " for projects that are gone, and where you may not look for others",
+        help="use the given project as an ID without asking Keystone: for"
+        " deleted projects, and if you may not list projects",
     )
 
 
@@ -39,7 +36,7 @@ def find_id(
     :param connection: to the cloud.
     :param project: its name or ID.
     :param parsed_args: of :func:`add_options`.
-    :raises CommandError: if Keystone does not know it, or does not say.
+    :raises CommandError: if Keystone does not know it, or refuses to answer.
     :raises openstack.exceptions.SDKException: if several have the name.
     """
     if parsed_args.force_project:
@@ -60,12 +57,12 @@ def find_id(
         auth_exceptions.EndpointNotFound,
     ) as error:
         raise exceptions.CommandError(
-            f"Keystone does not say which project {project!r} is; give its ID"
-            f" and --force-project ({error})"
+            f"Keystone refuses to look up project {project!r}; give its ID and"
+            f" --force-project ({error})"
         ) from error
     if found is None:
         raise exceptions.CommandError(
-            f"Keystone has no project {project!r}; if this is the ID of one"
-            " that is gone, add --force-project"
+            f"Keystone has no project {project!r}; if this is the ID of a"
+            " deleted project, add --force-project"
         )
     return str(found.id)

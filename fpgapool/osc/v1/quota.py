@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands for what projects may use."""
+"""Commands for quotas."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LARGEST = 2**63 - 1
 _MEANINGS = {
     "sessions": "sessions with a slot; further ones wait",
     "queued": "requests that wait; further ones are refused",
-    "queued_bytes": "bytes that those claim together",
-    "bitstream_bytes": "bytes of the project's bitstreams together",
+    "queued_bytes": "total bytes that these requests claim",
+    "bitstream_bytes": "total bytes of the project's bitstreams",
 }
 
 
@@ -33,7 +33,7 @@ def _limit(text: str) -> int:
         number = _ANY - 1
     if not _ANY <= number <= _LARGEST:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no limit: a whole number, or {_ANY} for any amount"
+            f"{text!r} is not a limit: a whole number, or {_ANY} for unlimited"
         )
     return number
 
@@ -59,7 +59,7 @@ def _add_project(parser: argparse.ArgumentParser, nargs: str | None) -> None:
         type=base.identifier,
         nargs=nargs,
         help="the project (name or ID)"
-        + ("; default is one's own" if nargs else ""),
+        + ("; default is your own" if nargs else ""),
     )
     projects.add_options(parser)
 
@@ -69,16 +69,16 @@ def _project_id(asked: base.Command, parsed_args: argparse.Namespace) -> str:
 
 
 class ShowQuota(base.Command, command.Lister):
-    """Show what a project may use of the pool, and uses."""
+    """Show the limits and the use of a project."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_project(parser, "?")
         parser.add_argument(
             "--default",
             action="store_true",
-            help="show what projects may use that have no limits of their own",
+            help="show the default limits",
         )
         return parser
 
@@ -94,24 +94,24 @@ class ShowQuota(base.Command, command.Lister):
 
 
 class SetQuota(base.Command, command.Lister):
-    """Limit what a project may use of the pool."""
+    """Limit the use of a project."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         for resource, meaning in _MEANINGS.items():
             parser.add_argument(
                 _option(resource),
                 metavar=f"<{resource.replace('_', '-')}>",
                 type=_byte_limit if _is_size(resource) else _limit,
-                help=f"most {meaning}; -1 means any amount"
+                help=f"maximum of {meaning}; -1 means unlimited"
                 + (", 1G and 1Gi are understood" * _is_size(resource)),
             )
         _add_project(parser, None)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Set what is given, and show all."""
+        """Set the given limits, and show all."""
         limits = base.given(
             **{one: getattr(parsed_args, one) for one in sdk.RESOURCES}
         )
@@ -119,10 +119,10 @@ class SetQuota(base.Command, command.Lister):
 
 
 class UnsetQuota(base.Command, command.Lister):
-    """Let the default hold again for some of what a project may use."""
+    """Reset some limits of a project to the defaults."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         for resource, meaning in _MEANINGS.items():
             parser.add_argument(
@@ -132,22 +132,22 @@ class UnsetQuota(base.Command, command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Unset what is given, and show all."""
+        """Reset the given limits, and show all."""
         named = [one for one in sdk.RESOURCES if getattr(parsed_args, one)]
         return _change(self, parsed_args, dict.fromkeys(named))
 
 
 class DeleteQuota(base.Command):
-    """Let the defaults hold again for all that a project may use."""
+    """Reset all limits of a project to the defaults."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_project(parser, None)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Do so."""
+        """Reset them."""
         self.client.delete_quota(_project_id(self, parsed_args))
 
 

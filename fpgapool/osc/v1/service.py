@@ -17,7 +17,7 @@ _BINARIES = ("fpgapool-conductor", "fpgapool-agent")
 
 
 class ListServices(base.ListCommand):
-    """List the conductor that leads, and the agents."""
+    """List the leading conductor and the agents."""
 
     columns = {
         "binary": "Binary",
@@ -30,7 +30,7 @@ class ListServices(base.ListCommand):
     sort_keys = ("id", "binary", "host")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--binary",
@@ -43,7 +43,7 @@ class ListServices(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the services."""
+        """Request the services."""
         filters = base.given(
             binary=parsed_args.binary, is_up=parsed_args.is_up
         )

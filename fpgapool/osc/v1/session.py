@@ -68,7 +68,7 @@ class CreateSession(base.ShowCommand):
     """Open a session: ask for a slot with an accelerator."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "accelerator",
@@ -79,8 +79,7 @@ class CreateSession(base.ShowCommand):
             "claimed_bytes",
             metavar="<bytes>",
             type=base.size_bytes,
-            help="how many bytes of input there will be; 1G and 1Gi are"
-            " understood",
+            help="size of the input in bytes; 1G and 1Gi are understood",
         )
         parser.add_argument(
             "--request-id",
@@ -104,8 +103,8 @@ class CreateSession(base.ShowCommand):
         parser.add_argument(
             "--wait",
             action="store_true",
-            help="wait until the session is READY; progress is written to"
-            " the standard error output",
+            help="wait until the session is READY; show the progress on"
+            " standard error",
         )
         _add_secret_option(parser)
         return parser
@@ -162,16 +161,16 @@ class CreateSession(base.ShowCommand):
 
 def _what_goes_on(session: sessions.Session) -> str:
     return (
-        "the session goes on without this command; 'openstack fpga session"
+        "the session continues without this command; 'openstack fpga session"
         f" close {session.id}' ends it"
     )
 
 
 class CloseSession(base.Command):
-    """Cancel sessions that wait, and close those that run."""
+    """Cancel waiting sessions, and close running ones."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "sessions",
@@ -183,7 +182,7 @@ class CloseSession(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Close them, and go on if one cannot be closed."""
+        """Close them, also if one cannot be closed."""
         base.do_each(
             parsed_args.sessions,
             self.client.close_session,
@@ -193,7 +192,7 @@ class CloseSession(base.Command):
 
 
 class DeleteSession(CloseSession):
-    """Cancel sessions that wait, and close those that run, as close does."""
+    """Cancel waiting sessions, and close running ones, as close does."""
 
 
 class ListSessions(base.ListCommand):
@@ -229,7 +228,7 @@ class ListSessions(base.ListCommand):
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--state",
@@ -261,7 +260,7 @@ class ListSessions(base.ListCommand):
             "--changes-since",
             metavar="<time>",
             help="list only sessions that changed at this time or later (ISO"
-            " 8601, such as 2026-03-01T12:00:00; UTC, unless it says)",
+            " 8601, such as 2026-03-01T12:00:00; UTC by default)",
         )
         parser.add_argument(
             "--all-projects",
@@ -303,7 +302,7 @@ class ShowSession(base.ShowCommand):
     """Show a session."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "session",

@@ -45,7 +45,7 @@ class ListSlots(base.ListCommand):
     sort_keys = ("id", "host_name", "device_name", "number")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--host",
@@ -56,8 +56,8 @@ class ListSlots(base.ListCommand):
             "--device",
             metavar="<device>",
             type=base.identifier,
-            help="only of this device (ID, or its name if no other one has"
-            " it)",
+            help="list only slots of this device (ID, or its name if that is"
+            " unique)",
         )
         parser.add_argument(
             "--accelerator",
@@ -72,7 +72,7 @@ class ListSlots(base.ListCommand):
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
-        """Ask for the slots."""
+        """Request the slots."""
         device_id = parsed_args.device and names.device(
             self.client, parsed_args.device
         )
@@ -88,17 +88,16 @@ class ListSlots(base.ListCommand):
 
 
 class ShowSlot(base.ShowCommand):
-    """Show a slot, and if it is out of use why, and what was tried."""
+    """Show a slot, and if it is faulty, the reason and its self-tests."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "slot",
             metavar="<slot>",
             type=base.identifier,
-            help="ID of the slot, or DEVICE.NUMBER if no other host has such"
-            " a one",
+            help="ID of the slot, or DEVICE.NUMBER if that is unique",
         )
         return parser
 
@@ -109,30 +108,30 @@ class ShowSlot(base.ShowCommand):
 
 
 class TestSlot(base.Command):
-    """Have slots tested now; 'slot show' says if one has not passed."""
+    """Test slots now; 'slot show' shows a failure."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "slots",
             metavar="<slot>",
             type=base.identifier,
             nargs="+",
-            help="ID of the slot, or DEVICE.NUMBER if no other host has such"
-            " a one; one that a session has is not tested",
+            help="ID of the slot, or DEVICE.NUMBER if that is unique; a slot"
+            " with a session is not tested",
         )
         parser.add_argument(
             "--accelerator",
             metavar="<accelerator>",
-            help="test the slot with this accelerator; if the pool keeps it"
-            " off the host and the test passes, the pool uses it there again;"
-            " by default accelerators take turns",
+            help="test the slot with this accelerator; if the pool does not"
+            " run it on the host and the test passes, the pool uses it there"
+            " again; by default accelerators take turns",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Ask for all of them; go on if one cannot be tested."""
+        """Start all tests, also if one slot cannot be tested."""
 
         def test(slot: str, ignore_missing: bool) -> None:
             found = names.slot(self.client, slot)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands for what projects have used."""
+"""Commands for usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = {
 }
 _KEYS = ("day", "project_id", "accelerator")
 _SUMS = tuple(name for name in _COLUMNS if name not in _KEYS)
-#: What can be told apart, and which column says what it is.
+#: Groups of rows, and the column that identifies each.
 _GROUPS = {"day": "day", "project": "project_id", "accelerator": "accelerator"}
 
 
@@ -37,7 +37,7 @@ def _day(text: str) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no day; write it as 2026-01-31"
+            f"{text!r} is not a day; write it as 2026-01-31"
         ) from None
 
 
@@ -45,7 +45,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project",
         metavar="<project>",
-        help="of this project (name or ID); default is one's own",
+        help="show usage of this project (name or ID); default is your own",
     )
     projects.add_options(parser)
     parser.add_argument(
@@ -82,16 +82,16 @@ def _filters(
 
 
 def _added(values: Iterable[float | None]) -> float | None:
-    """Return a sum; None if there is nothing but None."""
+    """Return the sum; None if all values are None."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 class ShowUsage(base.ShowCommand):
-    """Show what a project has used of the pool in all."""
+    """Show the total usage of a project."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_filters(parser)
         return parser
@@ -112,10 +112,10 @@ class ShowUsage(base.ShowCommand):
 
 
 class ListUsage(base.Command, command.Lister):
-    """List what projects have used of the pool."""
+    """List the usage of projects."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return what understands the command line."""
+        """Return the command's parser."""
         parser = super().get_parser(prog_name)
         _add_filters(parser)
         parser.add_argument(
@@ -126,8 +126,8 @@ class ListUsage(base.Command, command.Lister):
         parser.add_argument(
             "--group-by",
             choices=tuple(_GROUPS),
-            help="add up the usage of each day, project or accelerator;"
-            " without it, there is a line for each combination of the three",
+            help="sum the usage of each day, project or accelerator; without"
+            " it, each combination of the three has a line",
         )
         return parser
 

@@ -13,9 +13,9 @@ from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.vocabulary import states
 
-# Not longer, so that a person sees the queue move.
+# Short, so that a person sees the queue move.
 _POLL_S = 10.0
-# Who is answered sooner was not let wait.
+# The service did not wait if it answers sooner.
 _SHORTEST_S = 0.1
 _PAUSE_S = 1
 
@@ -25,12 +25,12 @@ def until_ready(
     session: sessions.Session,
     say: Callable[[str], object],
 ) -> sessions.Session:
-    """Wait until a session does not wait for its slot any more.
+    """Wait until a session no longer waits for its slot.
 
-    :param client: what speaks with the pool.
+    :param client: the proxy of the pool.
     :param session: the session as it was opened.
-    :param say: is told of every change.
-    :returns: the session as it is then.
+    :param say: is called with every change.
+    :returns: the changed session.
     :raises CommandError: if it has ended.
     """
     said = ""
@@ -42,17 +42,14 @@ def until_ready(
     if session.state in states.TERMINAL:
         raise exceptions.CommandError(
             f"session {session.id} is {session.state}:"
-            f" {session.message or 'no more is known'} ({session.reason})"
+            f" {session.message or 'no details'} ({session.reason})"
         )
     say(progress(session))
     return session
 
 
 def progress(session: sessions.Session) -> str:
-    """Return how far a session is, in a line.
-
-    :param session: the session.
-    """
+    """Return the progress of a session, in a line."""
     text = f"session {session.id}: {session.state}"
     if session.queue_position is not None:
         text += f", {session.queue_position} before it"
@@ -70,6 +67,6 @@ def _next(client: proxy.Proxy, session: sessions.Session) -> sessions.Session:
     )
     took_s = time.monotonic() - started_s
     if found.revision == session.revision and took_s < _SHORTEST_S:
-        # Too many wait there already.
+        # The service does not wait: too many requests wait already.
         time.sleep(found.retry_after_s or _PAUSE_S)
     return found

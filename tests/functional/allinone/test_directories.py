@@ -59,7 +59,7 @@ def test_new_directories_are_private(root: pathlib.Path) -> None:
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o702])
 def test_open_directory_is_refused(root: pathlib.Path, mode: int) -> None:
     root.chmod(mode)
-    assert_refused(root, None, "mode 0700")
+    assert_refused(root, None, "mode to 0700")
 
 
 def test_link_is_refused(root: pathlib.Path) -> None:

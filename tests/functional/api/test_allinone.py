@@ -56,7 +56,7 @@ def test_a_session_by_the_api_alone() -> None:
         finally:
             pool.close()
     assert pool.process.returncode == 0
-    assert f"REST API, for everybody on this machine: {url.geturl()}" in (
+    assert f"REST API, for all users of this machine: {url.geturl()}" in (
         pool.output
     )
     with pytest.raises(ConnectionRefusedError):
@@ -66,7 +66,7 @@ def test_a_session_by_the_api_alone() -> None:
 def test_a_port_that_there_is_not() -> None:
     result = _run("--api-port=65536")
     assert result.returncode == 2
-    assert "there is no such port" in result.stdout
+    assert "not a port number" in result.stdout
 
 
 def test_a_port_that_is_in_use() -> None:

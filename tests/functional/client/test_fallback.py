@@ -353,7 +353,7 @@ def test_command(nowhere, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.err.splitlines() == [
         "fpgapool-run: no slot (FRONT_DOOR_UNAVAILABLE): "
-        "this machine's CPU does the work"
+        "computing on this machine's CPU"
     ]
     assert f"on the CPU of {socket.gethostname()}" in said.out
     assert run.main([*arguments, "--fallback", "cpu", "--json"]) == 0

@@ -244,7 +244,7 @@ def test_api_may_be_away(
     harness.assert_no_valid_host(refused)
     assert (
         f"refuses all 4 hosts for instance {refused.id}: its flavor requires"
-        f" {WIDE}, and what hosts have is not known: " in nova.scheduler.log()
+        f" {WIDE}, and the hosts' boards are unknown: " in nova.scheduler.log()
     )
     preferred = compute.create_flavor(PREFERRED)
     assert compute.boot(preferred, image_id).status == "ACTIVE"

@@ -76,7 +76,7 @@ def test_why_it_waits_is_said_in_words(world):
     assert reasons == [
         {
             "code": codes.NO_IDLE_SLOT,
-            "message": "All slots that it fits are in use. Out of service:"
+            "message": "All slots that fit are in use. Out of service:"
             " 1 faulty.",
         },
         {
@@ -143,7 +143,7 @@ def test_slots_out_of_service_are_named_to_who_waits(make_world, token, down):
     answer = world.ask("GET", ONE, token)
     first, _ = answer.json["session"]["pending_reasons"]
     assert first["message"] == (
-        "All slots that it fits are in use. Out of service: 1 disabled,"
+        "All slots that fit are in use. Out of service: 1 disabled,"
         f" 1 faulty, {down}."
     )
 

@@ -212,26 +212,29 @@ def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[]", "nothing of the pool"),
-        (b"{}", "nothing of the pool"),
-        (b'{"fpgapool": {}}', "nothing of the pool for this instance"),
-        (b'{"fpgapool": []}', "nothing of the pool"),
-        (b'{"fpgapool": {"api_url": "http://a"}}', "makes no sense"),
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "no data about the pool"),
+        (b"{}", "no data about the pool"),
+        (b'{"fpgapool": {}}', "no token for this instance"),
+        (b'{"fpgapool": []}', "no data about the pool"),
+        (
+            b'{"fpgapool": {"api_url": "http://a"}}',
+            "data about the pool is invalid",
+        ),
         (
             b'{"fpgapool": {"api_url": 5, "instance_token": "x"}}',
-            "makes no sense",
+            "data about the pool is invalid",
         ),
         (
             b'{"fpgapool": {"api_url": "file:///", "instance_token": "x"}}',
-            "makes no sense",
+            "data about the pool is invalid",
         ),
         (
             b'{"fpgapool": {"api_url": "http://a", "instance_token": "x",'
             b' "ca_cert": 1}}',
-            "makes no sense",
+            "data about the pool is invalid",
         ),
     ],
     ids=range(11),
@@ -337,7 +340,7 @@ def test_nothing_for_long_is_given_up_once(monkeypatch, service):
     for _ in range(3):
         clock.now_s += 6.0
         _, places = finder.find(pause=clock.pause)
-        assert "nothing of the pool for this instance" in places[-1]
+        assert "no token for this instance" in places[-1]
     assert clock.now_s == 115.0 + 3 * 6.0
     assert len(service.asked) == 17
 
@@ -480,7 +483,7 @@ def test_an_old_drive_without_a_metadata_service(monkeypatch, pool, drive):
         assert caught.value.code == "UNAUTHORIZED"
         for words in (
             "it is not valid",
-            f"{drive} (the API refuses the token",
+            f"{drive} (the API refuses its token",
             "until Nova writes it anew, as when the instance is rebuilt",
             "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
             "ConnectionRefusedError",
@@ -518,7 +521,7 @@ def test_a_token_that_both_places_tell_is_worthless(
     finder = instance.Finder()
     with pytest.raises(errors.RequestRejected) as caught:
         connect(finder)
-    assert caught.value.message.count("the API refuses the token") == 2
+    assert caught.value.message.count("the API refuses its token") == 2
     # Nova tells another one soon: there is no need to wait for it.
     connect(finder)
     assert presented(pool) == ["fpi_old", "fpi_old", "fpi_new"]
@@ -558,7 +561,7 @@ def test_an_empty_drive_without_a_metadata_service(monkeypatch, tmp_path):
     with pytest.raises(errors.FrontDoorUnavailable) as caught:
         discovery.find(instance.Finder())
     for words in (
-        "nothing of the pool for this instance",
+        "no token for this instance",
         "its flavor asks for no accelerators, its token was revoked, or",
         "until Nova writes it anew, as when the instance is rebuilt",
         "ConnectionRefusedError",
@@ -634,7 +637,7 @@ def test_who_asks_too_often_waits(service):
 
 
 def test_a_redirection_gets_no_token(service):
-    with pytest.raises(errors.RequestRejected, match="elsewhere"):
+    with pytest.raises(errors.RequestRejected, match="redirects"):
         enter(service, [(307, {"Location": "http://127.0.0.1:9/"}, {})])
     assert len(service.asked) == 1
 

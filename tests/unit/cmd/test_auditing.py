@@ -145,7 +145,7 @@ def test_a_lease_that_was_given_back():
     database.lease = db_api.Lease(holder="", epoch=4, renewals=2)
     conductor = Conductor([])
     (found,) = auditor(conductor, database).find()
-    assert "nobody has the lease" in found.detail
+    assert "none has the lease" in found.detail
     assert conductor.asked == 0
 
 

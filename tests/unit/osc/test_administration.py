@@ -92,7 +92,7 @@ def test_a_name_that_several_have(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, "--drain", "board0")
     text = str(caught.value)
-    assert "2 are called 'board0'" in text
+    assert "2 have the name 'board0'" in text
     assert ID in text
     assert OTHER_ID in text
     if resource is device_sdk.Device:
@@ -105,7 +105,7 @@ def test_a_name_that_nothing_has(
     class_: Any, method: str, lists: str, resource: Any
 ) -> None:
     app = _app(method, lists, resource, "board0")
-    with pytest.raises(exceptions.CommandError, match="nothing is called"):
+    with pytest.raises(exceptions.CommandError, match="nothing has the name"):
         app.run(class_, "--drain", "board1")
     getattr(app.client, method).assert_not_called()
 
@@ -182,7 +182,7 @@ def test_what_is_no_number_of_slots(count: str) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ([], "say --enable"),
+        ([], "give --enable"),
         (["--reservable-slots", "1", "--reason", "why"], "only for --enable"),
         (["--reservable-slots", "1", "--deadline", "3"], "only for --drain"),
     ],

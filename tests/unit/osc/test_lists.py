@@ -136,7 +136,10 @@ def test_wrong_order(
     with pytest.raises(SystemExit):
         fakes.App().run(class_, "--sort", text.format(class_.sort_keys[0]))
     errors = capsys.readouterr().err
-    assert f"is not one of {', '.join(class_.sort_keys)}, with" in errors
+    assert (
+        f"is not one of {', '.join(class_.sort_keys)}, optionally with"
+        in errors
+    )
 
 
 @every_list
@@ -155,7 +158,7 @@ def test_limit(
 def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         fakes.App().run(slot.ListSlots, "--limit", text)
-    assert "is no positive integer" in capsys.readouterr().err
+    assert "is not a positive integer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from tests.unit.osc import fakes
     [
         (
             fakes.refusal(404, "DEVICE_NOT_FOUND", "there is no device 'x'"),
-            "there is no device 'x'; 'openstack fpga device list' shows what"
-            " there is (DEVICE_NOT_FOUND)",
+            "there is no device 'x'; 'openstack fpga device list' lists all"
+            " (DEVICE_NOT_FOUND)",
         ),
         (
             fakes.refusal(429, "QUOTA_EXCEEDED", "it is used up", "30"),
@@ -29,12 +29,12 @@ from tests.unit.osc import fakes
         ),
         (
             fakes.refusal(503, "QUEUE_FULL", "the queue is full"),
-            "the queue is full; the service's log says more of req-7; try"
-            " again in a few s (QUEUE_FULL)",
+            "the queue is full; see req-7 in the service's log; try again in"
+            " a few s (QUEUE_FULL)",
         ),
         (
             fakes.refusal(500, "INTERNAL_ERROR", "an error"),
-            "an error; the service's log says more of req-7 (INTERNAL_ERROR)",
+            "an error; see req-7 in the service's log (INTERNAL_ERROR)",
         ),
     ],
 )

@@ -132,7 +132,7 @@ def test_what_nothing_is_called(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, *options, text)
     said = f"{caught.value} {caplog.text}"
-    assert f"nothing is called {text!r}" in said
+    assert f"nothing has the name {text!r}" in said
     if name not in ("slot list", "slot show", "slot test"):
         getattr(app.client, method).assert_not_called()
 
@@ -156,7 +156,7 @@ def test_what_several_are_called(
     getattr(app.client, lists).side_effect = lambda **_: iter(members)
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, text)
-    assert f"2 are called {text!r}" in str(caught.value)
+    assert f"2 have the name {text!r}" in str(caught.value)
     assert ID in str(caught.value)
     assert OTHER_ID in str(caught.value)
 
@@ -180,7 +180,7 @@ def test_tenants_do_not_see_those_of_other_projects(app: fakes.App) -> None:
         return iter([])
 
     app.client.bitstreams.side_effect = listed
-    with pytest.raises(exceptions.CommandError, match="nothing is called"):
+    with pytest.raises(exceptions.CommandError, match="nothing has the name"):
         app.run(bitstream.ShowBitstream, "theirs")
 
 

@@ -123,7 +123,7 @@ def test_what_is_no_limit(
     app = app_with({})
     with pytest.raises(SystemExit):
         app.run(quota.SetQuota, f"--sessions={limit}", PROJECT_ID)
-    assert "is no limit" in capsys.readouterr().err
+    assert "is not a limit" in capsys.readouterr().err
 
 
 # -- usage ------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
     app = app_with({})
     with pytest.raises(SystemExit):
         app.run(usage.ListUsage, "--start", day)
-    assert "is no day" in capsys.readouterr().err
+    assert "is not a day" in capsys.readouterr().err
 
 
 def test_everything_that_the_api_says_is_known() -> None:

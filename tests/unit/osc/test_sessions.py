@@ -83,7 +83,7 @@ def test_create_with_a_wrong_size(
     app = fakes.App()
     with pytest.raises(SystemExit):
         app.run(session.CreateSession, "--", "aes", size)
-    assert "is no size" in capsys.readouterr().err
+    assert "is not a size" in capsys.readouterr().err
     app.client.create_session.assert_not_called()
 
 
@@ -125,8 +125,8 @@ def test_no_repeat_if_it_is_refused() -> None:
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(session.CreateSession, "x", "1")
     assert str(caught.value) == (
-        "there is no accelerator 'x'; 'openstack fpga accelerator list' shows"
-        " what there is (UNKNOWN_ACCELERATOR)"
+        "there is no accelerator 'x'; 'openstack fpga accelerator list' lists"
+        " all (UNKNOWN_ACCELERATOR)"
     )
 
 
@@ -283,7 +283,7 @@ def test_close_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     assert str(caught.value) == "2 of 3 sessions were not closed: x, z"
     assert [record.getMessage() for record in caplog.records] == [
         "session x: there is no session 'x'; 'openstack fpga session list'"
-        " shows what there is (SESSION_NOT_FOUND)",
+        " lists all (SESSION_NOT_FOUND)",
         "session z: the policy p does not allow it (FORBIDDEN)",
     ]
     assert app.client.close_session.call_count == 3

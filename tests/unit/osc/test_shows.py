@@ -78,7 +78,7 @@ def test_what_is_no_identifier(
     app = fakes.App()
     with pytest.raises(SystemExit):
         app.run(class_, text)
-    assert f"{text!r} is no name and no ID" in capsys.readouterr().err
+    assert f"{text!r} is not a name or an ID" in capsys.readouterr().err
     assert app.client.mock_calls == []
 
 
