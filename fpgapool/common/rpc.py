@@ -190,7 +190,7 @@ class Client:
         named. What is newer than ``[upgrade_levels]`` allows is not sent.
     :param timeout_s: how long a call waits for its answer.
     :param watch: is told of everything that is sent, by any thread.
-    :param keys: all is signed with, if the other side understands that.
+    :param keys: all is signed with.
     :param by_server: the server that is addressed is the party whose key
         signs; else it is the one in whose name this process speaks.
     :raises: ConfigurationError if ``[upgrade_levels]`` names a version that
@@ -243,7 +243,7 @@ class Client:
             by_server.setdefault(server, []).append([method, kwargs])
         failure: messaging.MessagingException | None = None
         for server, casts in by_server.items():
-            if len(casts) > 1 and self.knows(SEVERAL):
+            if len(casts) > 1:
                 casts = [[SEVERAL, {"casts": casts}]]
             try:
                 for method, kwargs in casts:
@@ -306,7 +306,7 @@ class Client:
         written.
         """
         keys = self._keys
-        if keys is None or not self.knows(SIGNED):
+        if keys is None:
             return method, kwargs
         party = keys.party
         if self._by_server:
@@ -330,15 +330,11 @@ class Client:
             )
             _was_reached = True
 
-    def knows(self, method: str) -> bool:
-        """Whether a method is in the version that may be spoken."""
-        since = self._since.get(method, "1.0")
-        return _numbers(since) <= _numbers(self._version)
-
     def _require(self, method: str) -> None:
-        if not self.knows(method):
+        since = self._since.get(method, "1.0")
+        if _numbers(since) > _numbers(self._version):
             raise messaging.RPCVersionCapError(
-                version=self._since[method], version_cap=self._version
+                version=since, version_cap=self._version
             )
 
     @contextlib.contextmanager

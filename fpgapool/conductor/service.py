@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 import time
@@ -237,9 +236,7 @@ class _Term:
             counts=counts,
         )
         strategy = strategy_loading.load_strategy(conf)
-        settings = dataclasses.replace(
-            _settings(conf), agents_test=agents.can_self_test
-        )
+        settings = _settings(conf)
         if conf.conductor.fair_share:
             _check_default_quota(settings.default_quota, len(snapshot.slots))
         is_unified = conf.quota.driver == quota_conf.UNIFIED

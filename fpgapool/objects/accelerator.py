@@ -4,7 +4,6 @@
 
 import dataclasses
 from typing import Any
-from typing import ClassVar
 from typing import Self
 
 from fpgapool.objects import base
@@ -25,8 +24,6 @@ class AcceleratorProfile(base.Payload):
         key, see :mod:`fpgapool.vocabulary.names`.
     """
 
-    VERSION: ClassVar[str] = "1.1"
-
     name: str
     description: str = ""
     peak_bytes_per_s: float
@@ -36,7 +33,7 @@ class AcceleratorProfile(base.Payload):
     params_schema: dict[str, Any] = dataclasses.field(default_factory=dict)
     core: str
     chunk_multiple_bytes: int = 1
-    projects: tuple[str, ...] = base.added(1, ())
+    projects: tuple[str, ...] = ()
 
     def is_for(self, project_id: str | None) -> bool:
         """Whether a project may use the accelerator."""

@@ -5,7 +5,6 @@
 import dataclasses
 import typing
 from typing import Any
-from typing import ClassVar
 
 from fpgapool.objects import base
 
@@ -26,13 +25,11 @@ class BitstreamRef(base.Payload):
         without one.
     """
 
-    VERSION: ClassVar[str] = "1.1"
-
     bitstream_id: str
     checksum_sha256: str
     size_bytes: int
     format: str = BINARY
-    signature: str = base.added(1, "")
+    signature: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,6 @@ class SlotReport(base.Payload):
         leader may have given the slot on, and died before it recorded that.
     """
 
-    VERSION: typing.ClassVar[str] = "1.2"
-
     device: str
     slot: int
     shape: str
@@ -43,10 +41,10 @@ class SlotReport(base.Payload):
     input_bytes: int = 0
     output_bytes: int = 0
     last_result: session.SessionResult | None = None
-    energy_j: float | None = base.added(1, default=None)
-    bitstream_id: str | None = base.added(1, default=None)
-    resources: dict[str, typing.Any] | None = base.added(1, default=None)
-    previous_result: session.SessionResult | None = base.added(2, default=None)
+    energy_j: float | None = None
+    bitstream_id: str | None = None
+    resources: dict[str, typing.Any] | None = None
+    previous_result: session.SessionResult | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,8 +72,6 @@ class AgentReport(base.Payload):
         long a request is good; None if the agent does not tell.
     """
 
-    VERSION: typing.ClassVar[str] = "1.2"
-
     host_uuid: str
     host_name: str
     agent_boot_id: str
@@ -86,5 +82,5 @@ class AgentReport(base.Payload):
     nic_tx_bytes: int = 0
     devices: tuple[DeviceReport, ...] = ()
     driver: str
-    link_message: str | None = base.added(1, default=None)
-    sent_at: float | None = base.added(2, default=None)
+    link_message: str | None = None
+    sent_at: float | None = None

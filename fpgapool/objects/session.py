@@ -3,7 +3,6 @@
 """Payloads about sessions."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Self
 
 from fpgapool.objects import base
@@ -64,8 +63,6 @@ class SessionView(base.Payload):
         None if it does not, or too little is known.
     """
 
-    VERSION: ClassVar[str] = "1.3"
-
     session_id: str
     request_id: str
     project_id: str
@@ -93,9 +90,9 @@ class SessionView(base.Payload):
     output_bytes: int = 0
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
-    expected_wait_s: float | None = base.added(1, None)
-    user_id: str = base.added(2, "")
-    updated_at: float | None = base.added(3, None)
+    expected_wait_s: float | None = None
+    user_id: str = ""
+    updated_at: float | None = None
 
     def public(self) -> Self:
         """Return the view without its secret."""
@@ -139,8 +136,6 @@ class AssignRequest(base.Payload):
     :param self_test: there is no session; the slot is to show that it works.
     """
 
-    VERSION: ClassVar[str] = "1.3"
-
     host_uuid: str
     device: str
     slot: int
@@ -158,8 +153,8 @@ class AssignRequest(base.Payload):
     idle_timeout_s: float = 0.0
     max_hold_s: float = 0.0
     min_progress_bytes_per_s: float = 0.0
-    bitstream_ref: bitstreams.BitstreamRef | None = base.added(2, None)
-    self_test: bool = base.added(3, False)
+    bitstream_ref: bitstreams.BitstreamRef | None = None
+    self_test: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,12 +162,10 @@ class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
     :param secret: hexadecimal, single use.
-    :param agent_boot_id: of the agent that says so; empty if it does not say.
+    :param agent_boot_id: of the agent that says so.
     :param sequence: of the agent's last report before: that one and those
         before it do not know of this yet, and may arrive later.
     """
-
-    VERSION = "1.1"
 
     host_uuid: str
     device: str
@@ -182,5 +175,5 @@ class Prepared(base.Payload):
     secret: str = dataclasses.field(repr=False)
     endpoints: tuple[Endpoint, ...]
     certificate_sha256: str | None = None
-    agent_boot_id: str = base.added(1, "")
-    sequence: int = base.added(1, 0)
+    agent_boot_id: str = ""
+    sequence: int = 0

@@ -15,7 +15,7 @@ from fpgapool.common import signing
 TOPIC = "fpgapool-agent"
 
 # Grows with every change; the agent's endpoint has the same version.
-VERSION = "1.3"
+VERSION = "1.0"
 
 #: Generations of a new leader lie above all that any older one gave out, so
 #: none of them has to be stored: its epoch is above these bits.
@@ -25,7 +25,7 @@ GENERATION_BITS = 32
 MAX_EPOCH = 2 ** (63 - GENERATION_BITS) - 1
 
 #: The version that each method came with, if not with the first one.
-SINCE = {rpc.SEVERAL: "1.1", "self_test": "1.2", rpc.SIGNED: "1.3"}
+SINCE: dict[str, str] = {}
 
 
 def can_be_of(generation: int, leader_epoch: int) -> bool:
@@ -56,11 +56,6 @@ class AgentAPI:
             keys=keys,
             by_server=True,
         )
-
-    @property
-    def can_self_test(self) -> bool:
-        """Whether agents may be asked for tests; a pin can forbid it."""
-        return self._client.knows("self_test")
 
     def together(self) -> contextlib.AbstractContextManager[None]:
         """See :meth:`fpgapool.common.rpc.Client.together`."""

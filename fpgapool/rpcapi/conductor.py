@@ -21,27 +21,10 @@ from fpgapool.objects import finding
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.7"
+VERSION = "1.0"
 
 #: The version that each method came with, if not with the first one.
-SINCE = {
-    "admit_instance": "1.4",
-    "administer": "1.4",
-    "audit": "1.5",
-    "change_bitstream": "1.4",
-    "changed_sessions": "1.1",
-    "get_quota": "1.4",
-    "pool_snapshot": "1.4",
-    "repair": "1.5",
-    "revoke_instance_token": "1.4",
-    "session_secret": "1.7",
-    rpc.SEVERAL: "1.2",
-    rpc.SIGNED: "1.7",
-    "set_quota": "1.4",
-    "set_reservable_slots": "1.5",
-    "submit_session": "1.3",
-    "test_slot": "1.6",
-}
+SINCE: dict[str, str] = {}
 
 # Names of leaders come round again, so that the broker does not keep a queue
 # for each one that ever was.
@@ -232,11 +215,8 @@ class ConductorAPI:
 
         :param project_id: that has the session.
         :param generation: of the assignment that it is for.
-        :returns: empty if there is none, or none yet, or views have it, as
-            those of older conductors.
+        :returns: empty if there is none, or none yet.
         """
-        if not self._client.knows("session_secret"):
-            return ""
         return self._ask(
             "session_secret",
             session_id=session_id,

@@ -11,6 +11,7 @@ import itertools
 import pathlib
 import subprocess
 import sys
+import types
 import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -194,6 +195,7 @@ class Cloud:
     :param options: for all daemons, over the defaults.
     :param hurried: the defaults are those of this module, with short time
         limits; otherwise they are those that operators get.
+    :param trees: where the code of daemons is, if not here, by their modules.
     """
 
     def __init__(
@@ -206,6 +208,7 @@ class Cloud:
         conductors: int = 1,
         options: Options | None = None,
         hurried: bool = True,
+        trees: Mapping[str, pathlib.Path] = types.MappingProxyType({}),
     ) -> None:
         self.transport_url = transport_url
         self.database_url = database_url
@@ -228,6 +231,9 @@ class Cloud:
             )
             for number, plan in enumerate(hosts, start=1)
         }
+        for daemon in self.daemons():
+            if daemon.module in trees:
+                daemon.variables["PYTHONPATH"] = str(trees[daemon.module])
         self._write_configuration(options or {}, hurried)
         self._database = db_api.Database(database_url)
 

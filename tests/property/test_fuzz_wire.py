@@ -290,6 +290,7 @@ ASSIGN = {
     "connect_timeout_s": 30.0,
     "resume_grace_s": 30.0,
     "local": True,
+    "self_test": False,
     "origin_host_uuid": "h",
     "idle_timeout_s": 5.0,
     "max_hold_s": 5.0,

@@ -3,17 +3,15 @@
 """Who may import whom. Reads the sources, so that nothing escapes by being
 imported inside a function or under a condition."""
 
-import ast
-import dataclasses
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
+from tests.harness import imports
+
 ROOT = pathlib.Path(__file__).parents[2]
-PACKAGES = ("fpgapool", "fpgapool_nova_filters")
 
 #: Package of fpgapool -> the packages, or single modules, that it may import
 #: besides itself. None: anything. A package without a row is an error, so
@@ -98,124 +96,17 @@ NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 BANNED = frozenset({"asyncio", "eventlet"})
 
 
-@dataclasses.dataclass(frozen=True)
-class Import:
-    """One imported module, as one module names it."""
-
-    importer: str
-    target: str
-    line: int
-    at_import: bool
-
-    def __str__(self) -> str:
-        return f"{self.importer}:{self.line} imports {self.target}"
-
-
-class Tree:
-    """The modules below a directory and what each of them imports.
-
-    :param root: holds the packages.
-    """
-
-    def __init__(self, root: pathlib.Path) -> None:
-        self.paths = {
-            self._name(path.relative_to(root)): path
-            for package in PACKAGES
-            for path in sorted((root / package).rglob("*.py"))
-        }
-        self.imports = {
-            module: list(self._imports_of(module)) for module in self.paths
-        }
-
-    @staticmethod
-    def _name(path: pathlib.Path) -> str:
-        parts = path.with_suffix("").parts
-        if parts[-1] == "__init__":
-            parts = parts[:-1]
-        return ".".join(parts)
-
-    def _imports_of(self, module: str) -> Iterator[Import]:
-        tree = ast.parse(self.paths[module].read_text())
-        at_import = set(_statements_run_at_import(tree))
-        for node in ast.walk(tree):
-            for target in self._targets(module, node):
-                yield Import(module, target, node.lineno, node in at_import)
-
-    def _targets(self, module: str, node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = self._base(module, node)
-            for alias in node.names:
-                name = f"{base}.{alias.name}"
-                # from PACKAGE import MODULE, or an object of PACKAGE
-                yield name if self._is_module(name) else base
-
-    def _is_module(self, name: str) -> bool:
-        # What is missing counts, too, as long as it can only be a module.
-        return name in self.paths or name.count(".") == 1
-
-    def _base(self, module: str, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
-        is_package = self.paths[module].name == "__init__.py"
-        keep = len(module.split(".")) - node.level + is_package
-        parts = module.split(".")[:keep]
-        return ".".join([*parts, node.module] if node.module else parts)
-
-    def loaded_with(self, module: str) -> set[Import]:
-        """Return every import that runs when a module is imported.
-
-        :param module: its dotted name.
-        """
-        done: set[str] = set()
-        pending = [module]
-        found: set[Import] = set()
-        while pending:
-            name = pending.pop()
-            if name in done:
-                continue
-            done.add(name)
-            # Importing a.b.c runs a and a.b first.
-            pending.extend(_parents(name))
-            for item in self.imports.get(name, []):
-                if item.at_import:
-                    found.add(item)
-                    pending.append(item.target)
-        return found
-
-
-def _statements_run_at_import(tree: ast.Module) -> Iterator[ast.AST]:
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        if isinstance(node, ast.FunctionDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.If) and _is_type_checking(node.test):
-            pending.extend(node.orelse)
-            continue
-        pending.extend(ast.iter_child_nodes(node))
-
-
-def _is_type_checking(test: ast.expr) -> bool:
-    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-
-
-def _parents(module: str) -> list[str]:
-    parts = module.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
-
-
 def _layer(module: str) -> str:
     """Return the row of ALLOWED that a module of fpgapool falls under."""
     path = module.removeprefix("fpgapool.")
-    rows = [path, *reversed(_parents(path))]
+    rows = [path, *reversed(imports.parents(path))]
     return next((row for row in rows if row in ALLOWED), path.split(".")[0])
 
 
 def _within(path: str, names: frozenset[str]) -> bool:
-    return path in names or any(parent in names for parent in _parents(path))
+    return path in names or any(
+        parent in names for parent in imports.parents(path)
+    )
 
 
 def _direction_is_allowed(layer: str, target: str) -> bool:
@@ -235,7 +126,7 @@ def _impure_for(layer: str) -> frozenset[str]:
     return IMPURE - NAMES_AND_FUTURES if layer in DECIDES else frozenset()
 
 
-def _problem_in_fpgapool(item: Import) -> str | None:
+def _problem_in_fpgapool(item: imports.Import) -> str | None:
     layer = _layer(item.importer)
     root = item.target.split(".")[0]
     if item.importer == "fpgapool":
@@ -260,7 +151,7 @@ def _problem_in_fpgapool(item: Import) -> str | None:
     return None
 
 
-def _problem_in_nova_filters(item: Import) -> str | None:
+def _problem_in_nova_filters(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     known = NOVA_SIDE | sys.stdlib_module_names | {"fpgapool_nova_filters"}
     if root in known or root.startswith(OSLO_PREFIX):
@@ -268,7 +159,7 @@ def _problem_in_nova_filters(item: Import) -> str | None:
     return "nova, keystoneauth1, oslo and itself only"
 
 
-def _problem(item: Import) -> str | None:
+def _problem(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root == "tests":
         return "tests are not a part of the product"
@@ -279,7 +170,7 @@ def _problem(item: Import) -> str | None:
     return _problem_in_fpgapool(item)
 
 
-def _is_heavy(item: Import) -> bool:
+def _is_heavy(item: imports.Import) -> bool:
     root = item.target.split(".")[0]
     return root != "fpgapool" and root not in sys.stdlib_module_names
 
@@ -289,7 +180,7 @@ def violations(root: pathlib.Path) -> list[str]:
 
     :param root: holds the packages.
     """
-    tree = Tree(root)
+    tree = imports.Tree(root)
     found = [
         f"{item}: {problem}"
         for items in tree.imports.values()
@@ -311,41 +202,12 @@ def violations(root: pathlib.Path) -> list[str]:
     return sorted(set(found))
 
 
-def circles(root: pathlib.Path) -> list[list[str]]:
-    """Return the groups of modules that import each other in a circle.
-
-    Imports inside functions count: they hide a circle, and do not mend it.
-    Those for types only count as well: to understand one module of the
-    circle a reader needs them all.
-
-    :param root: holds the packages.
-    """
-    imports = {
-        module: {item.target for item in items} - {module}
-        for module, items in Tree(root).imports.items()
-    }
-    reached: dict[str, set[str]] = {}
-    for module in imports:
-        reached[module] = set()
-        pending = [module]
-        while pending:
-            new = imports.get(pending.pop(), set()) - reached[module]
-            reached[module] |= new
-            pending.extend(new)
-    found = {
-        frozenset(one for one in others if module in reached.get(one, ()))
-        for module, others in reached.items()
-        if module in others
-    }
-    return sorted(map(sorted, found))
-
-
 def test_imports_follow_the_layers() -> None:
     assert violations(ROOT) == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circles(ROOT) == []
+    assert imports.circles(ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -363,13 +225,13 @@ def test_planted_circle_is_found(
     _plant(innocent_tree, "core/a.py", "from fpgapool.core import c")
     _plant(innocent_tree, "core/c.py", "from fpgapool.core import d")
     _plant(innocent_tree, "core/d.py", way_back)
-    assert circles(innocent_tree) == [
+    assert imports.circles(innocent_tree) == [
         ["fpgapool.core.a", "fpgapool.core.c", "fpgapool.core.d"]
     ]
 
 
 def test_every_module_is_looked_at() -> None:
-    found = set(Tree(ROOT).paths)
+    found = set(imports.Tree(ROOT).paths)
     assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 

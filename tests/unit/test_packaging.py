@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from sqlalchemy import engine
 
 from tests.harness import distributions
-from tests.unit import test_imports
+from tests.harness import imports
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = distributions.PACKAGES
@@ -31,7 +31,7 @@ OLDEST_RELEASE = ROOT / "tests" / "constraints" / "2026.1.txt"
 
 # Both look at very many files.
 _distributions = functools.cache(metadata.packages_distributions)
-_tree = functools.cache(functools.partial(test_imports.Tree, ROOT))
+_tree = functools.cache(functools.partial(imports.Tree, ROOT))
 
 
 @functools.cache

@@ -172,19 +172,16 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
             ("bitstream", str),
             ("connect_timeout_s", (int, float)),
             ("resume_grace_s", (int, float)),
+            ("local", bool),
+            ("self_test", bool),
         )
     }
     for name in ("generation", "connect_timeout_s", "resume_grace_s"):
         _check_range(name, members[name])
-    # Agents of an earlier version do not know these.
-    if "local" in message:
-        members["local"] = frames.require(message, "local", bool)
     if message.get("origin_host_uuid") is not None:
         members["origin_host_uuid"] = frames.require(
             message, "origin_host_uuid", str
         )
-    if "self_test" in message:
-        members["self_test"] = frames.require(message, "self_test", bool)
     members["limits"] = _limits(message)
     if message.get("bitstream_ref") is not None:
         members |= _bitstream(message)

@@ -56,8 +56,7 @@ def _host(
             {
                 "name": device["name"],
                 "healthy": device["healthy"],
-                # Before version 1.5 a conductor does not send them.
-                **{name: device.get(name, 0) for name in _RESERVATIONS},
+                **{name: device[name] for name in _RESERVATIONS},
                 "slots": [
                     _slot(call, slot, sees_all) for slot in device["slots"]
                 ],

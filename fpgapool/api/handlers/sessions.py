@@ -398,8 +398,7 @@ def _connection(
     if call.origin.recorded:
         # Secrets are not.
         return None
-    # Views of older conductors have it.
-    secret = view.secret or call.ask(
+    secret = call.ask(
         lambda source: source.session_secret(
             view.session_id, view.project_id, view.generation
         )

@@ -22,11 +22,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits, see the options of the same names in ``[conductor]``.
-
-    :ivar agents_test: whether agents may be asked to test slots; False while
-        ``[upgrade_levels]`` says that there are some that cannot.
-    """
+    """Limits, see the options of the same names in ``[conductor]``."""
 
     report_timeout_s: float = 15.0
     lost_session_timeout_s: float = 600.0
@@ -47,7 +43,6 @@ class Limits:
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
     health: health.Options = dataclasses.field(default_factory=health.Options)
-    agents_test: bool = True
 
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
         """Return what a session may send while others wait."""

@@ -130,17 +130,8 @@ class Probation:
     def start(self, now: float) -> None:
         """Say what the database says; once the hardware is known."""
         for slot in self._pool.slots.values():
-            fault = self._fault_of(slot)
-            if fault is None and not slot.faulty:
-                continue
-            if fault is None:
-                # Taken out by an earlier release.
-                reason = slot.fault_reason or codes.SLOT_FAULTY
-                self._do(
-                    self._health.take_out(self_tests.of(slot), reason, now),
-                    now,
-                )
-            self._refresh(slot)
+            if slot.faulty or self._fault_of(slot) is not None:
+                self._refresh(slot)
         self.forget_gone(now)
         for unit in self.faults:
             if unit.level is health.Level.ACCELERATOR:

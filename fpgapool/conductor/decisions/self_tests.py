@@ -120,9 +120,6 @@ class Bench:
         self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
         """Yield slots in which a unit can be tested now, and with what."""
-        if not self._settings.agents_test:
-            # Who is asked in vain would keep a slot from sessions for nothing.
-            return
         silent_before = now - self._settings.report_timeout_s
         for slot in self.slots_of(unit):
             # Of a host that is silent nobody would hear what comes of it.
@@ -135,9 +132,6 @@ class Bench:
 
     def is_crowded(self, unit: health.Unit) -> bool:
         """Whether an accelerator is not tested as its host has no time."""
-        if not self._settings.agents_test:
-            # It would not be tested either if it had.
-            return False
         if unit.level is not health.Level.ACCELERATOR:
             # Nobody gets what is out: sooner or later it is idle.
             return False
@@ -231,11 +225,6 @@ class Bench:
         self, slot: registry.SlotEntry, unit: health.Unit, now: float
     ) -> Iterator[tuple[str, str]]:
         """Yield why a slot cannot be tested now: codes and words."""
-        if not self._settings.agents_test:
-            yield (
-                codes.SLOT_NOT_TESTABLE,
-                "[upgrade_levels] agent says that agents cannot test",
-            )
         if (
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s

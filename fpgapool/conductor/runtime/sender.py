@@ -111,11 +111,7 @@ class Sender:
             case effects.AssignSlot(request):
                 agents.assign(request.host_uuid, epoch, request)
             case effects.TestSlot(request):
-                try:
-                    agents.self_test(request.host_uuid, epoch, request)
-                except messaging.RPCVersionCapError as error:
-                    # Others are not to wait for the end of an upgrade.
-                    LOG.warning("A slot cannot be tested: %s", error)
+                agents.self_test(request.host_uuid, epoch, request)
             case effects.ReleaseSlot():
                 agents.release(
                     message.host_uuid,

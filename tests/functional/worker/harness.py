@@ -162,6 +162,8 @@ class AgentEnd:
                 "bitstream": "builtin:copy",
                 "connect_timeout_s": 30.0,
                 "resume_grace_s": 30.0,
+                "local": True,
+                "self_test": False,
                 **members,
             },
         )

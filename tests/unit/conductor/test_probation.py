@@ -175,15 +175,6 @@ def test_the_next_leader_calls_off_what_the_last_one_had_begun(pool) -> None:
     assert state(pool) == states.PREPARING
 
 
-def test_a_slot_that_an_earlier_release_took_out_is_tested(pool) -> None:
-    pool.rows["faults"].clear()
-    pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
-    assert fault(pool).reason == codes.PROGRAM_FAILED
-    assert pool.rows["faults"][1].active
-    begin(pool)
-
-
 def test_a_lost_order_is_sent_again(pool) -> None:
     wait(pool)
     pool.wire.clear()
@@ -640,15 +631,8 @@ def test_a_new_slot_of_a_device_that_is_out_is_out() -> None:
     assert rows[2].faulty
 
 
-@pytest.mark.parametrize("agents_test", [True, False])
-def test_an_accelerator_comes_back_to_a_host_that_is_never_idle(
-    agents_test,
-) -> None:
-    """But not if it would not be tested on an idle one either."""
+def test_an_accelerator_comes_back_to_a_host_that_is_never_idle() -> None:
     pool = make_world(accelerator_limit=1, slot_limit=99)
-    pool.settings = dataclasses.replace(pool.settings, agents_test=agents_test)
-    pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
     load(pool, *named("copy", "other"))
     request_id = pool.open()
     pool.open(accelerator="other")
@@ -666,8 +650,8 @@ def test_an_accelerator_comes_back_to_a_host_that_is_never_idle(
     assert ACCELERATOR in pool.memory.probation.faults
     wait(pool, 1.0)
     assert not orders(pool)
-    assert bool(pool.memory.probation.faults) != agents_test
-    assert pool.rows["faults"][1].active != agents_test
+    assert not pool.memory.probation.faults
+    assert not pool.rows["faults"][1].active
 
 
 @pytest.mark.parametrize("is_tested", [False, True])
@@ -954,22 +938,6 @@ def test_where_a_test_makes_no_sense(happens, code) -> None:
     assert code_of(ask(pool)) == code
     assert not orders(pool)
     assert not pool.memory.probation.tests
-
-
-def test_agents_that_cannot_test_are_not_asked_to() -> None:
-    pool = make_world()
-    pool.settings = dataclasses.replace(pool.settings, agents_test=False)
-    pool.boot_conductor()
-    pool.feed(pool.agents["a"].report())
-    assert code_of(ask(pool)) == codes.SLOT_NOT_TESTABLE
-    assert not pool.memory.probation.tests
-    pool.open()
-    assert state(pool) == states.PREPARING
-    fail(pool)
-    assert fault(pool)
-    wait(pool, 10 * AFTER_S)
-    assert not orders(pool)
-    assert fault(pool)
 
 
 def test_there_must_be_such_a_slot_and_accelerator(own_pool) -> None:

@@ -303,34 +303,6 @@ def test_every_cast_carries_the_epoch(outbox):
     assert casts.next() == ("reissue_secret", "a", 7, "board0", 1, "s", 5)
 
 
-def test_agents_too_old_for_tests_do_not_hold_up_others(
-    outbox, monkeypatch
-) -> None:
-    made, casts = outbox
-
-    def too_old(*args):
-        raise messaging.RPCVersionCapError(version="1.2", version_cap="1.1")
-
-    monkeypatch.setattr(made._agents, "self_test", too_old, raising=False)
-    request = objects.AssignRequest(
-        host_uuid="a",
-        device="board0",
-        slot=1,
-        session_id="self-test-5",
-        generation=5,
-        project_id="",
-        accelerator="copy",
-        bitstream="builtin:copy",
-        connect_timeout_s=0.0,
-        resume_grace_s=0.0,
-        claimed_bytes=0,
-        local=True,
-        self_test=True,
-    )
-    made.deliver([effects.TestSlot(request), effects.AskReport("b")])
-    assert casts.next() == ("report_now", "b", 7)
-
-
 def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
     made, casts = outbox
     made.deliver([effects.AskReport("away"), effects.AskReport("b")])

@@ -32,6 +32,8 @@ MESSAGE = {
     "bitstream": "bitstream:b1",
     "connect_timeout_s": 30.0,
     "resume_grace_s": 10.0,
+    "local": True,
+    "self_test": False,
     "bitstream_path": "/cache/ab",
     "bitstream_ref": {
         "bitstream_id": "b1",
