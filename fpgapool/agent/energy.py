@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from fpgapool.agent import table
+from fpgapool.agent import orders
 
 # A board that has not been read for so long may draw anything.
 _OUTDATED_S = 10.0
@@ -38,13 +38,13 @@ class Meter:
     :param keys: all slots.
     """
 
-    def __init__(self, keys: list[table.Key]) -> None:
+    def __init__(self, keys: list[orders.Key]) -> None:
         self._boards = {device: _Board() for device, _ in keys}
-        self._slots: dict[str, list[table.Key]] = {}
+        self._slots: dict[str, list[orders.Key]] = {}
         for key in keys:
             self._slots.setdefault(key[0], []).append(key)
-        self._held: dict[table.Key, int] = {}
-        self._shares: dict[table.Key, _Share] = {}
+        self._held: dict[orders.Key, int] = {}
+        self._shares: dict[orders.Key, _Share] = {}
         self._now_s: float | None = None
 
     def note_power(
@@ -60,7 +60,7 @@ class Meter:
         self._boards[device] = _Board(power_w, now)
 
     def note_holders(
-        self, generations: Mapping[table.Key, int], now: float
+        self, generations: Mapping[orders.Key, int], now: float
     ) -> None:
         """Take who has which slot from now on.
 
@@ -75,7 +75,7 @@ class Meter:
                 self._shares[key] = _Share(generation)
         self._held = dict(generations)
 
-    def energy_j(self, key: table.Key, now: float) -> float | None:
+    def energy_j(self, key: orders.Key, now: float) -> float | None:
         """Return what a slot's holder has drawn, or the last one has.
 
         :param key: the slot.

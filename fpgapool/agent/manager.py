@@ -15,51 +15,17 @@ import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.agent import table
 from fpgapool.common import rpc
 from fpgapool.rpcapi import agent as agent_api
 
 LOG = logging.getLogger(__name__)
 
 Primitive = Mapping[str, typing.Any]
+#: Takes what is asked for, for the log, the epoch of the leader that asks, and
+#: what does it. Returns at once.
+Command = Callable[[str, int, table.Change], None]
 Method = typing.TypeVar("Method", bound=Callable[..., None])
-
-
-class Commands(typing.Protocol):
-    """Who carries the messages out; returns at once."""
-
-    def assign(
-        self, leader_epoch: int, request: objects.AssignRequest
-    ) -> None:
-        """Give a slot to a session."""
-
-    def release(
-        self,
-        leader_epoch: int,
-        device: str,
-        slot: int,
-        session_id: str,
-        generation: int,
-        reason: str,
-    ) -> None:
-        """Take a slot from a session."""
-
-    def reissue_secret(
-        self,
-        leader_epoch: int,
-        device: str,
-        slot: int,
-        session_id: str,
-        generation: int,
-    ) -> None:
-        """Have a new secret minted."""
-
-    def session_changed(
-        self, leader_epoch: int, views: list[objects.SessionView]
-    ) -> None:
-        """Tell clients of the front door what became of their sessions."""
-
-    def report_now(self, leader_epoch: int) -> None:
-        """Report at once."""
 
 
 def _checked(method: Method) -> Method:
@@ -114,7 +80,9 @@ def _check_new_generation(told: object, leader_epoch: int) -> None:
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
-    :param commands: carries the messages out.
+    :param command: has the slot table changed.
+    :param news: tells the front door's clients what became of their sessions;
+        called where the table is changed.
     """
 
     CASTS = frozenset(
@@ -130,8 +98,13 @@ class AgentManager(rpc.Endpoint):
 
     target = messaging.Target(version=agent_api.VERSION)
 
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
+    def __init__(
+        self,
+        command: Command,
+        news: Callable[[list[objects.SessionView]], None],
+    ) -> None:
+        self._command = command
+        self._news = news
 
     @_checked
     def assign(
@@ -156,7 +129,12 @@ class AgentManager(rpc.Endpoint):
         self, leader_epoch: int, request: objects.AssignRequest
     ) -> None:
         _check_new_generation(request.generation, leader_epoch)
-        self._commands.assign(leader_epoch, request)
+        self._command(
+            f"assign of {request.device}.{request.slot}, "
+            f"generation {request.generation}",
+            leader_epoch,
+            lambda slots, now: slots.assign(leader_epoch, request, now),
+        )
 
     @_checked
     def release(
@@ -170,13 +148,12 @@ class AgentManager(rpc.Endpoint):
         reason: str,
     ) -> None:
         """Take a slot back."""
-        self._commands.release(
+        key = str(device), int(slot)
+        taken = str(session_id), _generation(generation), str(reason)
+        self._command(
+            f"release of {device}.{slot}, generation {generation}",
             _epoch(leader_epoch),
-            str(device),
-            int(slot),
-            str(session_id),
-            _generation(generation),
-            str(reason),
+            lambda slots, now: slots.release(leader_epoch, key, *taken, now),
         )
 
     @_checked
@@ -190,12 +167,11 @@ class AgentManager(rpc.Endpoint):
         generation: int,
     ) -> None:
         """Mint a new secret for a session that is READY."""
-        self._commands.reissue_secret(
+        asked = leader_epoch, (str(device), int(slot)), _generation(generation)
+        self._command(
+            f"new secret of {device}.{slot}, generation {generation}",
             _epoch(leader_epoch),
-            str(device),
-            int(slot),
-            str(session_id),
-            _generation(generation),
+            lambda slots, _now: slots.reissue_secret(*asked),
         )
 
     @_checked
@@ -203,12 +179,21 @@ class AgentManager(rpc.Endpoint):
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
         """Pass news of sessions on to the front door."""
-        self._commands.session_changed(
-            _epoch(leader_epoch),
-            [objects.SessionView.from_primitive(view) for view in views],
-        )
+        epoch = _epoch(leader_epoch)
+        told = [objects.SessionView.from_primitive(view) for view in views]
+
+        def change(slots: table.SlotTable, _now: float) -> list[typing.Any]:
+            if slots.accept_epoch(epoch):
+                self._news(told)
+            return []
+
+        self._command("news of sessions", epoch, change)
 
     @_checked
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
         """Report at once."""
-        self._commands.report_now(_epoch(leader_epoch))
+        self._command(
+            "request for a report",
+            _epoch(leader_epoch),
+            lambda slots, _now: slots.report_now(leader_epoch),
+        )

@@ -14,7 +14,8 @@ from oslo_config import cfg
 from fpgapool import objects
 from fpgapool.agent import cache
 from fpgapool.agent import monitor
-from fpgapool.agent import table
+from fpgapool.agent import orders
+from fpgapool.agent import slot as slots
 from fpgapool.common import metrics
 from fpgapool.common import tallies
 from fpgapool.vocabulary import states
@@ -226,7 +227,7 @@ class Counts:
     """
 
     def __init__(self) -> None:
-        self._slots: collections.defaultdict[table.Key, _Slot] = (
+        self._slots: collections.defaultdict[orders.Key, _Slot] = (
             collections.defaultdict(_Slot)
         )
         self.input_bytes = collections.Counter[str]()
@@ -238,7 +239,7 @@ class Counts:
         self.prepare_s = tallies.Histogram(tallies.LONG_S)
         self.rpc = tallies.Timings()
 
-    def note_status(self, key: table.Key, status: table.WorkerStatus) -> None:
+    def note_status(self, key: orders.Key, status: slots.WorkerStatus) -> None:
         """A worker has said how it is.
 
         :param key: its slot.
@@ -258,7 +259,7 @@ class Counts:
             self._advance(key, status.generation, status)
 
     @staticmethod
-    def _set_bytes(slot: _Slot, status: table.WorkerStatus) -> None:
+    def _set_bytes(slot: _Slot, status: slots.WorkerStatus) -> None:
         if status.generation is not None:
             slot.generation = status.generation
             slot.input_bytes = status.input_bytes
@@ -270,9 +271,9 @@ class Counts:
 
     def _advance(
         self,
-        key: table.Key,
+        key: orders.Key,
         generation: int,
-        moved: table.WorkerStatus | objects.SessionResult,
+        moved: slots.WorkerStatus | objects.SessionResult,
     ) -> None:
         slot = self._slots[key]
         if generation < slot.generation:
@@ -292,7 +293,7 @@ class Counts:
 
     def note_assign(
         self,
-        key: table.Key,
+        key: orders.Key,
         generation: int,
         accelerator: str,
         now: float,
@@ -312,7 +313,7 @@ class Counts:
         slot.asked_at_s = now
 
     def note_prepared(
-        self, key: table.Key, generation: int, now: float
+        self, key: orders.Key, generation: int, now: float
     ) -> None:
         """A slot is ready; see :meth:`note_assign`."""
         slot = self._slots[key]
@@ -325,7 +326,7 @@ class Counts:
         counter[key[0]] += 1
 
     def note_result(
-        self, key: table.Key, result: objects.SessionResult | None
+        self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
         """What became of a slot's last holder, perhaps again.
 

@@ -9,23 +9,18 @@ identity and a state directory of its own, can live in one.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import fcntl
-import functools
 import os
 import pathlib
 import socket
 import threading
-import time
 import typing
-from collections.abc import Callable
-from collections.abc import Hashable
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.agent import boards
 from fpgapool.agent import cache
 from fpgapool.agent import energy
 from fpgapool.agent import fetching
@@ -34,6 +29,9 @@ from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import monitor
+from fpgapool.agent import orders
+from fpgapool.agent import processes
+from fpgapool.agent import reports
 from fpgapool.agent import sender
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
@@ -44,7 +42,6 @@ from fpgapool.common import clock
 from fpgapool.common import metrics
 from fpgapool.common import ratelimit
 from fpgapool.common import rpc
-from fpgapool.common import signing
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
@@ -56,12 +53,6 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-REPORT_RETRY_S = 1.0
-
-#: A slot on its way to its client changes several times within milliseconds,
-#: and the conductor need not hear of each step.
-REPORT_GATHER_S = 0.02
-
 #: How long workers found running may take to speak before the first report
 #: goes out without them.
 SETTLE_TIMEOUT_S = 5.0
@@ -76,6 +67,8 @@ STOP_TIMEOUT_S = 5.0
 #: Who scrapes metrics does not wait much longer.
 METRICS_TIMEOUT_S = 2.0
 
+_IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
+
 LOCK_NAME = "agent.lock"
 CACHE_NAME = "bitstream-cache"
 
@@ -84,33 +77,11 @@ class AgentError(Exception):
     """The agent cannot start."""
 
 
-class RpcServer(typing.Protocol):
-    """The part of oslo.messaging's server that an agent uses."""
-
-    def start(self) -> typing.Any:
-        """Begin to receive."""
-
-    def stop(self) -> typing.Any:
-        """Receive nothing more."""
-
-    def wait(self) -> typing.Any:
-        """Wait for the handlers that still run."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Condition:
-    """What a board says of itself."""
-
-    health: drivers.Health
-    power_w: float | None
-
-
 class Agent:
     """The agent of one host.
 
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
-    :param make_server: builds the RPC server around an endpoint.
     :param counts: to count what happens in; ``conductor`` may do so, too.
     """
 
@@ -119,30 +90,21 @@ class Agent:
         settings: agent_settings.AgentSettings,
         conductor: conductor_api.ConductorAPI,
         *,
-        make_server: Callable[[manager.AgentManager], RpcServer] | None = None,
         counts: agent_metrics.Counts | None = None,
     ) -> None:
         self._counts = counts or agent_metrics.Counts()
         self._settings = settings
         self._conductor = conductor
-        self._make_server = make_server or functools.partial(
-            _rpc_server, settings.host_uuid, settings.keys
+        self.manager = manager.AgentManager(
+            self._command,
+            lambda views: self._front_door.session_changed(views),
         )
-        self.manager = manager.AgentManager(self)
-        self._boot_id = f"{time.time_ns()}-{os.getpid()}"
         self._clock = clock.WallClock()
         self._trust = trust.Trust(settings.trusted_keys)
         # Each session with such a bitstream causes lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
-        self._sequence = 0
-        self._report_pending = False
-        self._report_gathering = False
-        # Slots in use at the last report, or more since.
-        self._most_busy = 0
-        self._report_timer: agent_loop.Timer | None = None
-        self._checking_health = False
         self._lock_fd: int | None = None
-        self._server: RpcServer | None = None
+        self._server: typing.Any = None
         self._serving = False
         self._stopped = threading.Event()
         self._stop_lock = threading.Lock()
@@ -185,14 +147,6 @@ class Agent:
             self._unlock()
             self._stopped.set()
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the agent is stopped.
-
-        :param timeout_s: how long, None for ever.
-        :returns: whether it is.
-        """
-        return self._stopped.wait(timeout_s)
-
     def fill(self, page: metrics.Page) -> None:
         """Tell metrics; any thread may ask.
 
@@ -209,17 +163,17 @@ class Agent:
         writer.put_all(agent_metrics.WORKERS_ENDED, self.workers.ended)
         writer.put_all(agent_metrics.REFUSALS, self.table.refusals)
         writer.put_cache(self._cache.counts)
-        reports: list[objects.DeviceReport] = []
+        found: list[objects.DeviceReport] = []
         try:
             self.loop.run_and_wait(
-                lambda: reports.extend(self.table.device_reports()),
+                lambda: found.extend(self.table.device_reports()),
                 METRICS_TIMEOUT_S,
             )
         except TimeoutError:
             writer.put(agent_metrics.STATE_KNOWN, 0)
             return
         writer.put(agent_metrics.STATE_KNOWN, 1)
-        writer.put_devices(reports)
+        writer.put_devices(found)
 
     def _prepare_state_dir(self) -> None:
         path = pathlib.Path(self._settings.state_path)
@@ -245,14 +199,14 @@ class Agent:
 
     def _build(self) -> None:
         settings = self._settings
-        self._driver = loader.load_driver_path(
+        driver = loader.load_driver_path(
             settings.driver_path,
             {
                 **agent_settings.driver_settings(settings),
                 "state_dir": settings.state_path,
             },
         )
-        self._devices = _checked(self._driver.discover())
+        self._devices = _checked(driver.discover())
         programming_s = max(
             (device.programming_time_s for device in self._devices),
             default=0.0,
@@ -271,11 +225,24 @@ class Agent:
         name = f"agent-{settings.host_name}"
         self.loop = agent_loop.Loop(name)
         self._casts = sender.Sender(
-            f"{name}-sender", self._conductor.together, self._cast_failed
+            f"{name}-sender",
+            self._conductor.together,
+            lambda key: self._reporter.failed(key),
+        )
+        self._reporter = reports.Reporter(
+            self.table,
+            self.loop,
+            self._conductor,
+            self._casts,
+            settings.report_interval_s,
+            self._make_report,
         )
         self._caller = sender.Caller(self.loop, f"{name}-caller")
+        self._boards = boards.Boards(
+            driver, self._devices, self._caller, self._take_health
+        )
         self.workers = workers.Supervisor(
-            agent_settings.worker_settings(settings), self.loop, self
+            settings, self.loop, self._counts, self._happened
         )
         self._front_door = frontdoor.FrontDoor(
             agent_settings.front_door_settings(settings),
@@ -326,8 +293,17 @@ class Agent:
         )
         self._settle()
         self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
-        self._server = self._make_server(self.manager)
+        self._server = self._make_server()
         self._server.start()
+
+    def _make_server(self) -> typing.Any:
+        settings = self._settings
+        return rpc.get_server(
+            agent_api.TOPIC,
+            settings.host_uuid,
+            [self.manager],
+            keys=settings.keys,
+        )
 
     def _load_cache(self) -> None:
         try:
@@ -353,7 +329,7 @@ class Agent:
         self._front_door.start()
         self._serving = True
         self._tick()
-        self._report()
+        self._reporter.start()
 
     def _stop_parts(self) -> None:
         if self._server is not None:
@@ -375,93 +351,18 @@ class Agent:
 
     def _leave(self) -> None:
         self._serving = False
+        self._reporter.stop()
         self._front_door.stop()
 
     # What the conductor asks; any thread.
 
-    def assign(
-        self, leader_epoch: int, request: objects.AssignRequest
-    ) -> None:
-        """Give a slot to a session; see :class:`manager.Commands`."""
-        self._command(
-            f"assign of {request.device}.{request.slot}, "
-            f"generation {request.generation}",
-            leader_epoch,
-            lambda: self.table.assign(
-                leader_epoch, request, self._clock.now()
-            ),
-        )
-
-    def release(
-        self,
-        leader_epoch: int,
-        device: str,
-        slot: int,
-        session_id: str,
-        generation: int,
-        reason: str,
-    ) -> None:
-        """Take a slot from a session; see :class:`manager.Commands`."""
-        self._command(
-            f"release of {device}.{slot}, generation {generation}",
-            leader_epoch,
-            lambda: self.table.release(
-                leader_epoch,
-                (device, slot),
-                session_id,
-                generation,
-                reason,
-                self._clock.now(),
-            ),
-        )
-
-    def reissue_secret(
-        self,
-        leader_epoch: int,
-        device: str,
-        slot: int,
-        session_id: str,
-        generation: int,
-    ) -> None:
-        """Have a secret minted; see :class:`manager.Commands`."""
-        self._command(
-            f"new secret of {device}.{slot}, generation {generation}",
-            leader_epoch,
-            lambda: self.table.reissue_secret(
-                leader_epoch, (device, slot), generation
-            ),
-        )
-
-    def session_changed(
-        self, leader_epoch: int, views: list[objects.SessionView]
-    ) -> None:
-        """Pass news of sessions on; see :class:`manager.Commands`."""
-
-        def run() -> list[table.Effect]:
-            if self.table.accept_epoch(leader_epoch):
-                self._front_door.session_changed(views)
-            return []
-
-        self._command("news of sessions", leader_epoch, run)
-
-    def report_now(self, leader_epoch: int) -> None:
-        """Report at once; see :class:`manager.Commands`."""
-
-        def run() -> list[table.Effect]:
-            accepted = self.table.accept_epoch(leader_epoch)
-            return [table.Changed()] if accepted else []
-
-        self._command("request for a report", leader_epoch, run)
-
     def _command(
-        self,
-        what: str,
-        leader_epoch: int,
-        run: Callable[[], list[table.Effect]],
+        self, what: str, leader_epoch: int, change: table.Change
     ) -> None:
+
         def execute() -> None:
             before = collections.Counter(self.table.refusals)
-            effects = run()
+            effects = change(self.table, self._clock.now())
             for reason in self.table.refusals - before:
                 LOG.warning(
                     "Refused: %s, epoch %d (%s)", what, leader_epoch, reason
@@ -472,74 +373,12 @@ class Agent:
 
         self.loop.call(execute)
 
-    # What workers do; the loop's thread.
+    # What happens to slots; the loop's thread.
 
-    def worker_connected(self, key: table.Key) -> None:
-        """See :class:`workers.Handler`."""
-        self._apply(self.table.worker_connected(key))
-
-    def worker_status(
-        self, key: table.Key, status: Mapping[str, typing.Any]
-    ) -> None:
-        """See :class:`workers.Handler`."""
-        parsed = table.WorkerStatus.from_members(status)
-        effects = self.table.worker_status(key, parsed, time.time())
-        self._counts.note_status(key, parsed)
-        self._note_result(key)
-        self._apply(effects)
-
-    def _note_result(self, key: table.Key) -> None:
+    def _happened(self, key: orders.Key, change: table.Change) -> None:
+        effects = change(self.table, self._clock.now())
         self._counts.note_result(key, self.table.last_result(key))
-
-    def worker_prepared(
-        self, key: table.Key, message: Mapping[str, typing.Any]
-    ) -> None:
-        """See :class:`workers.Handler`."""
-        generation = int(message["generation"])
-        self._counts.note_prepared(key, generation, self.loop.now())
-        self._apply(
-            self.table.worker_prepared(
-                key,
-                generation,
-                str(message["secret"]),
-                message.get("certificate_sha256"),
-            )
-        )
-
-    def worker_refused(
-        self, request: table.ToWorker, code: str, message: str
-    ) -> None:
-        """See :class:`workers.Handler`."""
-        LOG.warning(
-            "Worker of slot %s.%d refused %s: %s: %s",
-            *request.key,
-            request.operation,
-            code,
-            message,
-        )
-        if request.operation == "assign":
-            self._apply(
-                self.table.worker_refused(
-                    request.key, request.generation, code, message, time.time()
-                )
-            )
-            self._note_result(request.key)
-
-    def worker_disconnected(self, key: table.Key) -> None:
-        """See :class:`workers.Handler`."""
-        self._apply(self.table.worker_disconnected(key))
-
-    def worker_died(self, key: table.Key) -> None:
-        """See :class:`workers.Handler`."""
-        self._apply(self.table.worker_died(key, self._clock.now()))
-        self._note_result(key)
-
-    def worker_unstartable(self, key: table.Key, message: str) -> None:
-        """See :class:`workers.Handler`."""
-        self._apply(
-            self.table.worker_unstartable(key, message, self._clock.now())
-        )
-        self._note_result(key)
+        self._apply(effects)
 
     # What the front door asks; the loop's thread.
 
@@ -558,41 +397,52 @@ class Agent:
                 codes.STALE_GENERATION,
                 f"the session's generation is {holder.generation} here",
             )
-        if holder.state not in table.CONNECTABLE:
+        if holder.state not in (states.SLOT_READY, *_IN_USE):
             raise rules.RequestError(
                 codes.SESSION_NOT_READY, "the slot is not ready yet"
             )
-        return _connect(workers.data_path(self._settings.state_path, key))
+        sock = processes.dial(
+            workers.data_path(self._settings.state_path, key)
+        )
+        if sock is None:
+            raise rules.RequestError(
+                codes.WORKER_LOST, "the slot's worker takes no connections"
+            )
+        # The client gets the same open file description.
+        sock.setblocking(True)
+        return sock
 
     def sessions_in_use(self) -> Iterable[str]:
         """See :class:`frontdoor.Slots`."""
-        in_use = {states.SLOT_ACTIVE, states.SLOT_DETACHED}
-        holders = map(self.table.holder, self.table.slot_keys())
         return {
             holder.session_id
-            for holder in holders
-            if holder is not None and holder.state in in_use
+            for holder in self.table.holders().values()
+            if holder.state in _IN_USE
         }
 
     # What follows; the loop's thread.
 
-    def _apply(self, effects: Iterable[table.Effect]) -> None:
+    def _apply(self, effects: Iterable[orders.Effect]) -> None:
         # Whatever changes the table ends here.
-        self._meter.note_holders(self.table.generations(), self.loop.now())
+        holders = self.table.holders()
+        self._meter.note_holders(
+            {key: one.generation for key, one in holders.items()},
+            self.loop.now(),
+        )
         for effect in effects:
             match effect:
-                case table.ToWorker():
+                case orders.ToWorker():
                     self._send_order(effect)
-                case table.Fetch():
+                case orders.Fetch():
                     self._fetch(effect)
-                case table.EndWorker(key, reason):
+                case orders.EndWorker(key, reason):
                     self.workers.end(key, reason)
-                case table.SendPrepared(prepared):
-                    self._send_prepared(prepared)
-                case table.Changed():
-                    self._report_soon()
+                case orders.SendPrepared(prepared):
+                    self._reporter.prepared(prepared)
+                case orders.Changed():
+                    self._reporter.soon()
 
-    def _send_order(self, order: table.ToWorker) -> None:
+    def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
             # Here, not when the file came: a key may have been withdrawn
             # while the worker made room.
@@ -609,7 +459,7 @@ class Agent:
             )
         self.workers.send(order)
 
-    def _refuse(self, order: table.ToWorker, objection: str) -> None:
+    def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Do not program a slot with what this host does not trust."""
         self._untrusted_log.warning(
             "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
@@ -618,25 +468,30 @@ class Agent:
             order.members["accelerator"],
             objection,
         )
-        self._apply(
-            self.table.bitstream_failed(
+        self._happened(
+            order.key,
+            lambda slots, now: slots.bitstream_failed(
                 order.key,
                 order.generation,
                 objection,
-                self._clock.now(),
+                now,
                 codes.BITSTREAM_UNTRUSTED,
-            )
+            ),
         )
-        self._note_result(order.key)
 
-    def _fetch(self, order: table.Fetch) -> None:
+    def _fetch(self, order: orders.Fetch) -> None:
         """Bring a file here; the slot waits, nobody else does."""
         key, generation = order.key, order.generation
         # Before it is asked for, so that it cannot be removed meanwhile.
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
-            self._apply(self.table.bitstream_ready(key, generation, path))
+            self._happened(
+                key,
+                lambda slots, _now: slots.bitstream_ready(
+                    key, generation, path
+                ),
+            )
 
         def failed(message: str) -> None:
             LOG.warning(
@@ -645,62 +500,22 @@ class Agent:
                 *key,
                 message,
             )
-            self._apply(
-                self.table.bitstream_failed(
-                    key, generation, message, self._clock.now()
-                )
+            self._happened(
+                key,
+                lambda slots, now: slots.bitstream_failed(
+                    key, generation, message, now
+                ),
             )
-            self._note_result(key)
 
         self._fetcher.fetch(order.bitstream, ready, failed, again=order.again)
 
-    def _send_prepared(self, prepared: objects.Prepared) -> None:
-        # It overtakes reports, on the way and in the threads of the other
-        # side: the conductor must know which of them are older.
-        prepared = dataclasses.replace(
-            prepared, agent_boot_id=self._boot_id, sequence=self._sequence
-        )
-        self._casts.put_first(
-            ("prepared", prepared.device, prepared.slot),
-            lambda: self._conductor.prepared(prepared),
-        )
-
-    def _report_soon(self) -> None:
-        """Have changes reported; at once if a slot has come free."""
-        if not self._serving or self._report_pending:
-            return
-        busy = self._busy_count()
-        if busy < self._most_busy:
-            # One report for all that changes in this turn of the loop.
-            self._report_pending = True
-            self.loop.call(self._report)
-            return
-        self._most_busy = busy
-        if not self._report_gathering:
-            self._report_gathering = True
-            self._schedule_report(REPORT_GATHER_S)
-
-    def _busy_count(self) -> int:
-        return sum(
-            self.table.holder(key) is not None
-            for key in self.table.slot_keys()
-        )
-
-    def _report(self) -> None:
-        self._report_pending = self._report_gathering = False
-        if not self._serving:
-            return
-        self._most_busy = self._busy_count()
-        self._schedule_report(self._settings.report_interval_s)
-        self._sequence += 1
+    def _make_report(self, **members: typing.Any) -> objects.AgentReport:
         settings = self._settings
         reading = self._nic.reading
         now = self.loop.now()
-        report = objects.AgentReport(
+        return objects.AgentReport(
             host_uuid=settings.host_uuid,
             host_name=settings.host_name,
-            agent_boot_id=self._boot_id,
-            sequence=self._sequence,
             leader_epoch=self.table.leader_epoch,
             nic_bytes_per_s=reading.bytes_per_s,
             nic_rx_bytes=reading.rx_bytes,
@@ -710,25 +525,8 @@ class Agent:
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
-            sent_at=time.time(),
+            **members,
         )
-        self._casts.put_first("report", lambda: self._conductor.report(report))
-
-    def _schedule_report(self, delay_s: float) -> None:
-        if self._report_timer is not None:
-            self._report_timer.cancel()
-        self._report_timer = self.loop.call_later(delay_s, self._report)
-
-    def _cast_failed(self, key: Hashable) -> None:
-        """A report that was lost is repeated before the next is due."""
-        if key == "report":
-            retry_s = min(REPORT_RETRY_S, self._settings.report_interval_s)
-            self.loop.call(lambda: self._report_again(retry_s))
-
-    def _report_again(self, delay_s: float) -> None:
-        # What is being gathered is due earlier.
-        if not self._report_gathering:
-            self._schedule_report(delay_s)
 
     def _tick(self) -> None:
         if not self._serving:
@@ -737,46 +535,13 @@ class Agent:
         self._apply(self.table.tick(self._clock.now()))
         # Workers tell of changes by themselves, but not of every byte.
         self.workers.tick()
-        self._check_health()
+        self._boards.check()
 
-    def _check_health(self) -> None:
-        if self._checking_health or not self._devices:
-            return
-        self._checking_health = True
-        self._caller.submit(
-            self._read_health, self._take_health, self._health_failed
-        )
-
-    def _read_health(self) -> dict[str, _Condition]:
-        return {
-            device.name: _Condition(
-                self._driver.health(device.name),
-                self._read_power_w(device.name),
-            )
-            for device in self._devices
-        }
-
-    def _read_power_w(self, device: str) -> float | None:
-        try:
-            return self._driver.telemetry(device).power_w
-        except Exception as error:
-            # What is wrong with a board is for its health to say, and a
-            # sensor must not keep that from being asked.
-            LOG.debug("Power of %s cannot be read: %s", device, error)
-            return None
-
-    def _take_health(self, conditions: Mapping[str, _Condition]) -> None:
-        self._checking_health = False
-        now = self.loop.now()
-        for device, condition in conditions.items():
-            self._meter.note_power(device, condition.power_w, now)
-            found = condition.health
-            fault = None if found.healthy else found.message or "not healthy"
-            self._apply(self.table.device_health(device, fault))
-
-    def _health_failed(self, error: Exception) -> None:
-        self._checking_health = False
-        LOG.warning("The driver cannot tell its boards' health: %s", error)
+    def _take_health(
+        self, device: str, fault: str | None, power_w: float | None
+    ) -> None:
+        self._meter.note_power(device, power_w, self.loop.now())
+        self._apply(self.table.device_health(device, fault))
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
@@ -809,31 +574,8 @@ def _checked(
     return devices
 
 
-def _bitstream_id(order: table.ToWorker) -> str | None:
+def _bitstream_id(order: orders.ToWorker) -> str | None:
     reference = order.members.get("bitstream_ref")
     if not isinstance(reference, dict):
         return None
     return str(reference["bitstream_id"])
-
-
-def _rpc_server(
-    host_uuid: str,
-    keys: signing.Keys | None,
-    endpoint: manager.AgentManager,
-) -> RpcServer:
-    return rpc.get_server(agent_api.TOPIC, host_uuid, [endpoint], keys=keys)
-
-
-def _connect(path: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    try:
-        sock.connect(path)
-    except OSError as error:
-        sock.close()
-        raise rules.RequestError(
-            codes.WORKER_LOST, "the slot's worker takes no connections"
-        ) from error
-    # The client gets the same open file description.
-    sock.setblocking(True)
-    return sock

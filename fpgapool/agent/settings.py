@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing
 from collections.abc import Mapping
 
@@ -14,7 +13,6 @@ from oslo_config import cfg
 from fpgapool.agent import frontdoor
 from fpgapool.agent import shaping
 from fpgapool.agent import sources
-from fpgapool.agent import workers
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common import signing
@@ -145,26 +143,6 @@ def options_of_driver(
 def driver_settings(settings: AgentSettings) -> dict[str, object]:
     """Return what drivers get, here and in workers, besides ``state_dir``."""
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
-
-
-def worker_settings(settings: AgentSettings) -> workers.WorkerSettings:
-    """Return the part that workers need."""
-    return workers.WorkerSettings(
-        state_dir=os.path.abspath(settings.state_path),
-        driver_path=settings.driver_path,
-        driver_settings=driver_settings(settings),
-        data_address=settings.data_address,
-        data_ports=settings.data_ports,
-        tls=settings.tls,
-        chunk_bytes=settings.chunk_bytes,
-        window_chunks=settings.window_chunks,
-        hello_timeout_s=settings.hello_timeout_s,
-        orphan_s=settings.worker_orphan_s,
-        timeout_s=settings.worker_timeout_s,
-        outlive_agent=settings.workers_outlive_agent,
-        log_dir=settings.log_dir,
-        log_level=settings.log_level,
-    )
 
 
 def data_share(settings: AgentSettings) -> shaping.Share | None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from fpgapool.agent import table
+from fpgapool.agent import orders
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.vocabulary import names
@@ -24,7 +24,7 @@ class Trust:
     def __init__(self, keys: signatures.TrustedKeys | None) -> None:
         self._keys = keys
 
-    def objection(self, order: table.ToWorker) -> str | None:
+    def objection(self, order: orders.ToWorker) -> str | None:
         """Return why a slot must not be programmed as a worker is told.
 
         Blocks for as long as reading the keys takes.

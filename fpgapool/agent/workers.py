@@ -14,31 +14,29 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 import signal
 import socket
-import struct
-import sys
 import time
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from oslo_log import log as logging
 
-import fpgapool
 from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import metrics
+from fpgapool.agent import orders
+from fpgapool.agent import processes
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent import slot
 from fpgapool.agent import table
 from fpgapool.common import descriptors
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
 LOG = logging.getLogger(__name__)
-
-WORKER_MODULE = "fpgapool.agent.worker"
 
 CONNECT_INTERVAL_S = 0.02
 
@@ -59,77 +57,23 @@ LONGEST_TICK_S = 2.0
 
 RECEIVE_BYTES = 65536
 
-#: How a worker ends that finds another one in its slot.
-EXIT_SLOT_TAKEN = 3
 
-_CREDENTIALS = struct.Struct("3i")
+#: Settings of an agent that are its workers' as they are.
+_SAME = (
+    "data_address data_ports tls chunk_bytes window_chunks hello_timeout_s"
+    " log_level"
+).split()
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WorkerSettings:
-    """What all workers of a host have in common.
-
-    :param state_dir: the host's directory; ``workers`` below it has sockets.
-    :param driver_path: ``module:Class``.
-    :param timeout_s: how long one may take to answer a request.
-    :param outlive_agent: leave workers running when the agent stops.
-    :param log_dir: where each worker gets a log file; None: standard error.
-    :param log_level: name of the lowest level that workers log.
-    """
-
-    state_dir: str
-    driver_path: str
-    driver_settings: Mapping[str, object]
-    data_address: str | None = None
-    data_ports: str = "0"
-    tls: bool = True
-    chunk_bytes: int = 4 * 1024 * 1024
-    window_chunks: int = 8
-    hello_timeout_s: float = 5.0
-    orphan_s: float = 600.0
-    timeout_s: float = 10.0
-    outlive_agent: bool = True
-    log_dir: str | None = None
-    log_level: str = "INFO"
+#: Has the slot table take something that happened to a slot.
+Tell: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
 
 
-class Handler(typing.Protocol):
-    """Who gets to know what workers do; called in the loop's thread."""
-
-    def worker_connected(self, key: table.Key) -> None:
-        """A control connection stands."""
-
-    def worker_status(
-        self, key: table.Key, status: Mapping[str, typing.Any]
-    ) -> None:
-        """A worker sent its status."""
-
-    def worker_prepared(
-        self, key: table.Key, message: Mapping[str, typing.Any]
-    ) -> None:
-        """A worker minted a secret."""
-
-    def worker_refused(
-        self, request: table.ToWorker, code: str, message: str
-    ) -> None:
-        """A worker answered a request with an error."""
-
-    def worker_disconnected(self, key: table.Key) -> None:
-        """A control connection ended; the process may be alive."""
-
-    def worker_died(self, key: table.Key) -> None:
-        """A worker's process ended."""
-
-    def worker_unstartable(self, key: table.Key, message: str) -> None:
-        """Workers of a slot died several times in a row."""
-
-
-def control_path(state_dir: str, key: table.Key) -> str:
+def control_path(state_dir: str, key: orders.Key) -> str:
     """Return the path of a worker's control socket."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.sock"
 
 
-def data_path(state_dir: str, key: table.Key) -> str:
+def data_path(state_dir: str, key: orders.Key) -> str:
     """Return the path of the socket of a worker's local clients."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.data.sock"
 
@@ -142,7 +86,7 @@ def _workers_dir(state_dir: str) -> str:
 class _Worker:
     """One slot's process, or the lack of it."""
 
-    key: table.Key
+    key: orders.Key
     pid: int = 0
     pidfd: int | None = None
     #: ``pidfd`` is of the process behind the control socket, for certain.
@@ -152,7 +96,7 @@ class _Worker:
         default_factory=messages.MessageDecoder
     )
     unsent: bytearray = dataclasses.field(default_factory=bytearray)
-    requests: dict[int, table.ToWorker] = dataclasses.field(
+    requests: dict[int, orders.ToWorker] = dataclasses.field(
         default_factory=dict
     )
     last_number: int = 0
@@ -172,9 +116,10 @@ class Supervisor:
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param settings: what the workers have in common.
+    :param settings: of the agent.
     :param loop: serves the control connections.
-    :param handler: gets to know what happens.
+    :param counts: of what happens …
+    :param tell: … of which the table gets to know.
     :ivar started: processes that were started, by device.
     :ivar ended: those that ended, by device and how: "left", "killed", or
         "died".
@@ -182,25 +127,28 @@ class Supervisor:
 
     def __init__(
         self,
-        settings: WorkerSettings,
+        settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
-        handler: Handler,
+        counts: metrics.Counts,
+        tell: Tell,
     ) -> None:
         self._settings = settings
+        self._state_dir = os.path.abspath(settings.state_path)
         self._loop = loop
-        self._handler = handler
-        self._workers: dict[table.Key, _Worker] = {}
+        self._counts = counts
+        self._tell = tell
+        self._workers: dict[orders.Key, _Worker] = {}
         self._ticked_at_s = loop.now()
         self._closing = False
         self.started = collections.Counter[str]()
         self.ended = collections.Counter[tuple[str, str]]()
 
-    def start(self, keys: Iterable[table.Key]) -> None:
+    def start(self, keys: Iterable[orders.Key]) -> None:
         """Take over the living workers and start the missing ones.
 
         :param keys: the slots.
         """
-        directory = pathlib.Path(_workers_dir(self._settings.state_dir))
+        directory = pathlib.Path(_workers_dir(self._state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
         for key in keys:
@@ -215,15 +163,7 @@ class Supervisor:
             for worker in self._workers.values()
         )
 
-    def pid(self, key: table.Key) -> int | None:
-        """Return the process number of a slot's worker, None without one.
-
-        :param key: the slot.
-        """
-        worker = self._workers[key]
-        return None if worker.sock is None else worker.pid
-
-    def send(self, request: table.ToWorker) -> None:
+    def send(self, request: orders.ToWorker) -> None:
         """Send a request to a worker.
 
         Dropped without a connection: whoever asks repeats it when there is
@@ -258,7 +198,7 @@ class Supervisor:
                 worker.silent_s += passed_s
             if self._is_silent(worker):
                 self.end(worker.key, "does not answer")
-            self.send(table.ToWorker(worker.key, "status", 0, {}))
+            self.send(orders.ToWorker(worker.key, "status", 0, {}))
 
     def _is_silent(self, worker: _Worker) -> bool:
         # One that has never spoken has a limit of its own.
@@ -266,10 +206,10 @@ class Supervisor:
             worker.sock is not None
             and worker.heard
             and worker.ended_for is None
-            and worker.silent_s >= self._settings.timeout_s
+            and worker.silent_s >= self._settings.worker_timeout_s
         )
 
-    def end(self, key: table.Key, reason: str) -> None:
+    def end(self, key: orders.Key, reason: str) -> None:
         """Kill a worker that does not do what it is told.
 
         :param key: the slot.
@@ -293,7 +233,7 @@ class Supervisor:
                 # To a worker that goes with its agent this is the sign.
                 worker.sock.close()
                 worker.sock = None
-        if not self._settings.outlive_agent:
+        if not self._settings.workers_outlive_agent:
             self._end_all(timeout_s)
         for worker in self._workers.values():
             self._close_pidfd(worker)
@@ -307,11 +247,13 @@ class Supervisor:
         for worker in self._workers.values():
             if worker.pidfd is None:
                 continue
-            if not _ended(worker.pidfd, deadline_s - time.monotonic()):
+            if not processes.ended(
+                worker.pidfd, deadline_s - time.monotonic()
+            ):
                 LOG.warning("Worker of slot %s.%d is killed", *worker.key)
                 self._signal(worker, signal.SIGKILL)
-                _ended(worker.pidfd, timeout_s)
-            _exit_status(worker.pidfd)
+                processes.ended(worker.pidfd, timeout_s)
+            processes.exit_status(worker.pidfd)
 
     # Start.
 
@@ -328,7 +270,7 @@ class Supervisor:
         sock = self._dial(worker)
         if sock is None:
             return False
-        worker.pid = _peer_pid(sock)
+        worker.pid = processes.peer_pid(sock)
         try:
             worker.pidfd = os.pidfd_open(worker.pid)
         except OSError as error:
@@ -357,9 +299,8 @@ class Supervisor:
         if sock is None:
             return False
         with sock:
-            worker.proved = _peer_pid(sock) == worker.pid and _is_worker(
-                worker.pid
-            )
+            is_same = processes.peer_pid(sock) == worker.pid
+            worker.proved = is_same and processes.is_worker(worker.pid)
         return worker.proved
 
     def _spawn(self, worker: _Worker) -> None:
@@ -367,7 +308,7 @@ class Supervisor:
         worker.ended_for = None
         worker.started_at_s = self._loop.now()
         try:
-            worker.pid = self._start_process(worker.key)
+            worker.pid = processes.start(self._document(worker.key))
             # It is a child that nobody has waited for yet, so that its
             # number is its own.
             worker.pidfd = os.pidfd_open(worker.pid)
@@ -383,57 +324,24 @@ class Supervisor:
         self._watch_process(worker)
         self._connect_later(worker)
 
-    def _start_process(self, key: table.Key) -> int:
-        """Start a worker in a session of its own, so that it may stay."""
-        environment = dict(os.environ)
-        # The worker must be the agent's own version, wherever it runs, and
-        # take nothing from the working directory (-P).
-        root = str(pathlib.Path(fpgapool.__file__).parent.parent)
-        inherited = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = (
-            root if not inherited else os.pathsep.join((root, inherited))
-        )
-        return os.posix_spawn(
-            sys.executable,
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                WORKER_MODULE,
-                json.dumps(self._document(key)),
-            ],
-            environment,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            ],
-            setsid=True,
-            setsigmask=[],
-        )
-
-    def _document(self, key: table.Key) -> dict[str, object]:
+    def _document(self, key: orders.Key) -> dict[str, object]:
         settings = self._settings
         return {
             "worker_id": f"{key[0]}.{key[1]}",
             "device": key[0],
             "slot": key[1],
-            "state_dir": settings.state_dir,
-            "control_socket": control_path(settings.state_dir, key),
-            "data_socket": data_path(settings.state_dir, key),
+            "state_dir": self._state_dir,
+            "control_socket": control_path(self._state_dir, key),
+            "data_socket": data_path(self._state_dir, key),
             "driver": settings.driver_path,
-            "driver_settings": dict(settings.driver_settings),
-            "data_address": settings.data_address,
-            "data_ports": settings.data_ports,
-            "tls": settings.tls,
-            "chunk_bytes": settings.chunk_bytes,
-            "window_chunks": settings.window_chunks,
-            "hello_timeout_s": settings.hello_timeout_s,
-            "orphan_s": settings.orphan_s,
-            "exit_with_agent": not settings.outlive_agent,
+            "driver_settings": agent_settings.driver_settings(settings),
+            **{name: getattr(settings, name) for name in _SAME},
+            "orphan_s": settings.worker_orphan_s,
+            "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": self._log_file(key),
-            "log_level": settings.log_level,
         }
 
-    def _log_file(self, key: table.Key) -> str | None:
+    def _log_file(self, key: orders.Key) -> str | None:
         log_dir = self._settings.log_dir
         if log_dir is None:
             return None
@@ -444,14 +352,7 @@ class Supervisor:
     # Connection.
 
     def _dial(self, worker: _Worker) -> socket.socket | None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        try:
-            sock.connect(control_path(self._settings.state_dir, worker.key))
-        except OSError:
-            sock.close()
-            return None
-        return sock
+        return processes.dial(control_path(self._state_dir, worker.key))
 
     def _connect_later(self, worker: _Worker) -> None:
         worker.timer = self._loop.call_later(
@@ -465,18 +366,15 @@ class Supervisor:
         sock = self._dial(worker)
         # Until a fresh worker has made its socket, somebody else may still
         # listen there.
-        if sock is not None and _peer_pid(sock) != worker.pid:
+        if sock is not None and processes.peer_pid(sock) != worker.pid:
             sock.close()
             sock = None
         if sock is not None:
             self._connected(worker, sock)
-        elif self._is_late(worker):
+        elif self._loop.now() > worker.started_at_s + START_TIMEOUT_S:
             self.end(worker.key, "has no control socket")
         else:
             self._connect_later(worker)
-
-    def _is_late(self, worker: _Worker) -> bool:
-        return self._loop.now() > worker.started_at_s + START_TIMEOUT_S
 
     def _connected(self, worker: _Worker, sock: socket.socket) -> None:
         worker.sock = sock
@@ -489,8 +387,9 @@ class Supervisor:
             START_TIMEOUT_S, functools.partial(self._check_heard, worker, sock)
         )
         self._watch(worker)
-        self._handler.worker_connected(worker.key)
-        self.send(table.ToWorker(worker.key, "status", 0, {}))
+        key = worker.key
+        self._tell(key, lambda slots, _now: slots.worker_connected(key))
+        self.send(orders.ToWorker(worker.key, "status", 0, {}))
 
     def _check_heard(self, worker: _Worker, sock: socket.socket) -> None:
         if worker.sock is not sock or worker.heard:
@@ -565,19 +464,55 @@ class Supervisor:
         worker.silent_s = 0.0
         event = message.get("event")
         if event == "prepared":
-            self._handler.worker_prepared(worker.key, message)
+            self._prepared(worker.key, message)
             return
         if event is None:
             request = worker.requests.pop(message["id"], None)
             if request is not None and not message["ok"]:
                 error = message["error"]
-                self._handler.worker_refused(
+                self._refused(
                     request, str(error["code"]), str(error["message"])
                 )
-        status = message.get("status")
-        if status is not None:
-            worker.heard = worker.proved = True
-            self._handler.worker_status(worker.key, status)
+        members = message.get("status")
+        if members is None:
+            return
+        worker.heard = worker.proved = True
+        key, status = worker.key, slot.WorkerStatus.from_members(members)
+        self._counts.note_status(key, status)
+        self._tell(
+            key, lambda slots, now: slots.worker_status(key, status, now)
+        )
+
+    def _prepared(self, key: orders.Key, message: messages.Message) -> None:
+        generation = int(message["generation"])
+        secret = str(message["secret"])
+        certificate_sha256 = message.get("certificate_sha256")
+        self._counts.note_prepared(key, generation, self._loop.now())
+        self._tell(
+            key,
+            lambda slots, _now: slots.worker_prepared(
+                key, generation, secret, certificate_sha256
+            ),
+        )
+
+    def _refused(
+        self, request: orders.ToWorker, code: str, message: str
+    ) -> None:
+        key, generation = request.key, request.generation
+        LOG.warning(
+            "Worker of slot %s.%d refused %s: %s: %s",
+            *key,
+            request.operation,
+            code,
+            message,
+        )
+        if request.operation == "assign":
+            self._tell(
+                key,
+                lambda slots, now: slots.worker_refused(
+                    key, generation, code, message, now
+                ),
+            )
 
     def _disconnected(self, worker: _Worker) -> None:
         if worker.sock is None:
@@ -586,7 +521,8 @@ class Supervisor:
         worker.sock.close()
         worker.sock = None
         self._cancel_timer(worker)
-        self._handler.worker_disconnected(worker.key)
+        key = worker.key
+        self._tell(key, lambda slots, _now: slots.worker_disconnected(key))
         if worker.pidfd is None:
             return
         if worker.proved:
@@ -609,7 +545,8 @@ class Supervisor:
     def _exited(self, worker: _Worker, pidfd: int | None) -> None:
         if worker.pidfd != pidfd or pidfd is None:
             return
-        exit_status = _exit_status(pidfd)
+        exit_status = processes.exit_status(pidfd)
+        status = processes.how(exit_status)
         if worker.sock is not None:
             # Its last words, such as a result, may still be there.
             self._receive_rest(worker)
@@ -617,7 +554,7 @@ class Supervisor:
         LOG.info(
             "Worker of slot %s.%d ended (%s)",
             *worker.key,
-            worker.ended_for or _how(exit_status),
+            worker.ended_for or status,
         )
         lived_s = self._loop.now() - worker.started_at_s
         if worker.heard and lived_s >= HEALTHY_AFTER_S:
@@ -626,7 +563,7 @@ class Supervisor:
         left = heard and exit_status in (0, None)
         how = "killed" if worker.ended_for else "left" if left else "died"
         self.ended[worker.key[0], how] += 1
-        self._handler.worker_died(worker.key)
+        self._died(worker.key)
         if left:
             # It made room for a fresh one; of a worker that an earlier agent
             # started nobody knows the status, and the first try is free.
@@ -634,19 +571,22 @@ class Supervisor:
         else:
             # The other one may have been started by an agent that died
             # before the worker had made its socket.
-            taken = exit_status == EXIT_SLOT_TAKEN
+            taken = exit_status == processes.EXIT_SLOT_TAKEN
             log = self._log_file(worker.key) or "standard error of the agent"
             self._failed(
                 worker,
-                f"the worker ended ({_how(exit_status)}); {log} says why",
+                f"the worker ended ({status}); {log} says why",
                 self._take_over if taken else self._spawn,
             )
 
     def _abandon(self, worker: _Worker) -> None:
         """Forget a process that is not, or not for certain, a worker."""
         self._disconnected_by_death(worker)
-        self._handler.worker_died(worker.key)
+        self._died(worker.key)
         self._failed(worker, "the worker found at the start is gone")
+
+    def _died(self, key: orders.Key) -> None:
+        self._tell(key, lambda slots, now: slots.worker_died(key, now))
 
     def _receive_rest(self, worker: _Worker) -> None:
         while worker.sock is not None:
@@ -671,7 +611,11 @@ class Supervisor:
     ) -> None:
         worker.failures += 1
         if worker.failures >= FAULTY_AFTER_FAILURES:
-            self._handler.worker_unstartable(worker.key, message)
+            key = worker.key
+            self._tell(
+                key,
+                lambda slots, now: slots.worker_unstartable(key, message, now),
+            )
         delay_s = min(
             FIRST_RESPAWN_S * 2 ** min(worker.failures - 1, 20),
             LONGEST_RESPAWN_S,
@@ -701,46 +645,3 @@ class Supervisor:
         if worker.timer is not None:
             worker.timer.cancel()
             worker.timer = None
-
-
-def _peer_pid(sock: socket.socket) -> int:
-    credentials = sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    pid: int = _CREDENTIALS.unpack(credentials)[0]
-    return pid
-
-
-def _ended(pidfd: int, timeout_s: float) -> bool:
-    """Wait for the end of a process."""
-    return descriptors.is_readable(pidfd, max(0.0, timeout_s))
-
-
-def _exit_status(pidfd: int) -> int | None:
-    """Reap an ended process.
-
-    :returns: its status, or the negative number of the signal that ended it;
-        None for one that another process started.
-    """
-    try:
-        result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    except ChildProcessError:
-        return None
-    if result is None:
-        return None
-    has_exited = result.si_code == os.CLD_EXITED
-    return result.si_status if has_exited else -result.si_status
-
-
-def _how(exit_status: int | None) -> str:
-    if exit_status is None or exit_status >= 0:
-        return f"status {exit_status}"
-    return signal.Signals(-exit_status).name
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return WORKER_MODULE.encode() in command.split(b"\0")

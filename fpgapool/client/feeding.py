@@ -9,8 +9,8 @@ import threading
 import time
 import typing
 
+from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
 from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.

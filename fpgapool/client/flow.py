@@ -15,9 +15,7 @@ one task at a time both are the caller's thread.
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import mmap
 import threading
 import time
 import typing
@@ -26,6 +24,7 @@ from collections.abc import Iterable
 
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
+from fpgapool.client import dataflow
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.client import waiting
@@ -47,140 +46,13 @@ _UINT32_MAX = 2**32 - 1
 # How long a worker may take to hear that the session is over.
 _FAREWELL_S = 1.0
 
-Stopped = waiting.Stopped
-
-
-def blank(length_bytes: int) -> memoryview:
-    """Make memory that takes room as it is written to: small jobs stay small.
-
-    :param length_bytes: its length.
-    :returns: zeros, writable.
-    """
-    if not length_bytes:
-        return memoryview(bytearray())
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return memoryview(mmap.mmap(-1, length_bytes, flags))
-
 
 class _SlotLost(exceptions.CodedError):
     """The worker will not go on with the session."""
 
 
-class Piece(stream.Piece):
-    """Input of one task, from being filled until it is acknowledged.
-
-    :ivar data: the input; the caller may replace it before sending.
-    :ivar shared: the buffers that it is in, None if it is elsewhere.
-    :ivar input_crc32: see :class:`checksums.Sent`.
-    """
-
-    __slots__ = ("input_crc32", "shared")
-
-    input_crc32: int
-
-    def __init__(
-        self,
-        number: int,
-        data: memoryview,
-        shared: connections.SharedBuffers | None,
-    ) -> None:
-        # Not the base's: one call less for every piece.
-        self.data = data
-        self.number = number
-        self.flags = 0
-        self.shared = shared
-
-    def keep(self) -> None:
-        """Have the input outlive its buffer.
-
-        :raises OSError: if there is not enough memory.
-        """
-        self.data = memoryview(bytes(self.data))
-        self.shared = None
-
-
-class Output(typing.NamedTuple):
-    """A piece of output.
-
-    :ivar data: valid until the next call of :meth:`Flow.receive`.
-    :ivar last: whether the task gives no more output.
-    """
-
-    data: memoryview
-    last: bool
-
-
-class DataFlow(typing.Protocol):
-    """What sessions and transfers need of whatever processes their data."""
-
-    @property
-    def view(self) -> views.SessionView:
-        """The session with its present slot."""
-
-    @property
-    def transport(self) -> str:
-        """How the data gets to where it is processed."""
-
-    @property
-    def shared(self) -> connections.SharedBuffers | None:
-        """The shared buffers in use, None when payloads are in the stream."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything that was sent is acknowledged."""
-
-    #: Longest piece, credit, and what pieces but the last are multiples of.
-    chunk_bytes: int
-    window_bytes: int
-    chunk_multiple_bytes: int
-    #: Whether the offset alone says how a piece is processed.
-    stateless: bool
-    #: Whether the data is checked end to end.
-    checksum: bool
-    #: Input whose output has arrived completely.
-    acknowledged_bytes: int
-    #: Output that has arrived.
-    received_bytes: int
-    #: Whether the last output has arrived.
-    ended: bool
-    #: Members of CLOSED, once it has come.
-    closed: dict[str, typing.Any] | None
-    #: How often a broken connection, and a lost slot, was replaced.
-    reconnects: int
-    reopens: int
-
-    def piece(self, number: int) -> Piece: ...
-
-    def take(self, number: int) -> None: ...
-
-    def reserve(
-        self, length_bytes: int, *, filled: bool, deadline_s: float | None
-    ) -> Piece: ...
-
-    def send(
-        self,
-        piece: Piece,
-        *,
-        end: bool,
-        deadline_s: float | None,
-        release_output: bool = False,
-    ) -> None: ...
-
-    def receive(
-        self, place: memoryview, deadline_s: float | None
-    ) -> Output | None: ...
-
-    def close(self, place: memoryview, deadline_s: float | None) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-    def hang_up(self) -> None: ...
-
-
-class Flow:
-    """Data that goes through a slot; see the module and :class:`DataFlow`.
+class Flow(dataflow.DataFlow):
+    """Data that goes through a slot; see the module.
 
     :param dialer: connects again.
     :param connection: the first connection.
@@ -194,41 +66,37 @@ class Flow:
         connection: connections.Connection,
         seeker: waiting.SlotSeeker,
     ) -> None:
-        opened = connection.opened
+        opened, shared = connection.opened, connection.shared
+        super().__init__(
+            opened.chunk_bytes,
+            opened.window_bytes,
+            opened.chunk_multiple_bytes,
+            opened.window_bytes // opened.chunk_bytes
+            if shared is None
+            else shared.buffers,
+            opened.input_offset_bytes,
+        )
         self._dialer = dialer
         self._connection = connection
         self._seeker = seeker
         self._cancel = seeker.token
-        self.chunk_bytes = opened.chunk_bytes
-        self.window_bytes = opened.window_bytes
-        self.chunk_multiple_bytes = opened.chunk_multiple_bytes
         self.stateless = opened.stateless
         starts_bytes = opened.input_offset_bytes, opened.output_offset_bytes
-        self._input: stream.Outbound[Piece] = stream.Outbound(
-            stream.CLIENT, starts_bytes[0], self.window_bytes
-        )
         self._output = stream.Inbound(
             stream.CLIENT,
             starts_bytes[1],
             due_bytes=-(-self.window_bytes // 4),
         )
         self._count_buffers()
-        self.ended = False
-        self.closed: dict[str, typing.Any] | None = None
-        self.reconnects = 0
-        self.reopens = 0
         self._last_task_id = 0
         self._idle_resumes = 0
         self._progress_mark = (-1, -1)
         self._idle_reopens = 0
         self._reopened_at_bytes = -1
         self._spare = memoryview(b"")
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes what has to be sent again.
         self._sending = threading.Lock()
-        self._stopped = False
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
@@ -236,18 +104,11 @@ class Flow:
         # There is nothing to give back any more.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
-        shared = connection.shared
-        count = (
-            self.window_bytes // self.chunk_bytes
-            if shared is None
-            else shared.buffers
-        )
-        self._own: list[memoryview | None] = [None] * count
-        self._free = collections.deque(range(count))
 
     def _count_buffers(self) -> None:
         """Short outputs occupy whole buffers: acknowledge them sooner."""
         shared = self._connection.shared
+        self._output.buffers = 0 if shared is None else shared.buffers
         self._output.due_pieces = (
             stream.UNLIMITED if shared is None else -(-shared.buffers // 4)
         )
@@ -270,88 +131,21 @@ class Flow:
         return self._connection.shared
 
     @property
-    def idle(self) -> bool:
-        """Whether everything that was sent is acknowledged."""
-        return not self._input.kept
-
-    @property
-    def acknowledged_bytes(self) -> int:
-        """Input whose output has arrived completely."""
-        return self._input.acknowledged_bytes
-
-    @property
     def received_bytes(self) -> int:
         """Output that has arrived, once or more often."""
         return self._output.delivered_bytes
 
     # Sending
 
-    def piece(self, number: int) -> Piece:
-        """Make a piece of a buffer.
-
-        :param number: of the buffer, which must not be in use.
-        :returns: a piece with the whole buffer, ``chunk_bytes`` long.
-        """
-        shared = self._connection.shared
-        if shared is not None:
-            buffer = shared.input(number)[: self.chunk_bytes]
-        else:
-            buffer = self._own[number] or blank(self.chunk_bytes)
-            self._own[number] = buffer
-        return Piece(number, buffer, shared)
-
-    def take(self, number: int) -> None:
-        """Take a certain free buffer.
-
-        :param number: of the buffer.
-        """
-        with self._lock:
-            self._free.remove(number)
-
-    def reserve(
-        self, length_bytes: int, *, filled: bool, deadline_s: float | None
-    ) -> Piece:
-        """Wait until the window has room, and take a free buffer.
-
-        :param length_bytes: how much will be sent.
-        :param filled: False if the caller brings the data in memory of its
-            own when there are no shared buffers; none is allocated then.
-        :param deadline_s: absolute deadline.
-        :returns: a piece to fill and to pass to :meth:`send`.
-        :raises Stopped: if the flow was stopped.
-        :raises channel.DeadlineExceeded: if the deadline passes.
-        """
-        with self._lock:
-            while not self._stopped and not (
-                self._free and self._input.has_room(length_bytes)
-            ):
-                if not self._changed.wait(channel.remaining_s(deadline_s)):
-                    raise channel.DeadlineExceeded("deadline passed")
-            if self._stopped:
-                raise Stopped
-            number = self._free.popleft()
-        if not filled and self._connection.shared is None:
-            return Piece(number, memoryview(b""), None)
-        return self.piece(number)
-
     def send(
         self,
-        piece: Piece,
+        piece: dataflow.Piece,
         *,
         end: bool,
         deadline_s: float | None,
         release_output: bool = False,
     ) -> None:
-        """Send one piece; a broken connection is left to the receiver.
-
-        :param piece: the input; its data must not change until it is
-            acknowledged.
-        :param end: whether it is the last one.
-        :param deadline_s: absolute deadline.
-        :param release_output: give the output received so far back to the
-            worker in the same breath.
-        :raises channel.DeadlineExceeded: if the deadline passes.
-        """
+        """See :meth:`dataflow.DataFlow.send`."""
         if not self._sending.acquire(blocking=False):
             # Finding another slot may take longer than its buffer is kept.
             if piece.shared is not None:
@@ -399,7 +193,9 @@ class Flow:
             prefix = b""
 
     def _keep(
-        self, shared: connections.SharedBuffers, pieces: Iterable[Piece]
+        self,
+        shared: connections.SharedBuffers,
+        pieces: Iterable[dataflow.Piece],
     ) -> None:
         """Have pieces of input outlive a slot's buffers."""
         for piece in pieces:
@@ -416,20 +212,8 @@ class Flow:
 
     def receive(
         self, place: memoryview, deadline_s: float | None
-    ) -> Output | None:
-        """Receive the next frame; gives back the output received before.
-
-        :param place: where to put output that comes in the stream; at least
-            ``chunk_bytes`` long.
-        :param deadline_s: absolute deadline.
-        :returns: output, or None if the frame brought none.
-        :raises errors.SessionFailed: if the session has ended or cannot be
-            resumed; :class:`errors.ChecksumMismatch` if data was changed on
-            its way.
-        :raises errors.Cancelled: if cancelled.
-        :raises channel.DeadlineExceeded: if the deadline passes.
-        :raises frames.ProtocolError: if the worker breaks the protocol.
-        """
+    ) -> dataflow.Output | None:
+        """See :meth:`dataflow.DataFlow.receive`."""
         while True:
             connection = self._connection
             try:
@@ -456,7 +240,7 @@ class Flow:
         header: frames.FrameHeader,
         place: memoryview,
         deadline_s: float | None,
-    ) -> Output | None:
+    ) -> dataflow.Output | None:
         kind = header.type
         if kind == frames.OUTPUT:
             return self._take_output(connection, header, place, deadline_s)
@@ -490,12 +274,13 @@ class Flow:
         header: frames.FrameHeader,
         place: memoryview,
         deadline_s: float | None,
-    ) -> Output | None:
+    ) -> dataflow.Output | None:
         if not self._output.accept(header):
             return None
         length_bytes = header.payload_length_bytes
-        if header.flags & frames.SHM:
-            data = self._shared_output(connection, header)
+        shared = connection.shared
+        if shared is not None:
+            data = shared.output(header.aux)[:length_bytes]
         else:
             data = self._place(place, length_bytes)
             connection.channel.recv_exact_into(data, deadline_s)
@@ -507,19 +292,19 @@ class Flow:
             self._finish()
         last = bool(header.flags & (frames.TASK_END | frames.END))
         if not known_bytes:
-            return Output(data, last)
+            return dataflow.Output(data, last)
         fresh = data[known_bytes:]
-        if fresh and not header.flags & frames.SHM:
+        if fresh and shared is None:
             # Callers find output at the front of the place they gave.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
-        return Output(fresh, last)
+        return dataflow.Output(fresh, last)
 
     def _place(self, place: memoryview, length_bytes: int) -> memoryview:
         if length_bytes > len(place):
             # The first slot had shared memory or shorter chunks.
             if length_bytes > len(self._spare):
-                self._spare = blank(length_bytes)
+                self._spare = dataflow.blank(length_bytes)
             place = self._spare
         return place[:length_bytes]
 
@@ -530,16 +315,6 @@ class Flow:
         with self._lock:
             self._input.finish()
             self._changed.notify_all()
-
-    def _shared_output(
-        self, connection: connections.Connection, header: frames.FrameHeader
-    ) -> memoryview:
-        shared = connection.shared
-        if shared is None or header.aux >= shared.buffers:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no shared buffer {header.aux}"
-            )
-        return shared.output(header.aux)[: header.payload_length_bytes]
 
     def _acknowledged(self, header: frames.FrameHeader) -> None:
         verifier = self._verifier
@@ -560,8 +335,8 @@ class Flow:
 
     def _verify(
         self, header: frames.FrameHeader, verifier: checksums.Verifier
-    ) -> Callable[[list[Piece]], None]:
-        def check(pieces: list[Piece]) -> None:
+    ) -> Callable[[list[dataflow.Piece]], None]:
+        def check(pieces: list[dataflow.Piece]) -> None:
             idle = len(pieces) == len(self._input.kept)
             verifier.check(header, pieces[-1] if pieces else None, idle)
 
@@ -622,7 +397,7 @@ class Flow:
             while True:
                 self._cancel.check()
                 if self._stopped:
-                    raise Stopped
+                    raise dataflow.Stopped
                 try:
                     if isinstance(trouble, _SlotLost):
                         self._reopen(deadline_s, trouble)
@@ -631,7 +406,7 @@ class Flow:
                     self._send_again(deadline_s)
                     if self._stopped:
                         # Whoever did so may only know the one before.
-                        raise Stopped
+                        raise dataflow.Stopped
                     return
                 except (channel.ChannelClosed, _SlotLost) as exc:
                     trouble = exc
@@ -670,7 +445,7 @@ class Flow:
                     raise channel.DeadlineExceeded("deadline passed") from exc
                 self._fail_if_over(deadline_s)
                 if self._stopped:
-                    raise Stopped from None
+                    raise dataflow.Stopped from None
                 if time.monotonic() >= gives_up_s:
                     raise _lost(str(exc)) from exc
             self._cancel.wait(backoff_s)
@@ -787,17 +562,7 @@ class Flow:
     # Ending
 
     def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """Tell the worker that the session is over, and wait until it is.
-
-        A connection that breaks meanwhile is no error: all output that was
-        asked for is here.
-
-        :param place: see :meth:`receive`.
-        :param deadline_s: absolute deadline.
-        :raises errors.SessionFailed: if the session failed before.
-        :raises channel.DeadlineExceeded: if the deadline passes.
-        :raises frames.ProtocolError: if the worker breaks the protocol.
-        """
+        """See :meth:`dataflow.DataFlow.close`."""
         connection = self._connection
         close = frames.FrameHeader(frames.CLOSE).pack()
         try:
@@ -811,21 +576,19 @@ class Flow:
             self._cancel.check()
 
     def stop(self) -> None:
-        """Make every thread in the flow return soon, for ever."""
-        with self._lock:
-            self._stopped = True
-            self._changed.notify_all()
+        """See :meth:`dataflow.DataFlow.stop`."""
+        super().stop()
         self._connection.channel.shutdown()
         self._seeker.stop()
 
     def abandon(self) -> None:
-        """Have the pool take the slot back; never raises."""
+        """See :meth:`dataflow.DataFlow.abandon`."""
         if self._ended_by_worker:
             return
         self._seeker.door.give_up(session_id=self.view.session_id)
 
     def hang_up(self) -> None:
-        """Close the connections; no other thread may be in the flow."""
+        """See :meth:`dataflow.DataFlow.hang_up`."""
         self._dialer.hang_up(self._connection.channel)
         self._seeker.door.close()
 

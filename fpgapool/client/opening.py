@@ -13,6 +13,7 @@ import uuid
 from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import dataflow
 from fpgapool.client import discovery
 from fpgapool.client import door as doors
 from fpgapool.client import errors
@@ -320,7 +321,7 @@ class _Opening:
         return self._session(flow, cause.code)
 
     def _session(
-        self, flow: flows.DataFlow, fallback_reason: str | None = None
+        self, flow: dataflow.DataFlow, fallback_reason: str | None = None
     ) -> sessions.Session:
         return sessions.Session(
             flow,

@@ -16,8 +16,8 @@ import typing
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import connection as connections
+from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames

@@ -8,22 +8,16 @@ byte by byte. They are imported when they are needed.
 
 from __future__ import annotations
 
-import collections
-import collections.abc
 import socket
-import threading
 import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
+from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
 from fpgapool.client import view as views
-from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
-from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -51,8 +45,8 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
 
-class SoftwareFlow:
-    """Data that is processed by a software core; see :class:`flows.DataFlow`.
+class SoftwareFlow(flows.DataFlow):
+    """Data that is processed by a software core.
 
     :param accelerator: its name.
     :param params: its parameters.
@@ -66,12 +60,6 @@ class SoftwareFlow:
     """
 
     transport = TRANSPORT
-    shared: connections.SharedBuffers | None = None
-    stateless = False
-    #: There is no transport that could change the data.
-    checksum = False
-    reconnects = 0
-    reopens = 0
 
     def __init__(
         self,
@@ -82,10 +70,11 @@ class SoftwareFlow:
         cancel: cancelling.CancelToken,
     ) -> None:
         self._core, profile = _load(accelerator, params, core_name, cause)
-        self.chunk_bytes = _CHUNK_BYTES
-        self.window_bytes = _BUFFERS * _CHUNK_BYTES
-        self.chunk_multiple_bytes = (
-            self._core.chunk_multiple_bytes or profile.chunk_multiple_bytes
+        super().__init__(
+            _CHUNK_BYTES,
+            _BUFFERS * _CHUNK_BYTES,
+            self._core.chunk_multiple_bytes or profile.chunk_multiple_bytes,
+            _BUFFERS,
         )
         if self.chunk_multiple_bytes > self.chunk_bytes:
             raise errors.InvalidParams(
@@ -94,52 +83,9 @@ class SoftwareFlow:
             )
         self.view = _view(cause)
         self.received_bytes = 0
-        self.ended = False
-        self.closed: dict[str, typing.Any] | None = None
-        self._input: stream.Outbound[flows.Piece] = stream.Outbound(
-            stream.CLIENT, 0, self.window_bytes
-        )
-        self._changed = threading.Condition()
-        self._free = collections.deque(range(_BUFFERS))
-        self._own: list[memoryview | None] = [None] * _BUFFERS
         self._output = memoryview(b"")
-        self._stopped = False
         self._cancel = cancel
         cancel.attach(self)
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything that was sent is processed."""
-        return not self._input.kept
-
-    @property
-    def acknowledged_bytes(self) -> int:
-        """Input whose output is available."""
-        return self._input.acknowledged_bytes
-
-    def piece(self, number: int) -> flows.Piece:
-        """Make a piece of a buffer, as :meth:`flows.Flow.piece`."""
-        buffer = self._own[number]
-        if buffer is None:
-            buffer = memoryview(bytearray(self.chunk_bytes))
-            self._own[number] = buffer
-        return flows.Piece(number, buffer, None)
-
-    def take(self, number: int) -> None:
-        """Take a certain free buffer, as :meth:`flows.Flow.take`."""
-        with self._changed:
-            self._free.remove(number)
-
-    def reserve(
-        self, length_bytes: int, *, filled: bool, deadline_s: float | None
-    ) -> flows.Piece:
-        """Wait for a free buffer, as :meth:`flows.Flow.reserve`."""
-        with self._changed:
-            self._wait_for(lambda: bool(self._free), deadline_s)
-            number = self._free.popleft()
-        if filled:
-            return self.piece(number)
-        return flows.Piece(number, memoryview(b""), None)
 
     def send(
         self,
@@ -149,7 +95,7 @@ class SoftwareFlow:
         deadline_s: float | None,
         release_output: bool = False,
     ) -> None:
-        """Have a piece processed, as :meth:`flows.Flow.send`."""
+        """Have a piece processed, see :meth:`flows.DataFlow.send`."""
         with self._changed:
             self._input.add(piece, 0, end)
             self._changed.notify_all()
@@ -157,7 +103,7 @@ class SoftwareFlow:
     def receive(
         self, place: memoryview, deadline_s: float | None
     ) -> flows.Output:
-        """Process the next piece, as :meth:`flows.Flow.receive`.
+        """Process the next piece, see :meth:`flows.DataFlow.receive`.
 
         The deadline is checked between two pieces.
         """
@@ -176,20 +122,9 @@ class SoftwareFlow:
         self.ended = _is_end(piece)
         return flows.Output(self._output[:written_bytes], True)
 
-    def _wait_for(
-        self,
-        ready: collections.abc.Callable[[], bool],
-        deadline_s: float | None,
-    ) -> None:
-        while not ready() or self._stopped:
-            self._check()
-            if not self._changed.wait(channel.remaining_s(deadline_s)):
-                raise channel.DeadlineExceeded("deadline passed")
-
     def _check(self) -> None:
         self._cancel.check()
-        if self._stopped:
-            raise waiting.Stopped
+        super()._check()
 
     def _process(self, piece: flows.Piece) -> int:
         if piece.offset_bytes % self.chunk_multiple_bytes:
@@ -246,17 +181,12 @@ class SoftwareFlow:
 
     def stop(self) -> None:
         """Make every thread in the flow return soon, for good."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        super().stop()
         self._core.cancel()
 
     def shutdown(self) -> None:
         """Stop, because the token was cancelled."""
         self.stop()
-
-    def abandon(self) -> None:
-        """Do nothing: the pool does not know the session."""
 
     def hang_up(self) -> None:
         """Detach from the token."""
@@ -313,22 +243,13 @@ def _not_installed(
 
 
 def _view(cause: errors.FpgapoolError) -> views.SessionView:
-    return views.SessionView(
-        session_id="",
-        state=states.READY,
-        reason=cause.code,
-        message=f"this machine's CPU computes: {cause.message}",
-        generation=0,
-        revision=0,
-        queued_at=None,
-        ready_at=None,
-        host_name=socket.gethostname(),
-        device=None,
-        slot=None,
-        local=True,
-        endpoints=(),
-        secret="",
-        certificate_sha256=None,
-        queue_position=None,
-        pending_reasons=(),
+    return views.SessionView.from_message(
+        {
+            "session_id": "",
+            "state": states.READY,
+            "reason": cause.code,
+            "message": f"this machine's CPU computes: {cause.message}",
+            "slot_host_name": socket.gethostname(),
+            "local": True,
+        }
     )

@@ -20,9 +20,9 @@ import time
 import typing
 
 from fpgapool.client import checks
+from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
 from fpgapool.client import feeding
-from fpgapool.client import flow as flows
 from fpgapool.client import opening
 from fpgapool.client import session as sessions
 from fpgapool.common import channel

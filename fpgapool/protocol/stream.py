@@ -30,48 +30,23 @@ UNLIMITED = 2**64
 
 
 class Side(typing.NamedTuple):
-    """One end, and how it says that the other one is wrong.
-
-    The texts are filled with an offset, and the positions that it should
-    have been between.
+    """One end of a connection.
 
     :ivar is_client: a client is acknowledged task by task, and its input
         stays until its output has come, too.
     :ivar code: of an offset that is wrong.
-    :ivar takes: the direction that it receives.
-    :ivar acknowledged: an ACK is wrong …
-    :ivar resumed: … where the other end goes on receiving …
-    :ivar cut: … that this is within a piece …
-    :ivar consumed: … where the other end goes on sending.
+    :ivar sends: the direction that it sends …
+    :ivar takes: … and the one that it receives.
     """
 
     is_client: bool
     code: str
+    sends: str
     takes: str
-    acknowledged: str
-    resumed: str
-    cut: str
-    consumed: str
 
 
-CLIENT = Side(
-    True,
-    codes.PROTOCOL_ERROR,
-    "output",
-    acknowledged="input {} acknowledged, of {} to {}",
-    resumed="the worker resumes at other offsets",
-    cut="the worker resumes within a frame",
-    consumed="the worker resumes at other offsets",
-)
-WORKER = Side(
-    False,
-    codes.BAD_OFFSET,
-    "input",
-    acknowledged="output up to {} was never sent",
-    resumed="output from {} on is not there",
-    cut="output in shared buffers continues at a frame",
-    consumed="input up to {} was never acknowledged",
-)
+CLIENT = Side(True, codes.PROTOCOL_ERROR, "input", "output")
+WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 
 
 class Piece:
@@ -202,9 +177,7 @@ class Outbound(typing.Generic[_Piece]):
             acknowledged before.
         """
         if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
-            raise self._wrong(
-                self._side.acknowledged, offset_bytes, self.sent_bytes
-            )
+            raise self._wrong("acknowledged", offset_bytes, self.sent_bytes)
         kept, by_task = self.kept, self._side.is_client
         done = []
         left = len(kept) - len(self.unsent)
@@ -237,7 +210,7 @@ class Outbound(typing.Generic[_Piece]):
         """
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
-            raise self._wrong(side.resumed, offset_bytes, self.added_bytes)
+            raise self._wrong("resumed", offset_bytes, self.added_bytes)
         there = []
         unsent = self.kept.copy()
         while unsent and unsent[0].data:
@@ -246,7 +219,10 @@ class Outbound(typing.Generic[_Piece]):
             there.append(unsent.popleft())
         if unsent and unsent[0].offset_bytes < offset_bytes:
             if not self._cuts:
-                raise self._wrong(side.cut, offset_bytes, self.added_bytes)
+                raise frames.ProtocolError(
+                    side.code,
+                    f"{side.sends} resumed at {offset_bytes}, within a piece",
+                )
             first = unsent[0]
             first.data = first.data[offset_bytes - first.offset_bytes :]
             first.offset_bytes = offset_bytes
@@ -271,11 +247,12 @@ class Outbound(typing.Generic[_Piece]):
         self.acknowledged_bytes = self.sent_bytes = self.added_bytes
 
     def _wrong(
-        self, text: str, offset_bytes: int, end_bytes: int
+        self, what: str, offset_bytes: int, end_bytes: int
     ) -> frames.ProtocolError:
         return frames.ProtocolError(
             self._side.code,
-            text.format(offset_bytes, self.acknowledged_bytes, end_bytes),
+            f"{self._side.sends} {what} at {offset_bytes}, not from "
+            f"{self.acknowledged_bytes} to {end_bytes}",
         )
 
 
@@ -289,6 +266,7 @@ class Inbound:
     :param due_bytes: how much may be held before it is to be acknowledged …
 
     :ivar due_pieces: … and how many pieces.
+    :ivar buffers: how many shared ones pieces are in; 0: they are in frames.
     :ivar received_bytes: position behind what was announced …
     :ivar consumed_bytes: … behind what was used …
     :ivar acknowledged_bytes: … and behind what the other end was told of.
@@ -310,6 +288,7 @@ class Inbound:
         self._side = side
         self._due_bytes = due_bytes
         self.due_pieces = UNLIMITED
+        self.buffers = 0
         self._credit_bytes = credit_bytes
         self._multiple_bytes = multiple_bytes
         self.start_bytes = self.received_bytes = start_bytes
@@ -325,9 +304,10 @@ class Inbound:
         :returns: False if it is an END that came before: a client that
             resumes cannot tell whether it arrived.
         :raises frames.ProtocolError: if it is out of order, exceeds the
-            credit, or follows the END.
+            credit, follows the END, or is in no buffer that there is.
         """
         offset_bytes = header.offset_bytes
+        length_bytes = header.payload_length_bytes
         if self._ended or self.closed:
             return self._accept_again(header)
         if offset_bytes != self.received_bytes:
@@ -336,7 +316,7 @@ class Inbound:
                 f"{self._side.takes} at {offset_bytes}, "
                 f"expected at {self.received_bytes}",
             )
-        received_bytes = offset_bytes + header.payload_length_bytes
+        received_bytes = offset_bytes + length_bytes
         if received_bytes - self.acknowledged_bytes > self._credit_bytes:
             raise frames.ProtocolError(
                 codes.CREDIT_EXCEEDED,
@@ -348,6 +328,16 @@ class Inbound:
                 self._side.code,
                 "the piece before was no multiple of "
                 f"{self._multiple_bytes} bytes",
+            )
+        if length_bytes and (
+            header.aux >= self.buffers
+            if header.flags & frames.SHM
+            else self.buffers
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR,
+                f"{self._side.takes} by the other transport, or in buffer "
+                f"{header.aux} of {self.buffers}",
             )
         self.received_bytes = received_bytes
         self._ended = bool(header.flags & frames.END)
@@ -421,7 +411,9 @@ class Inbound:
             self._side.is_client and offset_bytes < consumed_bytes
         ):
             raise frames.ProtocolError(
-                self._side.code, self._side.consumed.format(offset_bytes)
+                self._side.code,
+                f"{self._side.takes} resumed at {offset_bytes}, it is at "
+                f"{consumed_bytes}",
             )
         self.acknowledge()
         self.received_bytes = consumed_bytes

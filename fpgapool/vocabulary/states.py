@@ -5,6 +5,8 @@
 Do not change a value once it is released.
 """
 
+from collections.abc import Set
+
 # A session that waits for a slot or has one.
 QUEUED = "QUEUED"
 PREPARING = "PREPARING"
@@ -28,27 +30,28 @@ CONNECTED = frozenset({ACTIVE, DETACHED})
 TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
-#: How a session goes on: what happens to it in a state, and the next state.
-#: Of a session that ends, the code says why, see :mod:`.codes`.
-SESSION_MOVES = {
-    (QUEUED, "assign"): {PREPARING},
-    (PREPARING, "prepare"): {READY},
-    **{(state, "attach"): {ACTIVE} for state in (PREPARING, READY, DETACHED)},
-    **{(state, "detach"): {DETACHED} for state in (PREPARING, READY, ACTIVE)},
-    **{(state, "requeue"): {QUEUED} for state in sorted(LIVE - {QUEUED})},
-    (QUEUED, "end"): TERMINAL,
-    (PREPARING, "end"): TERMINAL,
-    **{
-        (state, "end"): TERMINAL - {REJECTED}
-        for state in (READY, ACTIVE, DETACHED)
+_ENDS: dict[str, Set[str]] = {"end": TERMINAL - {REJECTED}}
+_REOPEN: dict[str, Set[str]] = {"reopen": {QUEUED}}
+_REQUEUE: dict[str, Set[str]] = {"requeue": {QUEUED}}
+#: A session's state -> what happens to it -> the states that may follow. What
+#: a state lacks cannot happen in it. A code says why a session ended.
+SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
+    QUEUED: {"assign": {PREPARING}, "end": TERMINAL},
+    PREPARING: {
+        "prepare": {READY},
+        "attach": {ACTIVE},
+        "detach": {DETACHED},
+        "end": TERMINAL,
+        **_REQUEUE,
     },
+    READY: {"attach": {ACTIVE}, "detach": {DETACHED}, **_ENDS, **_REQUEUE},
+    ACTIVE: {"detach": {DETACHED}, **_ENDS, **_REQUEUE},
+    DETACHED: {"attach": {ACTIVE}, **_ENDS, **_REQUEUE},
     # Its worker says that it was served when its client cancelled it.
-    (CANCELLED, "end"): {CLOSED},
-    # Its client has lost the slot, and may have another one.
-    **{
-        (state, "reopen"): {QUEUED}
-        for state in (CANCELLED, FAILED, EXPIRED, LOST)
-    },
+    CANCELLED: {"end": {CLOSED}, **_REOPEN},
+    FAILED: _REOPEN,
+    EXPIRED: _REOPEN,
+    LOST: _REOPEN,
 }
 
 # Not a session's state, but the end of an assignment in a worker's result. The
@@ -75,6 +78,31 @@ SLOT_STATES = frozenset(
         SLOT_FAULTY,
     }
 )
+
+# What happens to a slot that has a worker.
+ASSIGN = "assign"
+SELF_TEST = "self-test"
+PROGRAMMED = "programmed"
+ATTACHED = "attached"
+LOST_CLIENT = "lost client"
+SCRUBBED = "scrubbed"
+SOILED = "soiled"
+
+_CLEANED = {SCRUBBED: SLOT_IDLE, SOILED: SLOT_FAULTY}
+#: A slot's state -> what happens to it -> its next state. What a state lacks
+#: cannot happen in it. Without a worker a slot is ``SLOT_STARTING``.
+SLOT_MOVES = {
+    SLOT_IDLE: {ASSIGN: SLOT_PREPARING, SELF_TEST: SLOT_PREPARING},
+    SLOT_PREPARING: {PROGRAMMED: SLOT_READY, **_CLEANED},
+    SLOT_READY: {ATTACHED: SLOT_ACTIVE, **_CLEANED},
+    SLOT_ACTIVE: {
+        ATTACHED: SLOT_ACTIVE,
+        LOST_CLIENT: SLOT_DETACHED,
+        **_CLEANED,
+    },
+    SLOT_DETACHED: {ATTACHED: SLOT_ACTIVE, **_CLEANED},
+    SLOT_FAULTY: {SELF_TEST: SLOT_PREPARING},
+}
 
 # States of slots and devices.
 UP = "up"

@@ -16,6 +16,7 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.common import channel
 from tests.functional.worker import harness
+from tests.harness import machines
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 4096
@@ -108,5 +109,5 @@ class InProcess:
         result = self.agent.wait_result(self.generation)
         assert self.agent.statuses[-1]["state"] == "idle"
         self.agent.statuses.clear()
-        self.worker._machine.check_invariants()
+        machines.check(self.worker._machine)
         return result

@@ -33,6 +33,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.harness import machines
 from tests.harness import pool_invariants
 from tests.world import database as databases
 from tests.world import kernel as kernels
@@ -425,7 +426,7 @@ class Watcher:
     def _machine(
         self, _effects: object, machine: worker_state.Machine, *_a: object
     ) -> None:
-        machine.check_invariants()
+        machines.check(machine)
 
     def _mint(self, secret: str, _keyring: hello.Keyring) -> None:
         _check(secret not in self._secrets, "a secret came twice")

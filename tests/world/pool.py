@@ -33,6 +33,7 @@ from fpgapool.db import migration
 from fpgapool.objects import identity
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from tests.chaos import jobs
+from tests.harness import supervised
 from tests.world import broker as brokers
 from tests.world import database as databases
 from tests.world import driver
@@ -228,11 +229,7 @@ class Agent(Daemon):
         if not self.runs or self.agent is None:
             return []
         table, workers = self.agent.table, self.agent.workers
-        pids = [
-            workers.pid(key)
-            for key in table.slot_keys()
-            if table.holder(key) is not None
-        ]
+        pids = [supervised.pid(workers, key) for key in table.holders()]
         return [self.pool.system.processes[pid] for pid in pids if pid]
 
     def serve(self, stopping: system.Event) -> None:

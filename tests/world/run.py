@@ -362,10 +362,8 @@ class _Rest:
                 yield f"{agent.name} does not run"
                 continue
             table = agent.agent.table
-            for key in table.slot_keys():
-                holder = table.holder(key)
-                if holder is not None:
-                    yield f"{agent.name}: {key} is held by {holder}"
+            for key, holder in table.holders().items():
+                yield f"{agent.name}: {key} is held by {holder}"
         snapshot = _stored(pool.database)
         for row in snapshot.live_sessions:
             yield f"live in the database: {row}"

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import logging
 import threading
-import time
 
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
@@ -19,31 +18,9 @@ from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-
-Post = collections.abc.Callable[[state.Event], None]
-
-
-class _Listener:
-    """Turns what a session tells into events of its generation."""
-
-    def __init__(self, keyring: hellos.Keyring, post: Post) -> None:
-        self._keyring = keyring
-        self._post = post
-        self._generation = keyring.order.generation
-
-    def attached(self) -> None:
-        self._post(state.Attached(self._generation, time.time()))
-
-    def detached(self) -> None:
-        self._post(state.Detached(self._generation))
-
-    def confirmed(self) -> None:
-        self._keyring.confirm_resume()
-
-    def ended(self, outcome: state.Outcome, code: str, message: str) -> None:
-        self._post(state.Ended(self._generation, outcome, code, message))
 
 
 class Desk:
@@ -58,7 +35,7 @@ class Desk:
         self,
         settings: worker_settings.Settings,
         driver: drivers.Driver,
-        post: Post,
+        post: sessions.Post,
     ) -> None:
         self._settings = settings
         self._driver = driver
@@ -169,9 +146,7 @@ class Desk:
 
     def _fail(self, keyring: hellos.Keyring, code: str, message: str) -> None:
         self._post(
-            state.Ended(
-                keyring.order.generation, state.Outcome.FAILED, code, message
-            )
+            state.Ended(keyring.order.generation, states.FAILED, code, message)
         )
 
     def _make_session(
@@ -186,30 +161,27 @@ class Desk:
                 codes.BAD_OFFSET,
                 f"{profile.name} is not stateless: it starts at offset 0",
             )
-        core = self._open_core(hello, keyring.order)
-        multiple_bytes = sessions.chunk_multiple_bytes(core, profile)
-        if multiple_bytes > settings.chunk_bytes:
+        processor = processing.Processor(
+            self._open_core(hello, keyring.order), profile
+        )
+        if processor.multiple_bytes > settings.chunk_bytes:
             raise sessions.Refused(
                 codes.INVALID_PARAMS,
-                f"these parameters need pieces of {multiple_bytes} bytes; "
-                f"a piece has at most {settings.chunk_bytes}",
+                "these parameters need pieces of "
+                f"{processor.multiple_bytes} bytes; a piece has at most "
+                f"{settings.chunk_bytes}",
             )
-        memory = self._make_memory(hello, core)
-        features = _agree(hello, core)
+        memory = self._make_memory(hello, processor)
+        processor.agree(hello.features)
         return sessions.DataSession(
-            core,
-            profile,
+            processor,
             memory,
             hello.transport == hellos.SHM,
-            sessions.Limits(
-                settings.chunk_bytes,
-                settings.window_bytes,
-                settings.send_timeout_s,
-            ),
-            _Listener(keyring, self._post),
+            settings,
+            keyring,
+            self._post,
             hello.start_input_offset,
             hello.start_output_offset,
-            features,
         )
 
     def _open_core(
@@ -232,14 +204,12 @@ class Desk:
             ) from None
 
     def _make_memory(
-        self, hello: hellos.Hello, core: drivers.Core
+        self, hello: hellos.Hello, processor: processing.Processor
     ) -> memories.Memory:
         settings = self._settings
-        most_bytes = sessions.needed_output_bytes(
-            core, settings.chunk_bytes, True
-        )
+        most_bytes = processor.needed_bytes(settings.chunk_bytes, True)
         if hello.transport == hellos.STREAM:
-            if core.in_place:
+            if processor.core.in_place:
                 return memories.InPlaceMemory(
                     settings.chunk_bytes, settings.window_bytes
                 )
@@ -299,21 +269,21 @@ class Desk:
         input_bytes: int,
         output_bytes: int,
     ) -> None:
-        settings = self._settings
+        settings, processor = self._settings, session.processor
         document: dict[str, object] = {
-            "features": sorted(session.features),
+            "features": sorted(processor.features),
             "resume_secret": keyring.mint_resume(),
             "chunk_bytes": settings.chunk_bytes,
             "window_bytes": settings.window_bytes,
             "input_offset": input_bytes,
             "output_offset": output_bytes,
-            "stateless": session.profile.stateless,
-            "accelerator": session.profile.name,
-            "chunk_multiple_bytes": session.chunk_multiple_bytes,
+            "stateless": processor.profile.stateless,
+            "accelerator": processor.profile.name,
+            "chunk_multiple_bytes": processor.multiple_bytes,
             "max_streams": 1,
             "resume_grace_s": keyring.order.resume_grace_s,
         }
-        fds = session.shared_fds
+        fds = session.memory.fds
         if session.shared:
             document["shm"] = {
                 "buffers": settings.window_chunks,
@@ -325,18 +295,3 @@ class Desk:
             channel.send_with_fds(data, fds, deadline_s=deadline_s)
         else:
             channel.send(data, deadline_s=deadline_s)
-
-
-def _agree(hello: hellos.Hello, core: drivers.Core) -> frozenset[str]:
-    """Switch on what the client asks for and the slot has.
-
-    :param hello: what the client said.
-    :param core: of the session.
-    :returns: the features of the session.
-    """
-    if frames.CHECKSUM_FEATURE in hello.features and isinstance(
-        core, drivers.ChecksummedCore
-    ):
-        core.start_checksums()
-        return frozenset({frames.CHECKSUM_FEATURE})
-    return frozenset()

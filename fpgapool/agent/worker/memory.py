@@ -25,6 +25,7 @@ import weakref
 from fpgapool.agent.worker import crew
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
@@ -48,6 +49,26 @@ class Remains(enum.Enum):
     #: The operators have taken the slot, or it has failed: the client goes
     #: on elsewhere with its input, when it likes.
     LEFT = "left to the client"
+
+
+#: Ways to lose a slot that clients could choose again and again. After the
+#: others a client has no hurry.
+_CAUSED_BY_CLIENTS = frozenset(
+    {codes.CONNECTION_LOST, codes.RESUME_TIMEOUT, codes.YIELDED}
+)
+
+
+def remains(code: str, unread: bool) -> Remains:
+    """Say what becomes of a session's shared buffers.
+
+    :param code: how it ended.
+    :param unread: whether there is output that was not acknowledged.
+    """
+    if code in _CAUSED_BY_CLIENTS:
+        return Remains.KEPT
+    if code in codes.SLOT_LOST:
+        return Remains.LEFT
+    return Remains.KEPT if unread else Remains.EMPTIED
 
 
 class Blocks:

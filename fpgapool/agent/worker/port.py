@@ -12,6 +12,7 @@ import socket
 from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
@@ -194,8 +195,8 @@ class DataPort:
     ) -> None:
         """Say why, and wait for a moment that it is heard."""
         with self._strangers.one(channel.sock, place):
-            sessions.say_goodbye(channel, code, message)
-            sessions.drop_rest(channel)
+            goodbye.say(channel, code, message)
+            goodbye.drop_rest(channel)
         channel.close()
 
     def _identify(self, sock: socket.socket, local: bool) -> channels.Channel:

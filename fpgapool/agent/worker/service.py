@@ -210,6 +210,14 @@ class Worker:
                 case state.Announce(order):
                     self._announce(order)
                 case state.Clear(order, code, message):
+                    if code == codes.INTERNAL_ERROR:
+                        LOG.error(
+                            "slot %d of %s, session %s: %s",
+                            self._settings.slot,
+                            self._settings.device,
+                            order.session_id,
+                            message,
+                        )
                     LOG.info("session %s ends: %s", order.session_id, code)
                     # A thread cannot be ended from outside, its process can.
                     self._clear_due_s = (
@@ -270,12 +278,10 @@ class Worker:
             message = f"{type(exc).__name__}: {exc}"
             self.post(state.ProgramFailed(generation, message))
             return
-        if order.self_test:
-            self.post(state.SelfTested(generation, profile.name))
-            return
-        # Where clients need it, it is announced with the secret.
-        self._certificate_sha256()
-        self._desk.arm(order, profile)
+        if not order.self_test:
+            # Where clients need it, it is announced with the secret.
+            self._certificate_sha256()
+            self._desk.arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
@@ -308,7 +314,7 @@ class Worker:
             "worker_id": self._settings.worker_id,
             "device": self._settings.device,
             "slot": self._settings.slot,
-            "state": machine.state.value,
+            "state": machine.state,
             "session_id": None if order is None else order.session_id,
             "generation": None if order is None else order.generation,
             "seen_generation": machine.seen_generation,

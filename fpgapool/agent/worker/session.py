@@ -16,23 +16,24 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import dataclasses
 import logging
-import socket
 import threading
 import time
-import traceback
 import typing
 
 from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import goodbye
+from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import processing
+from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
-from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -42,60 +43,14 @@ INLINE_BYTES = 64 * 1024
 #: reads. It fits any socket's buffer, so the receiving thread never blocks
 #: on sending while the client blocks on sending too.
 INLINE_SENT_BYTES = 128 * 1024
-#: How long a connection that ends is read, so that what was sent arrives: a
-#: TCP connection closed with unread bytes may lose it.
-LINGER_S = 1.0
-_LINGERING = crew.Later(LINGER_S, "linger")
-
 # Bounds the memory that tiny pieces cost beyond their bytes: reading, or
 # processing, waits above it.
 _MAX_TASKS = 4096
 _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
-_DROP_BYTES = 64 * 1024
-
-#: Ways to lose a slot that clients could choose again and again. After the
-#: others a client has no hurry.
-_CAUSED_BY_CLIENTS = frozenset(
-    {codes.CONNECTION_LOST, codes.RESUME_TIMEOUT, codes.YIELDED}
-)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """What a session may use.
-
-    :ivar chunk_bytes: longest piece.
-    :ivar window_bytes: bytes unacknowledged in each direction.
-    :ivar send_timeout_s: how long a client may take to accept a frame.
-    """
-
-    chunk_bytes: int
-    window_bytes: int
-    send_timeout_s: float
-
-
-class Listener(typing.Protocol):
-    """Who is told what becomes of a session; must not block."""
-
-    def attached(self) -> None:
-        """There is a connection."""
-
-    def detached(self) -> None:
-        """The connection is lost, if there was one."""
-
-    def confirmed(self) -> None:
-        """The client has sent a frame on its present connection."""
-
-    def ended(self, outcome: state.Outcome, code: str, message: str) -> None:
-        """The session is over; called once at most."""
-
-
-class _Task(typing.NamedTuple):
-    task_id: int
-    offset_bytes: int
-    view: memoryview
-    end: bool
+Post: typing.TypeAlias = collections.abc.Callable[[state.Event], None]
 
 
 class _Message(typing.NamedTuple):
@@ -106,15 +61,7 @@ class _Message(typing.NamedTuple):
 
 
 class Refused(exceptions.CodedError):
-    """A connection is not taken.
-
-    :ivar code: stable code for the client.
-    :ivar message: explanation for people.
-    """
-
-
-class _Failure(exceptions.CodedError):
-    """The session cannot go on."""
+    """A connection is not taken."""
 
 
 _NO_BYTES = memoryview(b"")
@@ -123,47 +70,34 @@ _NO_BYTES = memoryview(b"")
 class DataSession:
     """One session's data plane.
 
-    :param core: processes the data.
-    :param profile: of the accelerator.
+    :param processor: has the core.
     :param memory: where the bytes are.
     :param shared: whether the client maps that memory.
-    :param limits: sizes and times.
-    :param listener: is told what becomes of the session.
+    :param settings: of the worker: sizes and times.
+    :param keyring: of its assignment.
+    :param post: takes events of the assignment; must not block.
     :param start_input_bytes: offset of the first byte of input to come.
     :param start_output_bytes: offset of the first byte of output.
-    :param features: optional features that the client and the slot have;
-        with checksums the core's are started.
     """
 
     def __init__(
         self,
-        core: drivers.Core,
-        profile: drivers.Profile,
+        processor: processing.Processor,
         memory: memories.Memory,
         shared: bool,
-        limits: Limits,
-        listener: Listener,
+        settings: worker_settings.Settings,
+        keyring: hellos.Keyring,
+        post: Post,
         start_input_bytes: int = 0,
         start_output_bytes: int = 0,
-        features: frozenset[str] = frozenset(),
     ) -> None:
-        self._core = core
-        self.features = features
-        self._checksummed = (
-            core
-            if frames.CHECKSUM_FEATURE in features
-            and isinstance(core, drivers.ChecksummedCore)
-            else None
-        )
-        self.profile = profile
-        self.chunk_multiple_bytes = chunk_multiple_bytes(core, profile)
-        self._memory = memory
-        #: Whether the client maps the session's buffers.
+        self.processor = processor
+        self.memory = memory
         self.shared = shared
-        self._shm_flag = frames.SHM if shared else 0
-        self._buffers = limits.window_bytes // limits.chunk_bytes
-        self._limits = limits
-        self._listener = listener
+        self._settings = settings
+        self._keyring = keyring
+        self._post = post
+        self._generation = keyring.order.generation
         self._started_s = time.monotonic()
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
@@ -181,17 +115,19 @@ class DataSession:
         self._over = (codes.SESSION_CLOSED, "the session is over")
         self._channel: channels.Channel | None = None
         self._confirmed = True
-        self._tasks: collections.deque[_Task] = collections.deque()
+        self._tasks: collections.deque[processing.Task] = collections.deque()
         self._input = stream.Inbound(
             stream.WORKER,
             start_input_bytes,
-            limits.window_bytes,
-            self.chunk_multiple_bytes,
+            settings.window_bytes,
+            processor.multiple_bytes,
         )
+        if shared:
+            self._input.buffers = settings.window_chunks
         self._output: stream.Outbound[stream.Piece] = stream.Outbound(
             stream.WORKER,
             start_output_bytes,
-            limits.window_bytes,
+            settings.window_bytes,
             cuts=not shared,
         )
         # The client has closed and sends no more, not even an ACK.
@@ -199,13 +135,6 @@ class DataSession:
         self._room: memoryview | None = None
         self._pongs: collections.deque[bytes] = collections.deque()
         self._sent_unproven_bytes = 0
-        # Of everything that was processed; None without checksums.
-        self._checksums: bytes | None = None
-
-    @property
-    def shared_fds(self) -> list[int]:
-        """Descriptors of the input and the output buffers, if shared."""
-        return self._memory.fds
 
     @property
     def input_bytes(self) -> int:
@@ -253,12 +182,12 @@ class DataSession:
             try:
                 send_opened(self._input.consumed_bytes, received_output_bytes)
             except OSError:
-                self._listener.detached()
+                self._post(state.Detached(self._generation))
                 raise
             with self._lock:
                 self._refuse_if_over()
                 self._channel = channel
-                self._listener.attached()
+                self._post(state.Attached(self._generation, time.time()))
                 if self._thread_ended is None:
                     self._thread_ended = crew.CREW.start("session", self._work)
                 self._condition.notify_all()
@@ -278,9 +207,9 @@ class DataSession:
         self._input.resume(acked_input_bytes)
         self._release(self._output.resume(received_bytes))
         if self._room is not None:
-            self._memory.keep_output(0)
+            self.memory.keep_output(0)
             self._room = None
-        self._memory.clear_input()
+        self.memory.clear_input()
         self._half_closed = False
         self._confirmed = False
         self._pongs.clear()
@@ -289,7 +218,7 @@ class DataSession:
     def _release(self, pieces: list[stream.Piece]) -> None:
         for piece in pieces:
             if piece.data:
-                self._memory.release_output(piece)
+                self.memory.release_output(piece)
 
     def serve(self, channel: channels.Channel) -> None:
         """Receive on a connection until it ends. Closes it.
@@ -303,12 +232,12 @@ class DataSession:
                 self._lose(channel, str(exc))
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
             self._lose(channel, str(exc))
-        except (frames.ProtocolError, _Failure) as failure:
+        except (frames.ProtocolError, processing.Failure) as failure:
             with self._lock:
                 if self._channel is channel:
                     LOG.warning("session failed: %s", failure)
                     self._fail(failure)
-        drop_rest(channel)
+        goodbye.drop_rest(channel)
         with self._lock:
             # The working thread may be sending on it, and to one that only
             # listens there may be more to send.
@@ -324,20 +253,18 @@ class DataSession:
         scratch = bytearray(frames.HEADER_BYTES)
         while True:
             header = channels.recv_header(
-                channel, scratch, max_data_bytes=self._limits.chunk_bytes
+                channel, scratch, max_data_bytes=self._settings.chunk_bytes
             )
-            if self._stopping or self._ended:
-                return
-            if self._channel is not channel:
+            if self._stopping or self._ended or self._channel is not channel:
                 return
             if not self._confirmed:
                 self._confirmed = True
-                self._listener.confirmed()
+                self._keyring.confirm_resume()
             if header.optional:
                 channels.recv_payload(channel, header)
                 continue
             if header.stream_id:
-                raise _Failure(
+                raise processing.Failure(
                     codes.STREAM_LIMIT, "there is one stream, number 0"
                 )
             self._take(channel, header)
@@ -362,7 +289,7 @@ class DataSession:
             case frames.ERROR:
                 raise _given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
-                    self._checksummed is not None,
+                    bool(self.processor.features),
                     header.offset_bytes,
                 )
             case _:
@@ -400,21 +327,13 @@ class DataSession:
             if not self._input.accept(header):
                 self._condition.notify_all()
                 return
-            if length_bytes and (header.flags & frames.SHM) != self._shm_flag:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "input by the other transport"
-                )
-            if self.shared and header.aux >= self._buffers:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, f"there is no buffer {header.aux}"
-                )
             while len(self._tasks) >= _MAX_TASKS and self._channel is channel:
                 self._condition.wait()
             if self._channel is not channel:
                 return
             view = _NO_BYTES
             if length_bytes:
-                view = self._memory.take_input(header.aux, length_bytes)
+                view = self.memory.take_input(header.aux, length_bytes)
             here = self.shared or not length_bytes
             if here:
                 inline = self._add_task(header, view)
@@ -457,7 +376,7 @@ class DataSession:
         length_bytes = len(view)
         end = bool(header.flags & frames.END)
         self._tasks.append(
-            _Task(header.task_id, header.offset_bytes, view, end)
+            processing.Task(header.task_id, header.offset_bytes, view, end)
         )
         if self._busy:
             return False
@@ -475,8 +394,7 @@ class DataSession:
             and not self._output.unsent
             and self._output.acknowledged_bytes == self._output.sent_bytes
             and self._sent_unproven_bytes < INLINE_SENT_BYTES
-            and needed_output_bytes(self._core, length_bytes, True)
-            <= INLINE_BYTES
+            and self.processor.needed_bytes(length_bytes, True) <= INLINE_BYTES
         )
 
     def _lose(self, channel: channels.Channel, reason: str) -> None:
@@ -487,10 +405,10 @@ class DataSession:
             if self._ended:
                 return
             if self._input.closed:
-                self._end(state.Outcome.CLOSED, codes.OK, "")
+                self._end(states.CLOSED, codes.OK, "")
                 return
             LOG.info("connection lost: %s", reason)
-            self._listener.detached()
+            self._post(state.Detached(self._generation))
 
     def _half_close(self, channel: channels.Channel) -> bool:
         """Let a client that has closed take its output.
@@ -535,15 +453,15 @@ class DataSession:
             return
         if self._half_closed:
             # What it would have to acknowledge is all that is left.
-            self._end(state.Outcome.CLOSED, codes.OK, "")
+            self._end(states.CLOSED, codes.OK, "")
             self._condition.wait()
             return
         # A client that has closed need not take what is left; without this
         # it could keep the slot by saying nothing.
         acked_bytes = self._output.acknowledged_bytes
-        woken = self._condition.wait(self._limits.send_timeout_s)
+        woken = self._condition.wait(self._settings.send_timeout_s)
         if not woken and self._output.acknowledged_bytes == acked_bytes:
-            self._end(state.Outcome.CLOSED, codes.OK, "")
+            self._end(states.CLOSED, codes.OK, "")
 
     def _run(self) -> None:
         """Do what there is to do; the caller has set _busy."""
@@ -553,9 +471,13 @@ class DataSession:
             while work is not None:
                 work = self._do(work)
         except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
-            self._fail_connection(str(exc))
+            channel = self._channel
+            if channel is not None:
+                # Wakes the receiving thread too.
+                channel.shutdown()
+                self._lose(channel, str(exc))
             self._rest()
-        except _Failure as failure:
+        except processing.Failure as failure:
             with self._lock:
                 self._fail(failure)
             self._rest()
@@ -584,15 +506,7 @@ class DataSession:
         finally:
             self._run_waiters -= 1
 
-    def _fail_connection(self, reason: str) -> None:
-        with self._lock:
-            channel = self._channel
-        if channel is not None:
-            # Wakes the receiving thread too.
-            channel.shutdown()
-            self._lose(channel, reason)
-
-    def _next(self) -> _Task | _Message | None:
+    def _next(self) -> processing.Task | _Message | None:
         """Say what is to be done next, or give up _busy; with the lock."""
         channel = self._channel
         self._forget_sent()
@@ -607,16 +521,18 @@ class DataSession:
                 self._condition.notify_all()
             return task
         parts: list[frames.Buffer] = [self._closed_frame()]
-        self._end(state.Outcome.CLOSED, codes.OK, "")
+        self._end(states.CLOSED, codes.OK, "")
         return _Message(channel, parts)
 
-    def _do(self, work: _Task | _Message) -> _Task | _Message | None:
+    def _do(
+        self, work: processing.Task | _Message
+    ) -> processing.Task | _Message | None:
         """Do something, and say what is next."""
         if isinstance(work, _Message):
             work.channel.send(
                 *work.parts,
                 deadline_s=channels.deadline_after(
-                    self._limits.send_timeout_s
+                    self._settings.send_timeout_s
                 ),
             )
             with self._lock:
@@ -624,7 +540,7 @@ class DataSession:
         room = self._room
         assert room is not None
         self._room = None
-        written_bytes = self._compute(work, room)
+        written_bytes = self.processor.process(work, room)
         with self._lock:
             self._keep(work, written_bytes)
             return self._next()
@@ -652,10 +568,10 @@ class DataSession:
             return self._output.has_credit()
         return self._input.ack_due
 
-    def _has_room(self, task: _Task) -> bool:
+    def _has_room(self, task: processing.Task) -> bool:
         if self._room is None and len(self._output.kept) < _MAX_SEGMENTS:
-            self._room = self._memory.take_output(
-                needed_output_bytes(self._core, len(task.view), task.end),
+            self._room = self.memory.take_output(
+                self.processor.needed_bytes(len(task.view), task.end),
                 task.view,
             )
         return self._room is not None
@@ -678,11 +594,12 @@ class DataSession:
                 parts.append(data)
         if self._input.ack_due and not output.unsent:
             place = 0, 0, self._input.task_id, self._input.acknowledge()
-            if self._checksums is not None:
+            checksums = self.processor.checksums
+            if checksums is not None:
                 announced = frames.pack_header(
-                    frames.CHECKSUM, *place, len(self._checksums)
+                    frames.CHECKSUM, *place, len(checksums)
                 )
-                parts.append(announced + self._checksums)
+                parts.append(announced + checksums)
             parts.append(frames.pack_header(frames.ACK, *place))
         self._sent_unproven_bytes += sum(map(len, parts))
         return parts
@@ -698,11 +615,11 @@ class DataSession:
             },
         )
 
-    def _keep(self, task: _Task, written_bytes: int) -> None:
+    def _keep(self, task: processing.Task, written_bytes: int) -> None:
         """Take the output of a task into account; with the lock."""
-        pieces = self._memory.keep_output(written_bytes)
+        pieces = self.memory.keep_output(written_bytes)
         if task.view:
-            self._memory.return_input()
+            self.memory.return_input()
         self._input.consume(len(task.view), task.task_id, task.end)
         if task.end and not pieces:
             pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
@@ -710,54 +627,15 @@ class DataSession:
             last = bool(piece.flags & frames.TASK_END)
             self._output.add(piece, task.task_id, task.end and last)
 
-    def _compute(self, task: _Task, room: memoryview) -> int:
-        written_bytes = 0
-        try:
-            if task.view:
-                written_bytes = self._core.process(
-                    task.view, room, task.offset_bytes
-                )
-            if task.end:
-                written_bytes += self._core.finish(room[written_bytes:])
-            if self._checksummed is not None:
-                self._checksums = _encoded(self._checksummed.checksums())
-        except Exception as exc:
-            raise self._core_failure(exc, task) from None
-        if not 0 <= written_bytes <= len(room):
-            raise _Failure(
-                codes.CORE_FAILED, "the core wrote more than it announced"
-            )
-        if room is task.view and written_bytes != len(room):
-            raise _Failure(
-                codes.CORE_FAILED, "the core works in place and wrote less"
-            )
-        return written_bytes
-
-    def _core_failure(self, exc: Exception, task: _Task) -> _Failure:
-        if isinstance(exc, drivers.InvalidInput):
-            return _Failure(exc.code, exc.message)
-        if not self._stopping:
-            # Without the exception's text: it may quote keys or data.
-            LOG.error(
-                "core failed at input offset %d with %s\n%s",
-                task.offset_bytes,
-                type(exc).__name__,
-                "".join(traceback.format_tb(exc.__traceback__)),
-            )
-        return _Failure(
-            codes.CORE_FAILED,
-            f"{type(exc).__name__} at input offset {task.offset_bytes}",
-        )
-
     # The end.
 
     def _fail(self, failure: exceptions.CodedError) -> None:
-        self._end(state.Outcome.FAILED, failure.code, failure.message)
+        self._end(states.FAILED, failure.code, failure.message)
 
-    def _end(self, outcome: state.Outcome, code: str, message: str) -> None:
+    def _end(self, outcome: str, code: str, message: str) -> None:
         if not (self._ended or self._stopping):
             self._ended = True
-            self._listener.ended(outcome, code, message)
+            self._post(state.Ended(self._generation, outcome, code, message))
             self._condition.notify_all()
 
     def stop(self, code: str, message: str) -> None:
@@ -770,13 +648,13 @@ class DataSession:
             self._stopping = True
             if code != codes.OK:
                 self._over = (code, message)
-            self._core.cancel()
+            self.processor.cancel()
             self._condition.notify_all()
-            idle = self._wait_for_run(lambda: not self._busy, LINGER_S)
+            idle = self._wait_for_run(lambda: not self._busy, goodbye.LINGER_S)
             channel, self._channel = self._channel, None
         if channel is not None:
             if idle:
-                say_goodbye(channel, code, message, self._input.consumed_bytes)
+                goodbye.say(channel, code, message, self._input.consumed_bytes)
             else:
                 channel.shutdown()
         with self._lock:
@@ -785,107 +663,27 @@ class DataSession:
         if self._thread_ended is not None:
             self._thread_ended.wait()
         with self._lock:
-            remains = self._remains(code)
+            remains = memories.remains(code, bool(self._output.kept))
             # Those who still read the connection keep the session.
             self._tasks.clear()
             self._output.finish()
             self._room = None
         # One that is attaching may be handing over its descriptors.
         with self._attach_lock:
-            self._memory.close(remains)
-
-    def _remains(self, code: str) -> memories.Remains:
-        if code in _CAUSED_BY_CLIENTS:
-            return memories.Remains.KEPT
-        if code in codes.SLOT_LOST:
-            return memories.Remains.LEFT
-        if self._output.kept:
-            return memories.Remains.KEPT
-        return memories.Remains.EMPTIED
-
-
-def _encoded(sums: drivers.Checksums) -> bytes:
-    return frames.Checksums(
-        sums.input_bytes,
-        sums.output_bytes,
-        sums.input_crc32,
-        sums.output_crc32,
-    ).encode()
+            self.memory.close(remains)
 
 
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
-) -> _Failure:
+) -> processing.Failure:
     """Say why the client ended the session with ERROR.
 
     Its own words do not get into logs: it could write there what it likes.
     """
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
-        return _Failure(
+        return processing.Failure(
             codes.CHECKSUM_MISMATCH,
             "the client found another checksum than the board, behind input "
             f"offset {offset_bytes}",
         )
-    return _Failure(codes.CLIENT_GONE, "the client gave up")
-
-
-def needed_output_bytes(
-    core: drivers.Core, input_bytes: int, end: bool
-) -> int:
-    """Say how much room a task needs.
-
-    :param core: that processes it.
-    :param input_bytes: length of its input.
-    :param end: whether it is the last one.
-    :returns: upper bound of its output.
-    """
-    needed_bytes = core.max_output_bytes(input_bytes) if input_bytes else 0
-    return needed_bytes + (core.max_output_bytes(0) if end else 0)
-
-
-def chunk_multiple_bytes(core: drivers.Core, profile: drivers.Profile) -> int:
-    """Say what every piece of input but the last must be a multiple of.
-
-    :param core: of the session; what it asks for goes first.
-    :param profile: of the accelerator.
-    :returns: the length.
-    """
-    return core.chunk_multiple_bytes or profile.chunk_multiple_bytes
-
-
-def say_goodbye(
-    channel: channels.Channel, code: str, message: str, offset_bytes: int = 0
-) -> None:
-    """Tell a client why its connection ends, and end it softly.
-
-    Another thread must be reading the connection; see :func:`drop_rest`.
-
-    :param channel: of the client.
-    :param code: stable code; ``OK`` if the client knows already.
-    :param message: explanation for people.
-    :param offset_bytes: input offset that was reached.
-    """
-    try:
-        if code != codes.OK:
-            channel.send(
-                frames.error_frame(code, message, offset_bytes),
-                deadline_s=channels.deadline_after(LINGER_S),
-            )
-        channel.sock.shutdown(socket.SHUT_WR)
-    except OSError:
-        channel.shutdown()
-        return
-    _LINGERING.call(channel.shutdown)
-
-
-def drop_rest(channel: channels.Channel) -> None:
-    """Read a connection to its end.
-
-    :param channel: that somebody else ends.
-    """
-    buffer = memoryview(bytearray(_DROP_BYTES))
-    try:
-        while True:
-            channel.recv_some_into(buffer)
-    except (channels.ChannelClosed, channels.DeadlineExceeded):
-        return
+    return processing.Failure(codes.CLIENT_GONE, "the client gave up")

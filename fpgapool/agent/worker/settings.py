@@ -96,7 +96,9 @@ _TEXTS = (
 _INTEGERS = {
     "slot": (0, 4095),
     "chunk_bytes": (_MIN_CHUNK_BYTES, frames.MAX_DATA_BYTES),
-    "window_chunks": (1, 1024),
+    # A client keeps back the acknowledgement of up to a quarter of the window,
+    # and a whole chunk must have room besides: one would stall.
+    "window_chunks": (2, 1024),
 }
 _SECONDS = (
     "hello_timeout_s",

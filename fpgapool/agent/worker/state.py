@@ -5,17 +5,15 @@
 Events and the time go in, effects come out; the service around carries them
 out and reports back with further events.
 
-``idle -> preparing -> ready -> active <-> detached``, and from each of them
-back to ``idle`` through a scrub, which keeps the state that it found until
-it is done: a slot that is being cleaned is not free yet. A slot that cannot
-be scrubbed is ``faulty`` until a self-test, which nobody connects to, ends
-with a scrub that can: ``preparing``, and back.
+``states.SLOT_MOVES`` is the slot's life. A scrub keeps the state that it found
+until it is done: a slot that is being cleaned is not free yet. A slot that
+cannot be scrubbed is ``faulty`` until a self-test, which has no client, ends
+with a scrub that succeeds.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import typing
 
 from fpgapool.agent.worker import watch as watching
@@ -26,27 +24,6 @@ from fpgapool.vocabulary import states
 _NO_LIMITS = watching.Limits()
 #: How long a worker that ends with its agent waits for it at first.
 FIRST_AGENT_S = 30.0
-
-
-class State(enum.StrEnum):
-    """Of the slot, as its agent reports it."""
-
-    IDLE = states.SLOT_IDLE
-    PREPARING = states.SLOT_PREPARING
-    READY = states.SLOT_READY
-    ACTIVE = states.SLOT_ACTIVE
-    DETACHED = states.SLOT_DETACHED
-    FAULTY = states.SLOT_FAULTY
-
-
-class Outcome(enum.StrEnum):
-    """How a session ended."""
-
-    CLOSED = states.CLOSED
-    FAILED = states.FAILED
-    EXPIRED = states.EXPIRED
-    CANCELLED = states.CANCELLED
-    PREPARE_FAILED = states.PREPARE_FAILED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,15 +114,10 @@ class Exit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Programmed:
-    """The slot holds the accelerator that was ordered."""
+    """The slot holds the accelerator that was ordered.
 
-    generation: int
-    accelerator: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SelfTested:
-    """The slot holds the accelerator, and has computed what it should."""
+    If a self-test was ordered it has computed what it should.
+    """
 
     generation: int
     accelerator: str
@@ -177,10 +149,13 @@ class Detached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """The session came to its end on the data plane."""
+    """The session came to its end on the data plane.
+
+    :ivar outcome: one of ``states.RESULTS``.
+    """
 
     generation: int
-    outcome: Outcome
+    outcome: str
     code: str
     message: str
 
@@ -214,7 +189,6 @@ Event: typing.TypeAlias = (
     | ReissueSecret
     | Exit
     | Programmed
-    | SelfTested
     | ProgramFailed
     | Attached
     | Detached
@@ -280,7 +254,7 @@ _CHANGED = Changed()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ending:
-    outcome: Outcome
+    outcome: str
     code: str
     message: str
 
@@ -293,6 +267,8 @@ class Machine:
     :param exit_with_agent: whether to end as soon as the agent is gone; one
         that never came is not waited for as long as others.
 
+    :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
+    :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
     :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
@@ -309,9 +285,9 @@ class Machine:
     ) -> None:
         self._orphan_s = orphan_s
         self._exit_with_agent = exit_with_agent
-        self._state = State.IDLE
+        self.state = states.SLOT_IDLE
         first_s = min(orphan_s, FIRST_AGENT_S) if exit_with_agent else orphan_s
-        self._deadline_s: float | None = now + first_s
+        self.deadline_s: float | None = now + first_s
         self._agent = False
         self._announced = False
         self._ending: _Ending | None = None
@@ -328,16 +304,6 @@ class Machine:
         self.last_result: Result | None = None
         self.fault: str | None = None
         self.beyond_claim = False
-
-    @property
-    def state(self) -> State:
-        """State of the slot."""
-        return self._state
-
-    @property
-    def deadline_s(self) -> float | None:
-        """When the next :class:`Tick` is due, None if none is."""
-        return self._deadline_s
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take an event.
@@ -365,29 +331,23 @@ class Machine:
                 return self._tick(input_bytes, now)
         return self._progress(event, now)
 
-    def check_invariants(self) -> None:
-        """Check what always holds.
+    def _move(self, what: str) -> bool:
+        """Take the slot to its next state; nothing else does.
 
-        :raises AssertionError: if it does not.
+        :returns: False if that cannot happen in the present state.
         """
-        held = self._state not in (State.IDLE, State.FAULTY)
-        _check((self.order is not None) == held, "a holder exactly if held")
-        _check(
-            self.order is None
-            or self.order.generation == self.seen_generation,
-            "the holder is the newest",
-        )
-        _check(not self._clearing or self._ending is not None, "ends why")
-        _check(
-            self._ending is None
-            or self._clearing
-            or self._state is State.PREPARING,
-            "only programming delays an end",
-        )
-        _check(
-            self.order is None
-            or self.order.project_id == self.last_project_id,
-            "one project per process",
+        after = states.SLOT_MOVES[self.state].get(what)
+        if after is None:
+            return False
+        self.state = after
+        return True
+
+    def _impossible(self, what: str) -> list[Effect]:
+        """End a session to which happened what its slot's state rules out."""
+        return self._end(
+            states.FAILED,
+            codes.INTERNAL_ERROR,
+            f"the slot was {self.state}, and yet {what}",
         )
 
     # Commands.
@@ -405,7 +365,7 @@ class Machine:
             order
         ):
             return [_CHANGED]
-        if self._state is State.FAULTY and not order.self_test:
+        if self.state == states.SLOT_FAULTY and not order.self_test:
             return [Refuse(codes.SLOT_FAULTY, "the slot is faulty")]
         if self.order is not None:
             return [
@@ -426,8 +386,8 @@ class Machine:
         self.last_result = None
         self._announced = False
         self._started_at = None
-        self._state = State.PREPARING
-        self._deadline_s = None
+        self._move(states.SELF_TEST if order.self_test else states.ASSIGN)
+        self.deadline_s = None
         return [_CHANGED, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
@@ -454,13 +414,11 @@ class Machine:
             ]
         if self.order is None or generation != self.order.generation:
             return [_CHANGED]
-        return self._end(
-            _Ending(Outcome.CANCELLED, reason, "the slot was released")
-        )
+        return self._end(states.CANCELLED, reason, "the slot was released")
 
     def _reissue(self, generation: int) -> list[Effect]:
         if (
-            self._state is not State.READY
+            self.state != states.SLOT_READY
             or self._clearing
             or self.order is None
             or self.order.generation != generation
@@ -475,9 +433,9 @@ class Machine:
 
     def _agent_connected(self) -> list[Effect]:
         self._agent = True
-        if self._state in (State.IDLE, State.FAULTY):
-            self._deadline_s = None
-        if self._state is State.READY and not (
+        if self.order is None:
+            self.deadline_s = None
+        if self.state == states.SLOT_READY and not (
             self._announced or self._clearing
         ):
             return [_CHANGED, *self._announce()]
@@ -487,8 +445,8 @@ class Machine:
         self._agent = False
         if self._exit_with_agent:
             return self._exit("its agent is gone")
-        if self._state in (State.IDLE, State.FAULTY):
-            self._deadline_s = now + self._orphan_s
+        if self.order is None:
+            self.deadline_s = now + self._orphan_s
         return []
 
     def _exit(self, reason: str) -> list[Effect]:
@@ -510,74 +468,62 @@ class Machine:
         if self._clearing:
             return []
         match event:
-            case Programmed(accelerator=accelerator):
-                return self._programmed(order, accelerator, now)
-            case SelfTested(accelerator=accelerator):
-                return self._self_tested(order, accelerator)
-            case ProgramFailed(code=code, message=message):
-                return self._program_failed(code, message)
+            case Programmed() | ProgramFailed():
+                return self._programmed(event, order, now)
             case Attached(wall_s=wall_s):
                 return self._attached(order, wall_s, now)
             case Detached():
                 return self._detached(order, now)
             case Ended(outcome=outcome, code=code, message=message):
-                return self._end(_Ending(outcome, code, message))
+                return self._end(outcome, code, message)
         return []
 
     def _programmed(
-        self, order: Order, accelerator: str, now: float
+        self,
+        event: Programmed | ProgramFailed,
+        order: Order,
+        now: float,
     ) -> list[Effect]:
-        if self._state is not State.PREPARING:
-            return []
-        self.programmed = accelerator
-        self.bitstream_id = order.bitstream_id
+        if self.state != states.SLOT_PREPARING:
+            return self._impossible("it was programmed")
+        outcome = None
+        if isinstance(event, ProgramFailed):
+            outcome = states.PREPARE_FAILED, event.code, event.message
+            if event.code not in codes.BITSTREAM_FAULTS:
+                self.programmed = self.bitstream_id = None
+        else:
+            self.programmed = event.accelerator
+            self.bitstream_id = order.bitstream_id
+            if order.self_test:
+                outcome = states.CLOSED, codes.OK, "the self-test was passed"
         if self._ending is not None:
-            return self._clear()
-        self._state = State.READY
-        self._deadline_s = now + order.connect_timeout_s
+            return self._clear(self._ending)
+        if outcome is not None:
+            return self._clear(_Ending(*outcome))
+        self._move(states.PROGRAMMED)
+        self.deadline_s = now + order.connect_timeout_s
         # Without an agent the secret would reach nobody.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
 
-    def _self_tested(self, order: Order, accelerator: str) -> list[Effect]:
-        if self._state is not State.PREPARING:
-            return []
-        self.programmed = accelerator
-        self.bitstream_id = order.bitstream_id
-        if self._ending is None:
-            self._ending = _Ending(
-                Outcome.CLOSED, codes.OK, "the self-test was passed"
-            )
-        return self._clear()
-
-    def _program_failed(self, code: str, message: str) -> list[Effect]:
-        if self._state is not State.PREPARING:
-            return []
-        if code not in codes.BITSTREAM_FAULTS:
-            self.programmed = self.bitstream_id = None
-        if self._ending is None:
-            self._ending = _Ending(Outcome.PREPARE_FAILED, code, message)
-        return self._clear()
-
     def _attached(
         self, order: Order, wall_s: float, now: float
     ) -> list[Effect]:
-        if self._state not in (State.READY, State.ACTIVE, State.DETACHED):
-            return []
+        if not self._move(states.ATTACHED):
+            return self._impossible("a client was connected")
         if self._started_at is None:
             self._started_at = wall_s
-        self._state = State.ACTIVE
         if self._watch is None:
             self._watch = watching.Watch(order.limits, now)
         self._watch.resumed(now)
-        self._deadline_s = now + watching.INTERVAL_S
+        self.deadline_s = now + watching.INTERVAL_S
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
-        if self._state is not State.ACTIVE:
+        # A connection may be lost before it counts.
+        if not self._move(states.LOST_CLIENT):
             return []
-        self._state = State.DETACHED
-        self._deadline_s = now + order.resume_grace_s
+        self.deadline_s = now + order.resume_grace_s
         return [_CHANGED]
 
     def _scrubbed(
@@ -588,7 +534,7 @@ class Machine:
         self.last_result = Result(
             order.session_id,
             order.generation,
-            ending.outcome.value,
+            ending.outcome,
             ending.code,
             ending.message,
             event.input_bytes,
@@ -602,31 +548,27 @@ class Machine:
         self.beyond_claim = False
         self._ending = None
         self._clearing = False
-        self._state = State.IDLE if event.fault is None else State.FAULTY
-        self._deadline_s = None if self._agent else now + self._orphan_s
+        self._move(states.SCRUBBED if event.fault is None else states.SOILED)
+        self.deadline_s = None if self._agent else now + self._orphan_s
         return [_CHANGED]
 
     def _tick(self, input_bytes: int, now: float) -> list[Effect]:
-        if self._deadline_s is None or now < self._deadline_s:
+        if self.deadline_s is None or now < self.deadline_s:
             return []
-        self._deadline_s = None
-        if self._state is State.ACTIVE:
+        self.deadline_s = None
+        if self.state == states.SLOT_ACTIVE:
             return self._look(input_bytes, now)
-        if self._state is State.READY:
+        if self.state == states.SLOT_READY:
             return self._end(
-                _Ending(
-                    Outcome.EXPIRED,
-                    codes.CONNECT_TIMEOUT,
-                    "the client did not connect in time",
-                )
+                states.EXPIRED,
+                codes.CONNECT_TIMEOUT,
+                "the client did not connect in time",
             )
-        if self._state is State.DETACHED:
+        if self.state == states.SLOT_DETACHED:
             return self._end(
-                _Ending(
-                    Outcome.EXPIRED,
-                    codes.RESUME_TIMEOUT,
-                    "the client did not come back in time",
-                )
+                states.EXPIRED,
+                codes.RESUME_TIMEOUT,
+                "the client did not come back in time",
             )
         return self._exit("neither agent nor session")
 
@@ -636,9 +578,8 @@ class Machine:
         assert watch is not None
         over = watch.look(input_bytes, now)
         if over is not None:
-            code, message = over
-            return self._end(_Ending(Outcome.EXPIRED, code, message))
-        self._deadline_s = now + watching.INTERVAL_S
+            return self._end(states.EXPIRED, *over)
+        self.deadline_s = now + watching.INTERVAL_S
         if watch.beyond_claim() and not self.beyond_claim:
             self.beyond_claim = True
             return [_CHANGED]
@@ -651,21 +592,19 @@ class Machine:
         self._announced = True
         return [Announce(self.order)]
 
-    def _end(self, ending: _Ending) -> list[Effect]:
+    def _end(self, outcome: str, code: str, message: str) -> list[Effect]:
         if self._ending is not None:
             return [_CHANGED]
-        self._ending = ending
-        # Programming cannot be interrupted; what follows it can.
-        return [] if self._state is State.PREPARING else self._clear()
+        ending = _Ending(outcome, code, message)
+        if self.state == states.SLOT_PREPARING:
+            # Programming cannot be interrupted; what follows it can.
+            self._ending = ending
+            return []
+        return self._clear(ending)
 
-    def _clear(self) -> list[Effect]:
+    def _clear(self, ending: _Ending) -> list[Effect]:
         assert self.order is not None
-        assert self._ending is not None
+        self._ending = ending
         self._clearing = True
-        self._deadline_s = None
-        return [Clear(self.order, self._ending.code, self._ending.message)]
-
-
-def _check(holds: bool, what: str) -> None:
-    if not holds:
-        raise AssertionError(what)
+        self.deadline_s = None
+        return [Clear(self.order, ending.code, ending.message)]

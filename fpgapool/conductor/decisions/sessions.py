@@ -222,8 +222,8 @@ class Session:
         :param to: the state that it would enter, if there are several.
         :raises WrongMove: if not; nothing has changed then.
         """
-        allowed = states.SESSION_MOVES.get((self.state, event), frozenset())
-        if not allowed.issuperset(to) or not allowed:
+        moves = states.SESSION_MOVES.get(self.state, {})
+        if event not in moves or not moves[event] >= set(to):
             raise WrongMove(
                 f"session {self.session_id}, {self.state}, slot"
                 f" {self.slot_id}, generation {self.generation}, cannot"

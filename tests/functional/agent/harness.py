@@ -171,7 +171,7 @@ def profile(name: str) -> objects.AcceleratorProfile:
 class StillServer:
     """An RPC server for tests that call the agent's endpoint themselves."""
 
-    def __init__(self, endpoint: object) -> None:
+    def __init__(self) -> None:
         self.running = False
 
     def start(self) -> None:
@@ -182,6 +182,13 @@ class StillServer:
 
     def wait(self) -> None:
         assert not self.running
+
+
+class _Agent(service.Agent):
+    """Hears what tests say to its endpoint, and nothing else."""
+
+    def _make_server(self) -> StillServer:
+        return StillServer()
 
 
 class Host:
@@ -212,9 +219,7 @@ class Host:
         self.agents: list[service.Agent] = []
 
     def start(self) -> service.Agent:
-        agent = service.Agent(
-            self.settings, self.conductor, make_server=StillServer
-        )
+        agent = _Agent(self.settings, self.conductor)
         self.agents.append(agent)
         agent.start()
         return agent

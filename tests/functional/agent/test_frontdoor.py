@@ -162,7 +162,7 @@ def test_questions_that_hang_are_answered_in_time(client, conductor):
 
 def test_the_leader_that_was_heard_is_addressed(client, conductor, agent):
     for epoch in (5, 4, 6, 4):
-        agent.report_now(epoch)
+        agent.manager.report_now({}, epoch)
     waiting.wait_until(
         lambda: conductor.leader_epoch == 6, "the newest leader is known"
     )

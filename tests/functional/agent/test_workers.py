@@ -16,12 +16,15 @@ import sys
 
 import pytest
 
+from fpgapool.agent import processes
+from fpgapool.agent import reports
 from fpgapool.agent import service
 from fpgapool.agent import workers
 from fpgapool.common import descriptors
 from fpgapool.rpcapi import agent as agent_rpcapi
 from tests.functional.agent import harness
 from tests.harness import cases
+from tests.harness import supervised
 from tests.harness import waiting
 
 KEY = ("board0", 0)
@@ -34,7 +37,7 @@ def idle(slot):
 def known_pid_of(agent: service.Agent, slot: int) -> int | None:
     found: list[int | None] = []
     agent.loop.run_and_wait(
-        lambda: found.append(agent.workers.pid(("board0", slot))),
+        lambda: found.append(supervised.pid(agent.workers, ("board0", slot))),
         harness.TIMEOUT_S,
     )
     return found[0]
@@ -151,7 +154,7 @@ def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(
     host, monkeypatch
 ):
     agent = start_idle(host)
-    monkeypatch.setattr(service, "REPORT_GATHER_S", 10 * harness.TIMEOUT_S)
+    monkeypatch.setattr(reports, "GATHER_S", 10 * harness.TIMEOUT_S)
     harness.assign(agent, 7)
     host.conductor.wait_for("prepared", lambda one: one.generation == 7)
     harness.release(agent, 7)
@@ -398,7 +401,7 @@ def test_the_lock_is_free_again_after_a_stop(host):
     agent = host.start()
     agent.stop()
     agent.stop()
-    assert agent.wait(0)
+    assert agent._stopped.is_set()
     path = pathlib.Path(host.settings.state_path) / service.LOCK_NAME
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -424,7 +427,7 @@ def test_reports_go_on_after_the_broker_was_away(host):
 
 
 def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
-    monkeypatch.setattr(workers, "WORKER_MODULE", "fpgapool.no_such_module")
+    monkeypatch.setattr(processes, "WORKER_MODULE", "fpgapool.no_such_module")
     monkeypatch.setattr(workers, "FIRST_RESPAWN_S", 0.001)
     agent = host.start()
     slot = host.conductor.wait_for_slot(0, lambda one: one.state == "faulty")
@@ -451,7 +454,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize(
-    ("name", "killed"), [(workers.WORKER_MODULE, True), ("stranger", False)]
+    ("name", "killed"), [(processes.WORKER_MODULE, True), ("stranger", False)]
 )
 def test_only_a_worker_is_killed_for_being_mute(
     host, monkeypatch, name, killed

@@ -38,7 +38,7 @@ class Orders(agent_manager.AgentManager):
 
     def __init__(self) -> None:
         self.taken: queue.Queue[int] = queue.Queue()
-        super().__init__(self)
+        super().__init__(lambda *_: None, lambda _: None)
 
     def report_now(self, ctxt: object, leader_epoch: int) -> None:
         self.taken.put(leader_epoch)

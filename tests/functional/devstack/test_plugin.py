@@ -14,7 +14,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_config import generator
 
-from fpgapool.agent import workers
+from fpgapool.agent import processes
 from fpgapool.api import app
 from fpgapool.clients import glance
 from fpgapool.clients import nova
@@ -670,7 +670,7 @@ def test_workers_are_found_by_how_they_are_started():
     pattern = text.partition("-f -- '")[2].partition("'")[0]
     found = subprocess.run(
         ["grep", "-c", "-E", "-e", pattern],
-        input=f"/usr/bin/python3 -m {workers.WORKER_MODULE} -\n",
+        input=f"/usr/bin/python3 -m {processes.WORKER_MODULE} -\n",
         stdout=subprocess.PIPE,
         text=True,
         check=True,

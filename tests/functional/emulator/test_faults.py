@@ -15,6 +15,7 @@ from fpgapool.agent import service
 from tests.functional.agent import harness as agents
 from tests.functional.emulator import harness
 from tests.functional.worker import harness as workers
+from tests.harness import supervised
 
 DATA = random.Random(5).randbytes(1000)
 
@@ -241,7 +242,7 @@ def test_the_conductor_sees_a_crash(host, directory):
 def worker_pid(agent):
     found = []
     agent.loop.run_and_wait(
-        lambda: found.append(agent.workers.pid(("board0", 0))),
+        lambda: found.append(supervised.pid(agent.workers, ("board0", 0))),
         workers.TIMEOUT_S,
     )
     return found[0]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from fpgapool import objects
+from fpgapool.agent import slot as slots
 from fpgapool.agent import table
 from fpgapool.drivers import base as drivers
 
@@ -61,7 +62,7 @@ def status(
     generation: int | None = None,
     seen_generation: int | None = None,
     **changes: object,
-) -> table.WorkerStatus:
+) -> slots.WorkerStatus:
     members = {
         "state": state,
         "session_id": None if generation is None else f"session-{generation}",
@@ -77,7 +78,7 @@ def status(
         "data_port": 4711,
         **changes,
     }
-    return table.WorkerStatus(**members)
+    return slots.WorkerStatus(**members)
 
 
 def result(

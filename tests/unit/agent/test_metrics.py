@@ -4,7 +4,7 @@
 
 from fpgapool import objects
 from fpgapool.agent import metrics
-from fpgapool.agent import table
+from fpgapool.agent import slot as slots
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -26,8 +26,8 @@ def _result(generation: int, **members) -> objects.SessionResult:
 
 def _status(
     generation: int | None = None, moved: tuple[int, int] = (0, 0), **members
-) -> table.WorkerStatus:
-    return table.WorkerStatus(
+) -> slots.WorkerStatus:
+    return slots.WorkerStatus(
         **{
             "state": states.SLOT_ACTIVE if generation else states.SLOT_IDLE,
             "session_id": f"s{generation}" if generation else None,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpgapool.agent import orders
 from fpgapool.agent import table
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
@@ -19,16 +20,16 @@ KEY = ("board0", 0)
 EPOCH = 5
 
 
-def up(tab: table.SlotTable, key: table.Key = KEY) -> None:
+def up(tab: table.SlotTable, key: orders.Key = KEY) -> None:
     tab.worker_connected(key)
     tab.worker_status(key, factories.status(), 0.0)
 
 
-def to_worker(effects: list[table.Effect]) -> list[tuple[str, int]]:
+def to_worker(effects: list[orders.Effect]) -> list[tuple[str, int]]:
     return [
         (effect.operation, effect.generation)
         for effect in effects
-        if isinstance(effect, table.ToWorker)
+        if isinstance(effect, orders.ToWorker)
     ]
 
 
@@ -63,7 +64,7 @@ def test_assign_goes_to_the_worker_and_shows_at_once():
     up(tab)
     effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
     assert to_worker(effects) == [("assign", 7)]
-    assert table.Changed() in effects
+    assert orders.Changed() in effects
     slot = report(tab)
     assert (slot.state, slot.session_id, slot.generation) == (
         "preparing",
@@ -139,7 +140,7 @@ def test_lower_generations_are_refused():
     effects = tab.assign(EPOCH, factories.assign_request(6), 0.0)
     effects += tab.release(EPOCH, KEY, "session-6", 6, "HOST_LOST", 0.0)
     effects += tab.reissue_secret(EPOCH, KEY, 6)
-    assert effects == [table.Changed()] * 3
+    assert effects == [orders.Changed()] * 3
     assert tab.device_reports() == before
     assert tab.refusals["generation"] == 3
 
@@ -176,14 +177,14 @@ def test_releases_raise_generations_to_those_of_leaders_only():
 def test_unknown_slots_are_refused(changes):
     tab = factories.make_table()
     request = dataclasses.replace(factories.assign_request(1), **changes)
-    assert tab.assign(1, request, 0.0) == [table.Changed()]
+    assert tab.assign(1, request, 0.0) == [orders.Changed()]
     assert tab.refusals["slot"] == 1
 
 
 def test_a_held_slot_is_not_given_away():
     tab = ready()
     assert tab.assign(EPOCH, factories.assign_request(8), 0.0) == [
-        table.Changed()
+        orders.Changed()
     ]
     assert tab.refusals["busy"] == 1
     # Nothing was noted, so that the repeat works once the slot is free.
@@ -194,12 +195,12 @@ def test_a_repeated_assign_sends_prepared_again_until_the_client_comes():
     tab = ready()
     effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
     assert [type(one) for one in effects] == [
-        table.SendPrepared,
-        table.Changed,
+        orders.SendPrepared,
+        orders.Changed,
     ]
     tab.worker_status(KEY, factories.status("active", 7), 0.0)
     effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
-    assert effects == [table.Changed()]
+    assert effects == [orders.Changed()]
 
 
 def test_a_secret_that_an_earlier_agent_got_is_minted_anew():
@@ -252,7 +253,7 @@ def test_release_that_overtakes_its_assign_makes_it_void():
     tab.release(1, KEY, "session-7", 7, "CLIENT_GONE", 3.0)
     assert report(tab).last_result.state == "CANCELLED"
     effects = tab.assign(1, factories.assign_request(7), 4.0)
-    assert effects == [table.Changed()]
+    assert effects == [orders.Changed()]
     assert report(tab).state == "idle"
 
 
@@ -269,7 +270,7 @@ def test_a_worker_that_does_not_release_is_ended():
     tab.release(EPOCH, KEY, "session-7", 7, "CLIENT_GONE", 100.0)
     assert tab.tick(109.9) == []
     (effect,) = tab.tick(110.0)
-    assert isinstance(effect, table.EndWorker)
+    assert isinstance(effect, orders.EndWorker)
     assert effect.key == KEY
     tab.worker_died(KEY, 111.0)
     last = report(tab).last_result
@@ -292,7 +293,7 @@ def test_the_death_of_a_worker_ends_its_session(state):
         factories.status(state, 7, input_bytes=30, output_bytes=20),
         0.0,
     )
-    assert tab.worker_died(KEY, 9.0) == [table.Changed()]
+    assert tab.worker_died(KEY, 9.0) == [orders.Changed()]
     slot = report(tab)
     last = slot.last_result
     assert (slot.state, slot.session_id) == ("starting", None)
@@ -376,14 +377,14 @@ def test_an_unstartable_worker_makes_the_slot_faulty_until_one_starts():
 def test_a_sick_device_takes_nobody():
     tab = factories.make_table()
     up(tab)
-    assert tab.device_health("board0", "too hot") == [table.Changed()]
+    assert tab.device_health("board0", "too hot") == [orders.Changed()]
     assert tab.device_health("board0", "too hot") == []
     device = tab.device_reports()[0]
     assert (device.healthy, device.message) == (False, "too hot")
     tab.assign(1, factories.assign_request(7), 1.0)
     last = report(tab).last_result
     assert (last.state, last.code) == ("PREPARE_FAILED", "DEVICE_FAILED")
-    assert tab.device_health("board0", None) == [table.Changed()]
+    assert tab.device_health("board0", None) == [orders.Changed()]
     assert tab.device_reports()[0].healthy
 
 
@@ -419,7 +420,7 @@ class World:
         self.holder: int | None = None
         self.seen = 0
         self.last = None
-        self.execute(self.table.worker_connected(KEY))
+        self.table.worker_connected(KEY)
         self.tell()
 
     def tell(self) -> None:
@@ -434,7 +435,7 @@ class World:
             )
         )
 
-    def execute(self, effects: list[table.Effect]) -> None:
+    def execute(self, effects: list[orders.Effect]) -> None:
         for operation, generation in to_worker(effects):
             if operation == "assign" and generation > self.seen:
                 assert self.holder is None

@@ -5,7 +5,7 @@
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import table
+from fpgapool.agent import orders
 from tests.unit.agent import factories
 
 KEY = ("board0", 0)
@@ -50,11 +50,11 @@ def line(tab):
 
 
 def sent(effects):
-    return [one for one in effects if isinstance(one, table.ToWorker)]
+    return [one for one in effects if isinstance(one, orders.ToWorker)]
 
 
 def fetches(effects):
-    return [one for one in effects if isinstance(one, table.Fetch)]
+    return [one for one in effects if isinstance(one, orders.Fetch)]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def tab():
 
 def test_a_file_is_fetched_before_the_worker_hears(tab):
     effects = tab.assign(EPOCH, request(), 0.0)
-    assert fetches(effects) == [table.Fetch(KEY, 7, REFERENCE)]
+    assert fetches(effects) == [orders.Fetch(KEY, 7, REFERENCE)]
     assert not sent(effects)
     assert line(tab).state == "preparing"
     assert not sent(tab.worker_status(KEY, factories.status(), 0.0))
@@ -94,7 +94,7 @@ def test_a_file_that_came_is_sent_to_the_next_worker_too(tab):
 
 def test_a_file_that_does_not_come_frees_the_slot(tab):
     tab.assign(EPOCH, request(), 0.0)
-    assert tab.bitstream_failed(KEY, 7, "404", 3.0) == [table.Changed()]
+    assert tab.bitstream_failed(KEY, 7, "404", 3.0) == [orders.Changed()]
     last = line(tab).last_result
     assert (last.state, last.code, last.message) == (
         "PREPARE_FAILED",
@@ -110,7 +110,7 @@ def test_a_bitstream_that_is_not_trusted_frees_the_slot(tab):
     (order,) = sent(tab.bitstream_ready(KEY, 7, "/cache/ab"))
     assert tab.bitstream_failed(
         KEY, order.generation, "no key", 3.0, "BITSTREAM_UNTRUSTED"
-    ) == [table.Changed()]
+    ) == [orders.Changed()]
     last = line(tab).last_result
     assert (last.state, last.code, last.message) == (
         "PREPARE_FAILED",
@@ -139,7 +139,7 @@ def test_a_damaged_file_is_fetched_again_once(tab):
     tab.bitstream_ready(KEY, 7, "/cache/ab")
     tab.worker_status(KEY, factories.status("preparing", 7), 0.0)
     effects = tab.worker_status(KEY, damaged(), 1.0)
-    assert fetches(effects) == [table.Fetch(KEY, 7, REFERENCE, again=True)]
+    assert fetches(effects) == [orders.Fetch(KEY, 7, REFERENCE, again=True)]
     assert line(tab).state == "preparing"
     assert line(tab).last_result is None
     # It goes on saying so until it is told to try again.

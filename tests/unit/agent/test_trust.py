@@ -12,8 +12,8 @@ from oslo_log import log as logging
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
+from fpgapool.agent import orders
 from fpgapool.agent import settings
-from fpgapool.agent import table
 from fpgapool.agent import trust
 from fpgapool.bitstreams import signatures
 from tests.unit.agent import factories
@@ -49,7 +49,7 @@ def signed(signer, **changes: typing.Any) -> objects.BitstreamRef:
 
 def order(
     reference: objects.BitstreamRef | None, **changes: typing.Any
-) -> table.ToWorker:
+) -> orders.ToWorker:
     """What the table has a worker told."""
     made = factories.make_table()
     made.worker_connected(KEY)
@@ -57,7 +57,7 @@ def order(
     request = factories.assign_request(7, bitstream_ref=reference, **changes)
     effects = made.assign(5, request, 0.0)
     effects += made.bitstream_ready(KEY, 7, "/cache/file")
-    (found,) = [one for one in effects if isinstance(one, table.ToWorker)]
+    (found,) = [one for one in effects if isinstance(one, orders.ToWorker)]
     return found
 
 

@@ -11,8 +11,8 @@ import types
 
 import pytest
 
+from fpgapool.client import dataflow as flows
 from fpgapool.client import feeding
-from fpgapool.client import flow as flows
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 64 * 1024

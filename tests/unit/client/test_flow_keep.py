@@ -14,6 +14,7 @@ import pytest
 from fpgapool.agent.worker import memory
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
+from fpgapool.client import dataflow
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import waiting
@@ -89,10 +90,10 @@ def flow(slots):
     return flows.Flow(Dialer(), slots[0].connection, seeker)
 
 
-def _piece(slot: Slot) -> flows.Piece:
+def _piece(slot: Slot) -> dataflow.Piece:
     shared = slot.connection.shared
     assert shared is not None
-    piece = flows.Piece(0, shared.input(0)[:3], shared)
+    piece = dataflow.Piece(0, shared.input(0)[:3], shared)
     piece.data[:] = b"abc"
     return piece
 

@@ -317,7 +317,7 @@ class Orders(agent_manager.AgentManager):
 
     def __init__(self) -> None:
         self.taken: queue.Queue = queue.Queue()
-        super().__init__(self)
+        super().__init__(lambda *_: None, lambda _: None)
 
     def report_now(self, ctxt, leader_epoch) -> None:
         self.taken.put(leader_epoch)

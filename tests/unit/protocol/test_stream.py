@@ -142,8 +142,16 @@ def test_what_is_checked_first_does_not_count_yet(side):
 @pytest.mark.parametrize(
     ("side", "code", "text"),
     [
-        (stream.CLIENT, codes.PROTOCOL_ERROR, "input 6 acknowledged, of 3 to"),
-        (stream.WORKER, codes.BAD_OFFSET, "output up to 6 was never sent"),
+        (
+            stream.CLIENT,
+            codes.PROTOCOL_ERROR,
+            "input acknowledged at 6, not from 3 to 5",
+        ),
+        (
+            stream.WORKER,
+            codes.BAD_OFFSET,
+            "output acknowledged at 6, not from 3 to 5",
+        ),
     ],
     ids=IDS,
 )
@@ -218,7 +226,7 @@ def test_a_client_sends_again_what_the_worker_lacks():
 @pytest.mark.parametrize("offset", [1, 4, 6, 7, 9, 11])
 def test_a_client_does_not_resume_within_a_frame(offset):
     out = outbound(stream.CLIENT, 5, 3, 4)
-    with pytest.raises(frames.ProtocolError, match="within a frame") as caught:
+    with pytest.raises(frames.ProtocolError, match="within a piece") as caught:
         out.resume(offset)
     assert caught.value.code == codes.PROTOCOL_ERROR
 
@@ -245,7 +253,7 @@ def test_a_worker_sends_again_from_any_byte(offset):
 @pytest.mark.parametrize("offset", [1, 4, 6, 7, 9, 11])
 def test_a_worker_does_not_cut_what_is_in_shared_buffers(offset):
     out = outbound(stream.WORKER, 5, 3, 4)
-    with pytest.raises(frames.ProtocolError, match="shared buf") as caught:
+    with pytest.raises(frames.ProtocolError, match="within a piece") as caught:
         out.resume(offset)
     assert caught.value.code == codes.BAD_OFFSET
 
@@ -254,8 +262,8 @@ def test_a_worker_does_not_cut_what_is_in_shared_buffers(offset):
 @pytest.mark.parametrize(
     ("side", "text"),
     [
-        (stream.CLIENT, "the worker resumes at other offsets"),
-        (stream.WORKER, "output from {} on is not there"),
+        (stream.CLIENT, "input resumed at {}, not from 5 to 12"),
+        (stream.WORKER, "output resumed at {}, not from 5 to 12"),
     ],
     ids=IDS,
 )
@@ -358,6 +366,26 @@ def test_no_more_comes_than_the_credit():
         into.accept(data(WINDOW_BYTES, 1))
     into.acknowledge()
     assert into.accept(data(WINDOW_BYTES, 5))
+
+
+@pytest.mark.parametrize("side", SIDES, ids=IDS)
+@pytest.mark.parametrize(
+    ("buffers", "flags", "number"),
+    [(0, frames.SHM, 0), (2, 0, 0), (2, frames.SHM, 2)],
+    ids=["none are shared", "all are shared", "there are fewer"],
+)
+def test_pieces_come_by_the_transport_that_was_agreed(
+    side, buffers, flags, number
+):
+    into = stream.Inbound(side, 0)
+    into.buffers = buffers
+    strange = data(0, 3)._replace(flags=flags, aux=number)
+    with pytest.raises(frames.ProtocolError, match="transport") as caught:
+        into.accept(strange)
+    assert caught.value.code == codes.PROTOCOL_ERROR
+    assert into.received_bytes == 0
+    # An END by itself is in no buffer.
+    assert into.accept(data(0, 0)._replace(flags=frames.END))
 
 
 def test_all_pieces_but_the_last_are_multiples():
@@ -484,14 +512,14 @@ def test_a_worker_believes_no_acknowledgement_that_it_never_sent():
     into.resume(3)
     with pytest.raises(frames.ProtocolError) as caught:
         into.resume(6)
-    assert caught.value.message == "input up to 6 was never acknowledged"
+    assert caught.value.message == "input resumed at 6, it is at 5"
     assert caught.value.code == codes.BAD_OFFSET
 
 
 @pytest.mark.parametrize("offset", [4, 6])
 def test_a_worker_goes_on_where_it_was_told(offset):
     into = inbound(stream.CLIENT, 5)
-    with pytest.raises(frames.ProtocolError, match="other offsets") as caught:
+    with pytest.raises(frames.ProtocolError, match="it is at 5") as caught:
         into.resume(offset)
     assert caught.value.code == codes.PROTOCOL_ERROR
 

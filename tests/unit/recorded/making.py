@@ -11,7 +11,7 @@ from typing import Self
 from unittest import mock
 
 from fpgapool import objects
-from fpgapool.agent import table
+from fpgapool.agent import slot
 from fpgapool.api import routes
 from fpgapool.common import rpc
 from fpgapool.common import signing
@@ -261,7 +261,7 @@ def _control() -> dict[str, Any]:
     result = dataclasses.asdict(samples.payload(objects.SessionResult))
     status = {
         field.name: samples.value("status", field.name, str)
-        for field in dataclasses.fields(table.WorkerStatus)
+        for field in dataclasses.fields(slot.WorkerStatus)
     }
     numbers = ("seen_generation", "input_bytes", "output_bytes", "data_port")
     status |= {name: samples.value("status", name, int) for name in numbers}

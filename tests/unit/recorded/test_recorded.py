@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool.agent import manager as agent_manager
-from fpgapool.agent import table
+from fpgapool.agent import slot
 from fpgapool.agent.worker import control
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
@@ -223,7 +223,12 @@ def endpoint(topic: str) -> tuple[Any, Heard]:
     """Return what answers at a topic, and what it hears."""
     heard = Heard()
     if topic == "agent":
-        return agent_manager.AgentManager(heard), heard
+
+        def command(_name: str, epoch: int, change: Any) -> None:
+            heard.items.append(epoch)
+            change(heard, 1.0)
+
+        return agent_manager.AgentManager(command, heard.items.append), heard
     made = conductor_rpc.ConductorManager(
         heard, NoDatabase(), samples.LEADER_EPOCH
     )
@@ -346,7 +351,7 @@ def test_workers_understand_agents(old, now) -> None:
 def test_agents_understand_workers(old, now) -> None:
     for message in old["control"]["answers"]:
         if "status" in message:
-            status = table.WorkerStatus.from_members(message["status"])
+            status = slot.WorkerStatus.from_members(message["status"])
             assert (
                 not said(list(message["status"].values()))
                 - leaves(status)

@@ -440,6 +440,7 @@ def test_ports(ports, expected):
         ("slot", True),
         ("chunk_bytes", 100),
         ("window_chunks", 0),
+        ("window_chunks", 1),
         ("hello_timeout_s", 0),
         ("orphan_s", float("inf")),
         ("tls", "yes"),

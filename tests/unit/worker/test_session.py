@@ -4,36 +4,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import socket
 import threading
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
+from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
+from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session
+from fpgapool.agent.worker import settings
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from tests.unit.worker import test_parts
+from tests.unit.worker import test_state
 
 CHUNK_BYTES = 4096
 # Long enough for a thread that does not wait to be first.
 LATE_S = 0.1
 TIMEOUT_S = 30.0
-
-
-class Listener:
-    """Is told what becomes of the session, and does not care."""
-
-    def attached(self) -> None:
-        pass
-
-    def detached(self) -> None:
-        pass
-
-    def confirmed(self) -> None:
-        pass
-
-    def ended(self, outcome, code, message) -> None:
-        pass
 
 
 class LateChannel(channel.PlainChannel):
@@ -59,12 +50,17 @@ class LateChannel(channel.PlainChannel):
 
 def test_memory_is_reused_only_when_nobody_receives_into_it():
     made = session.DataSession(
-        copy.CopyCore({}),
-        base.load_profile("copy"),
+        processing.Processor(copy.CopyCore({}), base.load_profile("copy")),
         memory.InPlaceMemory(CHUNK_BYTES, 2 * CHUNK_BYTES),
         False,
-        session.Limits(CHUNK_BYTES, 2 * CHUNK_BYTES, TIMEOUT_S),
-        Listener(),
+        dataclasses.replace(
+            settings.parse(json.dumps(test_parts.SETTINGS)),
+            chunk_bytes=CHUNK_BYTES,
+            window_chunks=2,
+            send_timeout_s=TIMEOUT_S,
+        ),
+        hello.Keyring(test_state.order()),
+        lambda event: None,
     )
     log: list[str] = []
     here, there = socket.socketpair()

@@ -10,6 +10,7 @@ from fpgapool.agent.worker import control
 from fpgapool.agent.worker import state
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
+from tests.harness import machines
 
 FILE = drivers.BitstreamFile("mine@p", "/cache/ab", "ab" * 32, 100)
 ORDER = state.Order(
@@ -53,7 +54,7 @@ def machine():
     made = state.Machine(0.0, orphan_s=600.0)
     made.handle(state.AgentConnected(), 0.0)
     yield made
-    made.check_invariants()
+    machines.check(made)
 
 
 def fail(machine, code):

@@ -22,7 +22,7 @@ def start(machine, generation=1):
 
 def test_a_slot_that_passes_is_scrubbed_and_idle(machine):
     assert kinds(start(machine)) == ["Changed", "Program"]
-    effects = machine.handle(state.SelfTested(1, "copy"), 2.0)
+    effects = machine.handle(state.Programmed(1, "copy"), 2.0)
     # No client is told anything: there is none.
     assert kinds(effects) == ["Clear"]
     assert machine.state == "preparing"
@@ -58,7 +58,7 @@ def test_a_slot_that_could_not_be_scrubbed_is_scrubbed_again(
     (refusal,) = machine.handle(state.Assign(test_state.order(2)), 4.0)
     assert refusal.code == codes.SLOT_FAULTY
     assert kinds(start(machine, 2)) == ["Changed", "Program"]
-    machine.handle(state.SelfTested(2, "copy"), 5.0)
+    machine.handle(state.Programmed(2, "copy"), 5.0)
     finish(machine, 2, fault)
     assert (machine.state, machine.fault) == (after, fault)
 
@@ -66,13 +66,13 @@ def test_a_slot_that_could_not_be_scrubbed_is_scrubbed_again(
 def test_a_test_can_be_called_off(machine):
     start(machine)
     assert machine.handle(state.Release(1, "PREPARE_TIMEOUT"), 2.0) == []
-    assert kinds(machine.handle(state.SelfTested(1, "copy"), 3.0)) == ["Clear"]
+    assert kinds(machine.handle(state.Programmed(1, "copy"), 3.0)) == ["Clear"]
     finish(machine)
     assert machine.last_result.code == codes.PREPARE_TIMEOUT
 
 
 def test_a_test_of_another_time_changes_nothing(machine):
-    assert machine.handle(state.SelfTested(1, "copy"), 1.0) == []
+    assert machine.handle(state.Programmed(1, "copy"), 1.0) == []
     test_state.ready(machine)
-    assert machine.handle(state.SelfTested(1, "copy"), 3.0) == []
+    assert machine.handle(state.Programmed(2, "copy"), 3.0) == []
     assert machine.state == "ready"

@@ -95,11 +95,11 @@ def test_a_claim_exceeded_is_told_once(active):
     assert kinds(active.handle(state.Tick(101), 0.5)) == ["Changed"]
     assert active.beyond_claim
     assert active.handle(state.Tick(102), 1.0) == []
-    active.handle(state.Ended(1, state.Outcome.CLOSED, "OK", ""), 1.1)
+    active.handle(state.Ended(1, "CLOSED", "OK", ""), 1.1)
     active.handle(state.Scrubbed(1, 10, 10, 5.0, None), 1.2)
     assert not active.beyond_claim
 
 
 def test_a_tick_after_the_end_changes_nothing(active):
-    active.handle(state.Ended(1, state.Outcome.CLOSED, "OK", ""), 0.1)
+    active.handle(state.Ended(1, "CLOSED", "OK", ""), 0.1)
     assert active.handle(state.Tick(0), 50.0) == []

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the slot table wants done: values, which the agent carries out."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+
+from fpgapool import objects
+
+#: (device name, slot number)
+Key: typing.TypeAlias = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToWorker:
+    """Send a request to the slot's worker."""
+
+    key: Key
+    operation: str
+    generation: int
+    members: Mapping[str, object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fetch:
+    """Get the file of an assignment's bitstream to this host.
+
+    :ivar again: what is here is damaged.
+    """
+
+    key: Key
+    generation: int
+    bitstream: objects.BitstreamRef
+    again: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndWorker:
+    """End the slot's worker, which does not do what it is told."""
+
+    key: Key
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SendPrepared:
+    """Tell the conductor where the session's client finds the slot."""
+
+    prepared: objects.Prepared
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """The table looks different or was asked for: report it soon."""
+
+
+Effect: typing.TypeAlias = (
+    ToWorker | Fetch | EndWorker | SendPrepared | Changed
+)

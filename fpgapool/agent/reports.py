@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the conductor hears of a host: reports, and slots that are ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from collections.abc import Hashable
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import sender
+from fpgapool.agent import table
+from fpgapool.rpcapi import conductor as conductor_api
+
+RETRY_S = 1.0
+
+#: A slot on its way to its client changes several times within milliseconds,
+#: and the conductor need not hear of each step.
+GATHER_S = 0.02
+
+KEY = "report"
+
+
+class Reporter:
+    """Reports the slot table soon after it has changed, and at intervals.
+
+    All methods but :meth:`failed` run in the loop's thread.
+
+    :param make: makes a report: its members but those that are known here.
+    """
+
+    def __init__(
+        self,
+        slots: table.SlotTable,
+        loop: agent_loop.Loop,
+        conductor: conductor_api.ConductorAPI,
+        casts: sender.Sender,
+        interval_s: float,
+        make: Callable[..., objects.AgentReport],
+    ) -> None:
+        self._table = slots
+        self._loop = loop
+        self._conductor = conductor
+        self._casts = casts
+        self._interval_s = interval_s
+        self._make = make
+        self._boot_id = f"{time.time_ns()}-{os.getpid()}"
+        self._sequence = 0
+        self._serving = False
+        self._pending = self._gathering = False
+        # Slots in use at the last report, or more since.
+        self._most_busy = 0
+        self._timer: agent_loop.Timer | None = None
+
+    def start(self) -> None:
+        """Begin with a report."""
+        self._serving = True
+        self._report()
+
+    def stop(self) -> None:
+        """Report nothing more."""
+        self._serving = False
+
+    def soon(self) -> None:
+        """Have changes reported; at once if a slot has come free."""
+        if not self._serving or self._pending:
+            return
+        busy = len(self._table.holders())
+        if busy < self._most_busy:
+            # One report for all that changes in this turn of the loop.
+            self._pending = True
+            self._loop.call(self._report)
+            return
+        self._most_busy = busy
+        if not self._gathering:
+            self._gathering = True
+            self._schedule(GATHER_S)
+
+    def _report(self) -> None:
+        self._pending = self._gathering = False
+        if not self._serving:
+            return
+        self._most_busy = len(self._table.holders())
+        self._schedule(self._interval_s)
+        self._sequence += 1
+        report = self._make(
+            agent_boot_id=self._boot_id,
+            sequence=self._sequence,
+            sent_at=time.time(),
+        )
+        self._casts.put_first(KEY, lambda: self._conductor.report(report))
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._report)
+
+    def failed(self, key: Hashable) -> None:
+        """Repeat a report that was lost before the next is due.
+
+        :param key: of the cast that could not be sent.
+        """
+        if key == KEY:
+            self._loop.call(self._again)
+
+    def _again(self) -> None:
+        # What is being gathered is due earlier.
+        if not self._gathering:
+            self._schedule(min(RETRY_S, self._interval_s))
+
+    def prepared(self, prepared: objects.Prepared) -> None:
+        """Tell that a slot is ready for its client.
+
+        It overtakes reports, on the way and in the threads of the other side:
+        the conductor must know which of them are older.
+        """
+        numbered = dataclasses.replace(
+            prepared, agent_boot_id=self._boot_id, sequence=self._sequence
+        )
+        self._casts.put_first(
+            ("prepared", prepared.device, prepared.slot),
+            lambda: self._conductor.prepared(numbered),
+        )

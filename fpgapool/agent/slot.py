@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One slot as its agent knows it: what it was given for, what its worker says.
+
+Pure. The slot's state is its worker's word, which follows
+``states.SLOT_MOVES``; nothing here sets it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.agent import orders
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
+from fpgapool.vocabulary import states
+
+#: Says what a slot's holder has drawn, in J; None if that is not measured.
+Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """What a worker says of itself; ``state`` is a slot's state."""
+
+    state: str
+    session_id: str | None
+    generation: int | None
+    seen_generation: int
+    project_id: str | None
+    programmed: str | None
+    input_bytes: int
+    output_bytes: int
+    last_result: objects.SessionResult | None
+    data_port: int | None
+    beyond_claim: bool = False
+    bitstream_id: str | None = None
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
+        """Read a status message.
+
+        :param members: of its ``status``.
+        :raises: KeyError, TypeError or ValueError if it is none.
+        """
+        if members["state"] not in states.SLOT_MOVES:
+            raise ValueError(f"unknown state {members['state']!r:.40}")
+        known = {name: members[name] for name in _STATUS if name in members}
+        result = known["last_result"]
+        if result is not None:
+            known["last_result"] = objects.SessionResult(
+                **{name: result[name] for name in _RESULT}
+            )
+        return cls(**known)
+
+    def ended(self, generation: int) -> str | None:
+        """Return the code with which an assignment ended, None if unknown."""
+        result = self.last_result
+        if result is None or result.generation != generation:
+            return None
+        return result.code
+
+
+def _members(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+_STATUS = _members(WorkerStatus)
+_RESULT = _members(objects.SessionResult)
+_all_but_bytes = operator.attrgetter(
+    *(name for name in _STATUS if name not in ("input_bytes", "output_bytes"))
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a slot."""
+
+    session_id: str
+    generation: int
+    project_id: str | None
+    state: str
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """One slot.
+
+    :ivar connected: there is a control connection to its worker.
+    :ivar fault: why no worker can be started.
+    :ivar status: what the worker said last, None without one.
+    :ivar pending: accepted, and not yet confirmed by a status of the worker;
+        ``pending_sent`` says whether the worker was told.
+    :ivar request: what the slot was given for last.
+    :ivar bitstream_path: where the file of its bitstream is, once it is here;
+        ``refetched`` if it was damaged and had to come a second time.
+    :ivar released: the slot was taken back from what it was given for last.
+    :ivar leaving: the worker is about to end, to make room for a fresh one.
+    :ivar prepared: what the conductor was told of the holder's slot.
+    """
+
+    key: orders.Key
+    shape: str
+    programming_time_s: float = 0.0
+    connected: bool = False
+    fault: str | None = None
+    status: WorkerStatus | None = None
+    pending: objects.AssignRequest | None = None
+    pending_sent: bool = False
+    request: objects.AssignRequest | None = None
+    bitstream_path: str | None = None
+    refetched: bool = False
+    released: bool = False
+    resources: Mapping[str, int] | None = None
+    leaving: bool = False
+    seen_generation: int = 0
+    last_result: objects.SessionResult | None = None
+    previous_result: objects.SessionResult | None = None
+    prepared: objects.Prepared | None = None
+    release_reason: str | None = None
+    release_deadline_s: float | None = None
+
+    def holder(self) -> Holder | None:
+        """Return who has the slot, None if it is idle."""
+        of: typing.Any = self.pending or self.status
+        if of is None or of.session_id is None:
+            return None
+        return Holder(
+            of.session_id, of.generation or 0, of.project_id, self._state()
+        )
+
+    def _state(self) -> str:
+        if self.pending is not None:
+            return states.SLOT_PREPARING
+        return (
+            states.SLOT_STARTING if self.status is None else self.status.state
+        )
+
+    def waits_for_client(self, generation: int) -> bool:
+        """Whether an assignment has the slot, and its client may come."""
+        holder = self.holder()
+        return (
+            holder is not None
+            and holder.generation == generation
+            and holder.state == states.SLOT_READY
+        )
+
+    def visible(self) -> tuple[object, ...]:
+        """Return what deserves a report of its own; bytes can wait."""
+        shown = None if self.status is None else _all_but_bytes(self.status)
+        return shown, self.last_result, self.pending
+
+    # What it is given for.
+
+    def accept(self, request: objects.AssignRequest) -> list[orders.Effect]:
+        """Take an assignment."""
+        self.pending = self.request = request
+        self.bitstream_path = None
+        self.refetched = self.released = False
+        if request.bitstream_ref is None:
+            return self.send_pending()
+        return [
+            orders.Fetch(self.key, request.generation, request.bitstream_ref)
+        ]
+
+    def objection(self, request: objects.AssignRequest) -> str | None:
+        """Return why the slot cannot be given away, None if it can."""
+        if self.fault is not None or request.self_test or self.status is None:
+            return self.fault
+        if self.status.state == states.SLOT_FAULTY:
+            return "the slot cannot be cleaned"
+        return None
+
+    def forget_holder(self) -> None:
+        """Forget who had the slot."""
+        self.pending = None
+        self.pending_sent = False
+        self.prepared = None
+        self.release_reason = None
+        self.release_deadline_s = None
+
+    def end_pending(
+        self, state: str, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        """Have an assignment end before the worker has confirmed it."""
+        assert self.pending is not None
+        self.last_result = result(self.pending, state, code, message, now)
+        self.forget_holder()
+        return [orders.Changed()]
+
+    def fail_pending(
+        self, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        """As :meth:`end_pending`: the slot could not be prepared."""
+        return self.end_pending(states.PREPARE_FAILED, code, message, now)
+
+    def send_pending(self) -> list[orders.Effect]:
+        """Tell the worker what it is to do, once it and the file are here."""
+        request, status = self.pending, self.status
+        if (
+            request is None
+            or self.pending_sent
+            or not self.connected
+            or self.leaving
+            or status is None
+            or (
+                request.bitstream_ref is not None
+                and self.bitstream_path is None
+            )
+        ):
+            return []
+        if status.state != states.SLOT_IDLE and not (
+            status.state == states.SLOT_FAULTY and request.self_test
+        ):
+            return []
+        self.pending_sent = True
+        members = dataclasses.asdict(request)
+        members["bitstream_path"] = self.bitstream_path
+        if request.bitstream_ref is not None:
+            # A driver need not program what a slot has already, by its name:
+            # so it is that of what was signed, whatever the conductor says.
+            checksum = request.bitstream_ref.checksum_sha256
+            members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
+        return [self._order("assign", request.generation, members)]
+
+    def send_release(self) -> list[orders.Effect]:
+        """Tell the worker to let go of its holder, if that was asked for."""
+        holder = self.holder()
+        if holder is None or not self.connected or self.release_reason is None:
+            return []
+        reason = {"reason": self.release_reason}
+        return [self._order("release", holder.generation, reason)]
+
+    def ask_secret(self, generation: int) -> list[orders.Effect]:
+        """Have the worker mint another secret."""
+        if not self.connected:
+            return []
+        return [self._order("reissue_secret", generation, {})]
+
+    def _order(
+        self, operation: str, generation: int, members: Mapping[str, object]
+    ) -> orders.ToWorker:
+        return orders.ToWorker(
+            self.key,
+            operation,
+            generation,
+            {**members, "generation": generation},
+        )
+
+    # What its worker does.
+
+    def take(self, status: WorkerStatus, now: float) -> list[orders.Effect]:
+        """Take what the worker says of itself."""
+        before = self.visible()
+        is_first = self.status is None
+        self.status = status
+        self.seen_generation = max(
+            self.seen_generation, status.seen_generation
+        )
+        self._confirm_pending(status, now)
+        effects = self._fetch_again(status)
+        if self.pending is None:
+            # Else it is the result of the holder before.
+            self._take_result(status.last_result)
+        if status.state != states.SLOT_READY:
+            self.prepared = None
+        if self.holder() is None:
+            self.release_reason = None
+            self.release_deadline_s = None
+        effects += self.send_pending()
+        if is_first:
+            effects += self.send_release()
+        if before != self.visible():
+            effects.append(orders.Changed())
+        return effects
+
+    def _take_result(self, told: objects.SessionResult | None) -> None:
+        known = self.last_result
+        if told is not None and (
+            known is None or told.generation >= known.generation
+        ):
+            self.last_result = told
+
+    def _confirm_pending(self, status: WorkerStatus, now: float) -> None:
+        pending = self.pending
+        if pending is None:
+            return
+        # Before it is given the assignment again it still shows how the first
+        # try ended.
+        is_taken = status.seen_generation >= pending.generation and not (
+            self.refetched
+            and status.ended(pending.generation) == codes.BITSTREAM_DAMAGED
+        )
+        if is_taken or status.session_id is not None:
+            self.pending = None
+            self.pending_sent = False
+        if not is_taken and status.session_id is not None:
+            # The slot only seemed to be free while its worker, found running
+            # by a new agent, had not spoken yet.
+            self.last_result = result(
+                pending,
+                states.PREPARE_FAILED,
+                codes.PREPARE_FAILED,
+                "the slot has another holder",
+                now,
+            )
+
+    def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
+        """Replace a damaged file, once, without bothering the conductor."""
+        request, told = self.request, self.last_result
+        if (
+            request is None
+            or request.bitstream_ref is None
+            or self.pending is not None
+            or self.refetched
+            or self.released
+            # A slot that could not be cleaned cannot try again.
+            or status.state != states.SLOT_IDLE
+            or status.session_id is not None
+            # The conductor knows how it ended, and may have gone on.
+            or (told is not None and told.generation == request.generation)
+            or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
+        ):
+            return []
+        self.pending = request
+        self.pending_sent = False
+        self.bitstream_path = None
+        self.refetched = True
+        return [
+            orders.Fetch(
+                self.key, request.generation, request.bitstream_ref, again=True
+            )
+        ]
+
+    def die(self, now: float) -> None:
+        """Lose the worker, and what it held."""
+        self.connected = False
+        self.leaving = False
+        unsent = self.pending is not None and not self.pending_sent
+        holder = self.holder()
+        if not unsent:
+            if holder is not None:
+                self.last_result = self._death_of(holder, now)
+            self.forget_holder()
+        self.status = None
+
+    def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
+        """Say what became of the holder of a worker that died.
+
+        A release that was asked for is thereby done. A session whose client
+        has not come yet has lost nothing and can go to another slot.
+        """
+        state, code = states.FAILED, codes.WORKER_DIED
+        if self.release_reason is not None:
+            state, code = states.CANCELLED, self.release_reason
+        elif holder.state in (states.SLOT_PREPARING, states.SLOT_READY):
+            state = states.PREPARE_FAILED
+        message = "the slot's worker process ended"
+        died = result(holder, state, code, message, now)
+        if self.status is None or self.pending is not None:
+            return died
+        return dataclasses.replace(
+            died,
+            input_bytes=self.status.input_bytes,
+            output_bytes=self.status.output_bytes,
+        )
+
+    # What is told of it.
+
+    def report(self, energy_j: Energy) -> objects.SlotReport:
+        """Return the slot's part of a report."""
+        holder, status = self.holder(), self.status
+        running = holder is not None and self.pending is None and status
+        faulty = self.fault is not None
+        return objects.SlotReport(
+            device=self.key[0],
+            slot=self.key[1],
+            shape=self.shape,
+            programmed=None if status is None else status.programmed,
+            bitstream_id=None if status is None else status.bitstream_id,
+            resources=None if self.resources is None else {**self.resources},
+            programming_time_s=self.programming_time_s,
+            state=states.SLOT_FAULTY if faulty else self._state(),
+            session_id=None if holder is None else holder.session_id,
+            generation=None if holder is None else holder.generation,
+            seen_generation=self.seen_generation,
+            input_bytes=running.input_bytes if running else 0,
+            output_bytes=running.output_bytes if running else 0,
+            last_result=self.last_result,
+            energy_j=energy_j(self.key),
+            previous_result=self.previous_result,
+        )
+
+
+def result(
+    of: Holder | objects.AssignRequest,
+    state: str,
+    code: str,
+    message: str,
+    now: float,
+) -> objects.SessionResult:
+    """Say how an assignment ended that no worker tells of.
+
+    :param of: the assignment.
+    :param now: wall clock, seconds.
+    """
+    return objects.SessionResult(
+        session_id=of.session_id,
+        generation=of.generation,
+        state=state,
+        code=code,
+        message=message,
+        finished_at=now,
+    )

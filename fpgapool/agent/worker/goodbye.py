@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The end of a connection, so that what was sent before arrives.
+
+A TCP connection that is closed with unread bytes may lose what it sent.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from fpgapool.agent.worker import crew
+from fpgapool.common import channel as channels
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+
+#: How long a connection that ends is read.
+LINGER_S = 1.0
+_LINGERING = crew.Later(LINGER_S, "linger")
+
+_DROP_BYTES = 64 * 1024
+
+
+def say(
+    channel: channels.Channel, code: str, message: str, offset_bytes: int = 0
+) -> None:
+    """Tell a client why its connection ends, and end it softly.
+
+    Another thread must be reading the connection; see :func:`drop_rest`.
+
+    :param channel: of the client.
+    :param code: stable code; ``OK`` if the client knows already.
+    :param message: explanation for people.
+    :param offset_bytes: input offset that was reached.
+    """
+    try:
+        if code != codes.OK:
+            channel.send(
+                frames.error_frame(code, message, offset_bytes),
+                deadline_s=channels.deadline_after(LINGER_S),
+            )
+        channel.sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        channel.shutdown()
+        return
+    _LINGERING.call(channel.shutdown)
+
+
+def drop_rest(channel: channels.Channel) -> None:
+    """Read a connection to its end, which others bring about."""
+    buffer = memoryview(bytearray(_DROP_BYTES))
+    try:
+        while True:
+            channel.recv_some_into(buffer)
+    except (channels.ChannelClosed, channels.DeadlineExceeded):
+        return

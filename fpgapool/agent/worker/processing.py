@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A session's core, and what it makes of a piece of input."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+import typing
+
+from fpgapool.drivers import base as drivers
+from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+
+LOG = logging.getLogger(__name__)
+
+
+class Task(typing.NamedTuple):
+    """A piece of input; ``view`` is empty for an END by itself."""
+
+    task_id: int
+    offset_bytes: int
+    view: memoryview
+    end: bool
+
+
+class Failure(exceptions.CodedError):
+    """The session cannot go on."""
+
+
+class Processor:
+    """Runs a session's core.
+
+    :param core: processes the data.
+    :param profile: of the accelerator.
+    :ivar multiple_bytes: what every piece of input but the last must be a
+        multiple of; what the core asks for goes first.
+    :ivar features: optional features that are switched on.
+    :ivar checksums: of everything that was processed, encoded; None without.
+    """
+
+    def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
+        self.core = core
+        self.profile = profile
+        self.multiple_bytes = (
+            core.chunk_multiple_bytes or profile.chunk_multiple_bytes
+        )
+        self.features: frozenset[str] = frozenset()
+        self.checksums: bytes | None = None
+        self._checksummed: drivers.ChecksummedCore | None = None
+        self._cancelled = False
+
+    def agree(self, wanted: frozenset[str]) -> None:
+        """Switch on what a client asks for and the slot has."""
+        if frames.CHECKSUM_FEATURE in wanted and isinstance(
+            self.core, drivers.ChecksummedCore
+        ):
+            self.core.start_checksums()
+            self._checksummed = self.core
+            self.features = frozenset({frames.CHECKSUM_FEATURE})
+
+    def needed_bytes(self, length_bytes: int, end: bool) -> int:
+        """Return how much output a piece may give at most.
+
+        :param length_bytes: of the piece.
+        :param end: whether it is the last one.
+        """
+        most = self.core.max_output_bytes
+        needed_bytes = most(length_bytes) if length_bytes else 0
+        return needed_bytes + (most(0) if end else 0)
+
+    def process(self, task: Task, room: memoryview) -> int:
+        """Process a piece.
+
+        :param task: the piece.
+        :param room: for its output.
+        :returns: the length of its output.
+        :raises Failure: if the core fails.
+        """
+        core = self.core
+        written_bytes = 0
+        try:
+            if task.view:
+                written_bytes = core.process(
+                    task.view, room, task.offset_bytes
+                )
+            if task.end:
+                written_bytes += core.finish(room[written_bytes:])
+            if self._checksummed is not None:
+                self.checksums = _encoded(self._checksummed.checksums())
+        except Exception as exc:
+            raise self._failure(exc, task) from None
+        if not 0 <= written_bytes <= len(room):
+            raise Failure(
+                codes.CORE_FAILED, "the core wrote more than it announced"
+            )
+        if room is task.view and written_bytes != len(room):
+            raise Failure(
+                codes.CORE_FAILED, "the core works in place and wrote less"
+            )
+        return written_bytes
+
+    def _failure(self, exc: Exception, task: Task) -> Failure:
+        if isinstance(exc, drivers.InvalidInput):
+            return Failure(exc.code, exc.message)
+        kind = type(exc).__name__
+        if not self._cancelled:
+            # Without the exception's text: it may quote keys or data.
+            LOG.error(
+                "core failed at input offset %d with %s\n%s",
+                task.offset_bytes,
+                kind,
+                "".join(traceback.format_tb(exc.__traceback__)),
+            )
+        return Failure(
+            codes.CORE_FAILED, f"{kind} at input offset {task.offset_bytes}"
+        )
+
+    def cancel(self) -> None:
+        """Have the core fail soon, from any thread."""
+        self._cancelled = True
+        self.core.cancel()
+
+
+def _encoded(sums: drivers.Checksums) -> bytes:
+    return frames.Checksums(
+        sums.input_bytes,
+        sums.output_bytes,
+        sums.input_crc32,
+        sums.output_crc32,
+    ).encode()

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a session's data goes through, wherever it is processed.
+
+Input is in buffers, from being filled until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import collections
+import mmap
+import threading
+import typing
+from collections.abc import Callable
+
+from fpgapool.client import connection as connections
+from fpgapool.client import view as views
+from fpgapool.client import waiting
+from fpgapool.common import channel
+from fpgapool.protocol import stream
+
+Stopped = waiting.Stopped
+
+
+def blank(length_bytes: int) -> memoryview:
+    """Make memory that takes room as it is written to: small jobs stay small.
+
+    :param length_bytes: its length.
+    :returns: zeros, writable.
+    """
+    if not length_bytes:
+        return memoryview(bytearray())
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return memoryview(mmap.mmap(-1, length_bytes, flags))
+
+
+class Piece(stream.Piece):
+    """Input of one task.
+
+    :ivar data: the input; the caller may replace it before sending.
+    :ivar shared: the buffers that it is in, None if it is elsewhere.
+    :ivar input_crc32: see :class:`checksums.Sent`.
+    """
+
+    __slots__ = ("input_crc32", "shared")
+
+    input_crc32: int
+
+    def __init__(
+        self,
+        number: int,
+        data: memoryview,
+        shared: connections.SharedBuffers | None,
+    ) -> None:
+        # Not the base's: one call less for every piece.
+        self.data = data
+        self.number = number
+        self.flags = 0
+        self.shared = shared
+
+    def keep(self) -> None:
+        """Have the input outlive its buffer.
+
+        :raises OSError: if there is not enough memory.
+        """
+        self.data = memoryview(bytes(self.data))
+        self.shared = None
+
+
+class Output(typing.NamedTuple):
+    """A piece of output.
+
+    :ivar data: valid until the next call of :meth:`DataFlow.receive`.
+    :ivar last: whether the task gives no more output.
+    """
+
+    data: memoryview
+    last: bool
+
+
+class DataFlow:
+    """Takes input and gives output; one thread sends, one receives.
+
+    :param chunk_bytes: longest piece.
+    :param window_bytes: how much may be sent and not acknowledged.
+    :param chunk_multiple_bytes: what pieces but the last are multiples of.
+    :param buffers: how many there are, each for a piece.
+    :param start_bytes: position of the first byte.
+
+    :ivar stateless: whether the offset alone says how a piece is processed.
+    :ivar checksum: whether the data is checked end to end.
+    :ivar received_bytes: output that has arrived.
+    :ivar ended: whether the last output has arrived.
+    :ivar closed: members of CLOSED, once it has come.
+    :ivar reconnects: how often a broken connection was replaced …
+    :ivar reopens: … and a lost slot.
+    """
+
+    view: views.SessionView
+    transport: str
+    received_bytes: int
+    stateless = False
+    checksum = False
+    reconnects = 0
+    reopens = 0
+
+    def __init__(
+        self,
+        chunk_bytes: int,
+        window_bytes: int,
+        chunk_multiple_bytes: int,
+        buffers: int,
+        start_bytes: int = 0,
+    ) -> None:
+        self.chunk_bytes = chunk_bytes
+        self.window_bytes = window_bytes
+        self.chunk_multiple_bytes = chunk_multiple_bytes
+        self.ended = False
+        self.closed: dict[str, typing.Any] | None = None
+        self._input: stream.Outbound[Piece] = stream.Outbound(
+            stream.CLIENT, start_bytes, window_bytes
+        )
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._stopped = False
+        self._own: list[memoryview | None] = [None] * buffers
+        self._free = collections.deque(range(buffers))
+
+    @property
+    def shared(self) -> connections.SharedBuffers | None:
+        """The shared buffers in use, None if there are none."""
+        return None
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent is acknowledged."""
+        return not self._input.kept
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Input whose output has arrived completely."""
+        return self._input.acknowledged_bytes
+
+    def piece(self, number: int) -> Piece:
+        """Make a piece of a buffer.
+
+        :param number: of the buffer, which must not be in use.
+        :returns: a piece with the whole buffer, ``chunk_bytes`` long.
+        """
+        shared = self.shared
+        if shared is not None:
+            buffer = shared.input(number)[: self.chunk_bytes]
+        else:
+            buffer = self._own[number] or blank(self.chunk_bytes)
+            self._own[number] = buffer
+        return Piece(number, buffer, shared)
+
+    def take(self, number: int) -> None:
+        """Take a certain free buffer.
+
+        :param number: of the buffer.
+        """
+        with self._lock:
+            self._free.remove(number)
+
+    def reserve(
+        self, length_bytes: int, *, filled: bool, deadline_s: float | None
+    ) -> Piece:
+        """Wait until the window has room, and take a free buffer.
+
+        :param length_bytes: how much will be sent.
+        :param filled: False if the caller brings the data in memory of its
+            own when there are no shared buffers; none is allocated then.
+        :param deadline_s: absolute deadline.
+        :returns: a piece to fill and to pass to :meth:`send`.
+        :raises Stopped: if the flow was stopped.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        with self._lock:
+            self._wait_for(
+                lambda: (
+                    bool(self._free) and self._input.has_room(length_bytes)
+                ),
+                deadline_s,
+            )
+            number = self._free.popleft()
+        if not filled and self.shared is None:
+            return Piece(number, memoryview(b""), None)
+        return self.piece(number)
+
+    def _wait_for(
+        self, ready: Callable[[], bool], deadline_s: float | None
+    ) -> None:
+        """Wait, with the lock, as :meth:`reserve`."""
+        while self._stopped or not ready():
+            self._check()
+            if not self._changed.wait(channel.remaining_s(deadline_s)):
+                raise channel.DeadlineExceeded("deadline passed")
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise Stopped
+
+    def send(
+        self,
+        piece: Piece,
+        *,
+        end: bool,
+        deadline_s: float | None,
+        release_output: bool = False,
+    ) -> None:
+        """Send one piece; a broken connection is left to the receiver.
+
+        :param piece: the input; its data must not change until it is
+            acknowledged.
+        :param end: whether it is the last one.
+        :param deadline_s: absolute deadline.
+        :param release_output: give the output received so far back to the
+            worker in the same breath.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        raise NotImplementedError
+
+    def receive(
+        self, place: memoryview, deadline_s: float | None
+    ) -> Output | None:
+        """Receive the next frame; gives back the output received before.
+
+        :param place: where to put output that comes in the stream; at least
+            ``chunk_bytes`` long.
+        :param deadline_s: absolute deadline.
+        :returns: output, or None if the frame brought none.
+        :raises errors.SessionFailed: if the session has ended or cannot be
+            resumed; :class:`errors.ChecksumMismatch` if data was changed on
+            its way.
+        :raises errors.Cancelled: if cancelled.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        :raises frames.ProtocolError: if the worker breaks the protocol.
+        """
+        raise NotImplementedError
+
+    def close(self, place: memoryview, deadline_s: float | None) -> None:
+        """Say that the session is over, and wait until it is.
+
+        A connection that breaks meanwhile is no error: all output that was
+        asked for is here. Parameters and errors are those of :meth:`receive`.
+        """
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Make every thread in the flow return soon, for ever."""
+        with self._lock:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Have the pool take the slot back, if there is one; never raises."""
+
+    def hang_up(self) -> None:
+        """Close the connections; no other thread may be in the flow."""
+        raise NotImplementedError
