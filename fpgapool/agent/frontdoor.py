@@ -44,10 +44,6 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-_VIEW_MEMBERS = tuple(
-    field.name for field in dataclasses.fields(objects.SessionView)
-)
-
 TICK_S = 0.25
 BACKLOG = 512
 RECEIVE_BYTES = 65536
@@ -952,9 +948,8 @@ def _repeatable(number: object) -> int | str | None:
 
 def _view_members(view: objects.SessionView) -> dict[str, object]:
     # asdict() would copy all that it finds.
-    members = {name: getattr(view, name) for name in _VIEW_MEMBERS}
-    members["endpoints"] = list(map(dataclasses.asdict, view.endpoints))
-    return members
+    endpoints = list(map(dataclasses.asdict, view.endpoints))
+    return {**vars(view), "endpoints": endpoints}
 
 
 def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:

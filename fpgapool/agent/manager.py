@@ -163,7 +163,6 @@ class AgentManager(rpc.Endpoint):
         leader_epoch: int,
         device: str,
         slot: int,
-        session_id: str,
         generation: int,
     ) -> None:
         """Mint a new secret for a session that is READY."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fpgapool import objects
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session
 
 # A project's own is name@project where it is not asked for by that project.
 _ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
@@ -97,13 +98,6 @@ def open_request(
         host_uuid=host_uuid,
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
-        priority=rules.check_priority(members.get("priority", 0)),
-        wait_timeout_s=_timeout_s(members, "wait_timeout_s"),
         expires_at=expires_at,
-        connect_timeout_s=_timeout_s(members, "connect_timeout_s"),
-        resume_grace_s=_timeout_s(members, "resume_grace_s"),
+        **session.checked(members),
     )
-
-
-def _timeout_s(members: Members, member: str) -> float | None:
-    return rules.check_timeout_s(members.get(member), member)

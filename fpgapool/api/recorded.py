@@ -27,27 +27,6 @@ _FROM_KEYSTONE = "keystone"
 _FROM_PROJECT = "project"
 _FROM_DEFAULT = "default"
 
-_SHARED_MEMBERS = (
-    "session_id",
-    "request_id",
-    "project_id",
-    "user_id",
-    "state",
-    "reason",
-    "message",
-    "accelerator",
-    "claimed_bytes",
-    "generation",
-    "local",
-    "queued_at",
-    "ready_at",
-    "started_at",
-    "finished_at",
-    "updated_at",
-    "input_bytes",
-    "output_bytes",
-)
-
 
 class _Board(NamedTuple):
     device: inventories.Device
@@ -223,8 +202,8 @@ def _view(
     # What lacks its secret is older than what has it: whoever waits for a
     # later one is then told by the next leader.
     is_ready = record.state == states.READY
-    return objects.SessionView(
-        **{name: getattr(record, name) for name in _SHARED_MEMBERS},
+    return objects.SessionView.of(
+        record,
         revision=max(record.revision - is_ready, 0),
         host_uuid=host_uuid,
         **place,

@@ -26,6 +26,7 @@ from fpgapool.client import instance
 from fpgapool.common import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 SERVICE_TYPE = "fpgapool"
@@ -344,10 +345,10 @@ class ApiDoor:
             "request_id": members["request_id"],
             "accelerator": members["accelerator"],
             "claimed_bytes": members["size_bytes"],
-            "priority": members["priority"],
         }
-        if members["wait_timeout_s"] is not None:
-            wanted["wait_timeout_s"] = members["wait_timeout_s"]
+        for option in description.OPTIONS:
+            if members.get(option.name) is not None:
+                wanted[option.name] = members[option.name]
         try:
             answer = self._submit(wanted, deadline_s)
         except errors.RequestRejected as exc:

@@ -24,19 +24,8 @@ def size(size_bytes: object) -> int:
     :returns: the same, 1 ... 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
-    with _refusing():
+    with refusing():
         return rules.check_size_bytes(size_bytes)
-
-
-def request_id(value: object) -> str:
-    """Check the name of a request.
-
-    :param value: the caller's argument.
-    :returns: the same.
-    :raises errors.InvalidRequest: code ``INVALID_REQUEST_ID``.
-    """
-    with _refusing():
-        return rules.check_request_id(value)
 
 
 def seconds(value: object, name: str) -> float | None:
@@ -47,23 +36,13 @@ def seconds(value: object, name: str) -> float | None:
     :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
-    with _refusing():
+    with refusing():
         return rules.check_timeout_s(value, name)
 
 
-def priority(value: object) -> int:
-    """Check a priority.
-
-    :param value: the caller's argument.
-    :returns: the same, -1000 ... 1000.
-    :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
-    """
-    with _refusing():
-        return rules.check_priority(value)
-
-
 @contextlib.contextmanager
-def _refusing() -> collections.abc.Iterator[None]:
+def refusing() -> collections.abc.Iterator[None]:
+    """Raise InvalidRequest for what the rules of requests forbid."""
     try:
         yield
     except rules.RequestError as error:

@@ -27,6 +27,8 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
 
 CPU = "cpu"
 
@@ -121,15 +123,16 @@ def acc_open(
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST, "checksum must be True or False"
         )
-    members = {
-        "request_id": checks.request_id(
-            str(uuid.uuid4()) if request_id is None else request_id
-        ),
-        "accelerator": accelerator,
-        "size_bytes": checks.size(size_bytes),
-        "wait_timeout_s": checks.seconds(wait_timeout_s, "wait_timeout_s"),
-        "priority": checks.priority(priority),
-    }
+    options = {"wait_timeout_s": wait_timeout_s, "priority": priority}
+    with checks.refusing():
+        members = {
+            "request_id": rules.check_request_id(
+                str(uuid.uuid4()) if request_id is None else request_id
+            ),
+            "accelerator": accelerator,
+            "size_bytes": rules.check_size_bytes(size_bytes),
+            **description.checked(options),
+        }
     opening = _Opening(
         members,
         checks.params(params),

@@ -243,13 +243,11 @@ def _not_installed(
 
 
 def _view(cause: errors.FpgapoolError) -> views.SessionView:
-    return views.SessionView.from_message(
-        {
-            "session_id": "",
-            "state": states.READY,
-            "reason": cause.code,
-            "message": f"this machine's CPU computes: {cause.message}",
-            "slot_host_name": socket.gethostname(),
-            "local": True,
-        }
+    return views.SessionView(
+        session_id="",
+        state=states.READY,
+        reason=cause.code,
+        message=f"this machine's CPU computes: {cause.message}",
+        host_name=socket.gethostname(),
+        local=True,
     )

@@ -44,21 +44,21 @@ class SessionView:
 
     session_id: str
     state: str
-    reason: str
-    message: str
-    generation: int
-    revision: int
-    queued_at: float | None
-    ready_at: float | None
-    host_name: str | None
-    device: str | None
-    slot: int | None
-    local: bool | None
-    endpoints: tuple[Endpoint, ...]
-    secret: str = dataclasses.field(repr=False)
-    certificate_sha256: str | None
-    queue_position: int | None
-    pending_reasons: tuple[str, ...]
+    reason: str = ""
+    message: str = ""
+    generation: int = 0
+    revision: int = 0
+    queued_at: float | None = None
+    ready_at: float | None = None
+    host_name: str | None = None
+    device: str | None = None
+    slot: int | None = None
+    local: bool | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    secret: str = dataclasses.field(default="", repr=False)
+    certificate_sha256: str | None = None
+    queue_position: int | None = None
+    pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = None
 
     @property

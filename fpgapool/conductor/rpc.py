@@ -30,7 +30,6 @@ from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import quotas
 from fpgapool.conductor.decisions import reservations
-from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
@@ -256,7 +255,7 @@ class ConductorManager(rpc.Endpoint):
             if record is not None and instance_objects.may_share(
                 record.user_id, request.user_id
             ):
-                return sessions.Session.from_record(record, None).view()
+                return objects.SessionView.of(record)
             outcome = admission.Rejected(
                 codes.REQUEST_EXPIRED, "the request came too late"
             )
@@ -329,7 +328,7 @@ class ConductorManager(rpc.Endpoint):
         if not names:
             return []
         return [
-            sessions.Session.from_record(record, None).view()
+            objects.SessionView.of(record)
             for record in self._database.sessions_by_ids(names)
         ]
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from fpgapool.vocabulary import session as description
+
 # Columns hold identifiers that differ by case, which the collations that
 # MariaDB and MySQL choose by default would take for equal.
 _OPTIONS: dict[str, Any] = {
@@ -40,6 +42,17 @@ def _required(name: str, type_: Any, *args: Any) -> sa.Column[Any]:
 
 def _optional(name: str, type_: Any) -> sa.Column[Any]:
     return sa.Column(name, type_, nullable=True)
+
+
+def _described(field: description.Field) -> sa.Column[Any]:
+    types = {
+        int: sa.Integer if field.length else sa.BigInteger,
+        float: sa.Double,
+        bool: sa.Boolean,
+        str: sa.String(field.length) if field.length else sa.Text,
+    }
+    type_ = types[field.kind.type]
+    return sa.Column(field.name, type_, nullable=field.default is None)
 
 
 def _administration() -> tuple[sa.Column[Any], ...]:
@@ -209,33 +222,7 @@ sessions = sa.Table(
     "sessions",
     metadata,
     _id(),
-    _required("session_id", sa.String(36)),
-    _required("request_id", sa.String(64)),
-    _required("project_id", sa.String(NAME_LENGTH)),
-    _required("user_id", sa.String(NAME_LENGTH)),
-    _optional("host_id", sa.BigInteger),
-    _required("accelerator", sa.String(NAME_LENGTH)),
-    _required("claimed_bytes", sa.BigInteger),
-    _required("priority", sa.Integer),
-    _required("skips", sa.BigInteger),
-    _required("state", sa.String(16)),
-    _required("reason", sa.String(64)),
-    _required("message", sa.Text),
-    _required("generation", sa.BigInteger),
-    _required("revision", sa.BigInteger),
-    _optional("slot_id", sa.BigInteger),
-    _optional("local", sa.Boolean),
-    _optional("wait_timeout_s", sa.Double),
-    _required("connect_timeout_s", sa.Double),
-    _required("resume_grace_s", sa.Double),
-    _required("queued_at", sa.Double),
-    _optional("arrival_s", sa.Double),
-    _optional("ready_at", sa.Double),
-    _optional("started_at", sa.Double),
-    _optional("finished_at", sa.Double),
-    _optional("updated_at", sa.Double),
-    _required("input_bytes", sa.BigInteger),
-    _required("output_bytes", sa.BigInteger),
+    *map(_described, description.KEPT),
     sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
     sa.UniqueConstraint(
         "project_id", "request_id", name="uniq_sessions0project_id0request_id"

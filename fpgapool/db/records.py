@@ -15,6 +15,8 @@ from typing import NamedTuple
 from typing import Self
 from typing import TypeVar
 
+from fpgapool.vocabulary import session as description
+
 
 class ComputeState(enum.StrEnum):
     """What Nova has of a host."""
@@ -196,41 +198,11 @@ class BitstreamRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@description.with_members(field.member for field in description.KEPT)
 class SessionRecord:
-    """A session. ``id`` is the job's id and grows in order of arrival.
-
-    :param arrival_s: when it was queued, in pool time, see :class:`Lease`;
-        None: of an earlier release, whose pool time was the wall clock's.
-    """
+    """A session. ``id`` is the job's id and grows in order of arrival."""
 
     id: int
-    session_id: str
-    request_id: str
-    project_id: str
-    user_id: str
-    host_id: int | None
-    accelerator: str
-    claimed_bytes: int
-    priority: int = 0
-    skips: int = 0
-    state: str
-    reason: str = ""
-    message: str = ""
-    generation: int = 0
-    revision: int = 0
-    slot_id: int | None = None
-    local: bool | None = None
-    wait_timeout_s: float | None = None
-    connect_timeout_s: float
-    resume_grace_s: float
-    queued_at: float
-    arrival_s: float | None = None
-    ready_at: float | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    updated_at: float | None = None
-    input_bytes: int = 0
-    output_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class Payload:
     def to_primitive(self) -> dict[str, Any]:
         """Return the form that :meth:`from_primitive` understands."""
         cls = type(self)
-        data = {name: getattr(self, name) for name in _class_members(cls)}
+        data = dict(vars(self))
         for name in _nested(cls):
             data[name] = _to_primitive(data[name])
         return {
@@ -74,8 +74,12 @@ class Payload:
                         f"{cls.__name__}.{name}{error}"
                     ) from error
             values[name] = value
-        # What __init__() of a frozen dataclass does takes as long as all of
-        # the above.
+        return cls._made(values)
+
+    @classmethod
+    def _made(cls, values: dict[str, Any]) -> Self:
+        # What __init__() of a frozen dataclass does takes as long as to read
+        # all of them.
         payload = object.__new__(cls)
         payload.__dict__.update(values)
         return payload

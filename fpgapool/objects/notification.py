@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 from fpgapool.objects import base
+from fpgapool.vocabulary import session as description
 
 NAMESPACE = "fpgapool"
 _PREFIX = "fpgapool_object."
@@ -86,37 +87,23 @@ class PlacePayload(base.Payload):
     host_name: str
 
 
+def _member(field: description.Field) -> description.Member:
+    if field.kind is description.TIME:
+        field = dataclasses.replace(field, kind=description.TEXT)
+    return field.member
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@description.with_members(map(_member, description.NOTED))
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
     Neither parameters, which may hold keys, nor secrets and endpoints.
-
-    :ivar host_uuid: of the host from which it was asked for; None if that
-        is none of the pool's.
-    :ivar reason: code of its end.
     """
 
-    session_id: str
-    request_id: str
-    project_id: str
-    user_id: str
-    accelerator: str
-    claimed_bytes: int
-    priority: int
-    state: str
-    reason: str
-    message: str
-    generation: int
-    host_uuid: str | None
+    VERSION = f"1.{max(field.noted or 0 for field in description.NOTED)}"
+
     place: PlacePayload | None
-    local: bool | None
-    queued_at: str
-    ready_at: str | None
-    started_at: str | None
-    finished_at: str | None
-    input_bytes: int
-    output_bytes: int
 
 
 #: All that a notification's payload may be.

@@ -3,15 +3,27 @@
 """Payloads about sessions."""
 
 import dataclasses
+from typing import Any
 from typing import Self
 
 from fpgapool.objects import base
 from fpgapool.objects import bitstream as bitstreams
+from fpgapool.vocabulary import session as description
+
+
+def _member(
+    field: description.Field, minor: int | None, default: Any
+) -> description.Member:
+    name, type_, _ = dataclasses.replace(field, default=default).member
+    return name, type_, base.added(minor, default) if minor else default
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@description.with_members(
+    _member(one, one.asked, one.unsaid) for one in description.OPTIONS
+)
 class OpenRequest(base.Payload):
-    """A client's wish for an accelerator.
+    """A client's wish for an accelerator, with all its options.
 
     :param request_id: the client's name of the request; a repeat of it is
         the same request.
@@ -19,9 +31,9 @@ class OpenRequest(base.Payload):
         of the pool's hosts.
     :param expires_at: wall clock of the sender; the conductor drops the
         request if it arrives later.
-    :param wait_timeout_s: None means the conductor's limit, which a request
-        can lower only. So do the two after it.
     """
+
+    VERSION = f"1.{max(option.asked for option in description.OPTIONS)}"
 
     request_id: str
     project_id: str
@@ -29,11 +41,7 @@ class OpenRequest(base.Payload):
     host_uuid: str | None
     accelerator: str
     claimed_bytes: int
-    priority: int = 0
-    wait_timeout_s: float | None = None
     expires_at: float
-    connect_timeout_s: float | None = None
-    resume_grace_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,52 +59,51 @@ class Endpoint(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@description.with_members(
+    _member(one, one.told, None if one.nullable else one.default)
+    for one in description.TOLD
+)
 class SessionView(base.Payload):
     """All that a session's owner may know about it.
 
-    :param revision: grows with every change; an older view is stale.
+    An older revision is stale. What follows is told besides what is described:
+    the slot that it has, and how to connect to it.
+
     :param secret: hexadecimal; only in a READY view for the front door that
         opened the session, else empty.
-    :param reason: a code of :mod:`fpgapool.vocabulary.codes`, or empty.
-    :param queue_position: 0 is the next to be served.
-    :param expected_wait_s: how long it will probably still wait for a slot;
-        None if it does not, or too little is known.
     """
 
-    session_id: str
-    request_id: str
-    project_id: str
-    state: str
-    reason: str = ""
-    message: str = ""
-    accelerator: str
-    claimed_bytes: int
-    generation: int = 0
-    revision: int = 0
-    host_uuid: str | None = None
-    queued_at: float | None = None
-    ready_at: float | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
+    VERSION = f"1.{max(field.told or 0 for field in description.TOLD)}"
+
     slot_host_uuid: str | None = None
     slot_host_name: str | None = None
     device: str | None = None
     slot: int | None = None
-    local: bool | None = None
     endpoints: tuple[Endpoint, ...] = ()
     secret: str = dataclasses.field(default="", repr=False)
     certificate_sha256: str | None = None
-    input_bytes: int = 0
-    output_bytes: int = 0
-    queue_position: int | None = None
-    pending_reasons: tuple[str, ...] = ()
-    expected_wait_s: float | None = None
-    user_id: str = ""
-    updated_at: float | None = None
+
+    @classmethod
+    def of(cls, one: Any, **others: Any) -> Self:
+        """Return what there is to know of a session.
+
+        :param one: its record, or what the conductor has in its place.
+        :param others: members that are not recorded, or are to be others.
+        """
+        return cls._made({**_UNRECORDED, **_recorded(one), **others})
 
     def public(self) -> Self:
         """Return the view without its secret."""
         return dataclasses.replace(self, secret="")
+
+
+_RECORDED = [field.name for field in description.TOLD if field.kept]
+_recorded = description.copier(_RECORDED)
+_UNRECORDED = {
+    field.name: field.default
+    for field in dataclasses.fields(SessionView)
+    if field.name not in _RECORDED
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

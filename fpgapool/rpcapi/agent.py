@@ -117,7 +117,6 @@ class AgentAPI:
         leader_epoch: int,
         device: str,
         slot: int,
-        session_id: str,
         generation: int,
     ) -> None:
         """Have a fresh secret minted; the agent answers by `prepared`."""
@@ -127,7 +126,6 @@ class AgentAPI:
             leader_epoch,
             device=device,
             slot=slot,
-            session_id=session_id,
             generation=generation,
         )
 

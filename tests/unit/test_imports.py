@@ -44,7 +44,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
         "db": "common version vocabulary",
         "demo": "client common vocabulary sim",
         "drivers": "core.fairness accelerators objects.declaration vocabulary",
-        "objects": "",
+        "objects": "vocabulary",
         "osc": "version vocabulary",
         "policies": "",
         "privsep": "",

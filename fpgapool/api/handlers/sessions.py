@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import time
 import uuid
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import instances
+from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.api import reasons
 from fpgapool.api import times
@@ -23,6 +26,7 @@ from fpgapool.db import api as db_api
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 _LOCAL_NETWORK = "local"
@@ -33,21 +37,6 @@ _TRIES = 10
 _TRY_S = 0.5
 
 _LONGEST_RETRY_S = 60
-
-_SHARED_MEMBERS = (
-    "request_id",
-    "project_id",
-    "state",
-    "reason",
-    "message",
-    "accelerator",
-    "claimed_bytes",
-    "generation",
-    "revision",
-    "input_bytes",
-    "output_bytes",
-)
-_TIMES = ("queued_at", "ready_at", "started_at", "finished_at", "updated_at")
 
 
 def create(call: calls.Call) -> calls.Answer:
@@ -162,20 +151,23 @@ def renew_secret(call: calls.Call) -> calls.Answer:
 
 
 def _request(call: calls.Call) -> objects.OpenRequest:
-    wanted = call.body["session"]
+    wanted = {"request_id": str(uuid.uuid4()), **call.body["session"]}
+    for name in wanted.keys() & {"claimed_bytes", "priority"}:
+        # JSON knows 1e9, too.
+        wanted[name] = int(wanted[name])
+    for option in description.OPTIONS:
+        if option.name in wanted and call.version < option.since:
+            raise errors.ApiError(
+                codes.INVALID_REQUEST,
+                f"body.session.{option.name} needs version"
+                f" {microversion.Version(*option.since)}",
+            )
     return objects.OpenRequest(
-        request_id=wanted.get("request_id", str(uuid.uuid4())),
+        **wanted,
         project_id=call.project_id,
         user_id=call.caller.user_id or "",
         # Whether an instance is near a board is not for it to say.
         host_uuid=None,
-        accelerator=wanted["accelerator"],
-        # JSON knows 1e9, too.
-        claimed_bytes=int(wanted["claimed_bytes"]),
-        priority=int(wanted.get("priority", 0)),
-        wait_timeout_s=wanted.get("wait_timeout_s"),
-        connect_timeout_s=wanted.get("connect_timeout_s"),
-        resume_grace_s=wanted.get("resume_grace_s"),
         expires_at=time.time() + call.backends.limits.conductor_timeout_s,
     )
 
@@ -329,11 +321,7 @@ def _document(
         # than what has it, so that the client asks again.
         view = dataclasses.replace(view, revision=max(view.revision - 1, 0))
     return {
-        "id": view.session_id,
-        "host": view.host_uuid,
-        **_shared(call, view),
-        "queue_position": view.queue_position,
-        "expected_wait_s": view.expected_wait_s,
+        **_members(call, view),
         "pending_reasons": [
             {"code": code, "message": _message(call, view, code)}
             for code in view.pending_reasons
@@ -364,15 +352,32 @@ def _message(call: calls.Call, view: objects.SessionView, code: str) -> str:
     return f"{message} {absent}".rstrip()
 
 
-def _shared(
+def _members(
     call: calls.Call, one: objects.SessionView | db_api.SessionRecord
 ) -> dict[str, Any]:
-    """Return what a session's view and its row have in common."""
-    return {
-        **{name: getattr(one, name) for name in _SHARED_MEMBERS},
-        **{name: times.text(getattr(one, name)) for name in _TIMES},
-        "links": calls.self_link(call.url("sessions", one.session_id)),
+    """Return the fields that a view, or a row, and the version have."""
+    is_row = isinstance(one, db_api.SessionRecord)
+    labels, values, are_times = _plan(is_row, call.version)
+    members = dict(zip(labels, values(one), strict=True))
+    for label in are_times:
+        members[label] = times.text(members[label])
+    members["links"] = calls.self_link(call.url("sessions", one.session_id))
+    return members
+
+
+@functools.cache
+def _plan(
+    is_row: bool, version: tuple[int, int]
+) -> tuple[list[str], Callable[[Any], tuple[Any, ...]], list[str]]:
+    """Return how a version calls fields, what gets them, and the times."""
+    fields = {
+        str(field.shown): field
+        for field in description.SHOWN
+        if field.since <= version and (field.kept or not is_row)
     }
+    values = operator.attrgetter(*(field.name for field in fields.values()))
+    are_times = [k for k, f in fields.items() if f.kind is description.TIME]
+    return list(fields), values, are_times
 
 
 def _placement(view: objects.SessionView) -> dict[str, Any] | None:
@@ -408,11 +413,7 @@ def _connection(
     return {
         # The front door of a host hands out the other ones.
         "endpoints": [
-            {
-                "network": endpoint.network,
-                "address": endpoint.address,
-                "port": endpoint.port,
-            }
+            dataclasses.asdict(endpoint)
             for endpoint in view.endpoints
             if endpoint.network != _LOCAL_NETWORK
         ],
@@ -442,9 +443,8 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
     )
     return [
         {
-            "id": record.session_id,
+            **_members(call, record),
             "host": hosts.get(record.host_id or 0),
-            **_shared(call, record),
         }
         for record in records
     ]

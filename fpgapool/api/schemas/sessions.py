@@ -2,8 +2,11 @@
 
 """Sessions."""
 
+from collections.abc import Iterable
+
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 _STATE = common.one_of(*sorted(states.ALL))
@@ -13,9 +16,6 @@ _REQUEST_ID = {
     "pattern": f"^{rules.REQUEST_ID}$",
     "description": "The client's name of the request.",
 }
-
-_MAX_WAIT_S = 30 * 86400
-_MAX_CONNECT_S = 3600
 
 _REASON = common.record(
     code=common.described(common.TEXT, "Never changes; for programs."),
@@ -54,53 +54,51 @@ _CONNECTION = common.record(
     ),
 )
 
-_MEMBERS = {
-    "id": common.UUID,
-    "request_id": common.TEXT,
-    "project_id": common.TEXT,
-    "state": _STATE,
-    "reason": common.described(
-        common.TEXT, "Code of why it ended; empty if it has not."
-    ),
-    "message": common.described(common.TEXT, "Says more about the reason."),
-    "accelerator": common.NAME,
-    "claimed_bytes": common.COUNT,
-    "host": common.described(
-        common.nullable(common.UUID),
-        "UUID of the host where the client runs, if it is one of the pool's.",
-    ),
-    "generation": common.described(
-        common.COUNT, "Grows when it gets another slot."
-    ),
-    "revision": common.described(common.COUNT, "Grows with every change."),
-    "queued_at": common.nullable(common.TIME),
-    "ready_at": common.nullable(common.TIME),
-    "started_at": common.nullable(common.TIME),
-    "finished_at": common.nullable(common.TIME),
-    "updated_at": common.described(
-        common.nullable(common.TIME), "When it was changed last."
-    ),
-    "input_bytes": common.COUNT,
-    "output_bytes": common.COUNT,
-    "links": common.LINKS,
+_SCHEMAS: dict[description.Kind, common.Schema] = {
+    description.UUID: common.UUID,
+    description.NAME: common.NAME,
+    description.TEXT: common.TEXT,
+    description.STATE: _STATE,
+    description.CODES: {"type": "array", "items": _REASON},
+    description.COUNT: common.COUNT,
+    description.SECONDS: common.NUMBER,
+    description.TIME: common.TIME,
 }
 
+
+def _members(fields: Iterable[description.Field]) -> dict[str, common.Schema]:
+    members = {}
+    for field in fields:
+        schema = _SCHEMAS[field.kind]
+        if field.nullable:
+            schema = common.nullable(schema)
+        if field.about:
+            schema = common.described(schema, field.about)
+        members[str(field.shown)] = schema
+    return members
+
+
+_OPTIONS = {
+    option.name: common.described(
+        {**_SCHEMAS[option.kind], **option.limits}, option.about
+    )
+    for option in description.OPTIONS
+}
+
+# Answers to those who ask for an older version lack them.
+_NEWER = [str(one.shown) for one in description.SHOWN if one.since > (1, 0)]
+
 #: As a list shows it: without what only the conductor knows.
-LISTED = common.record(**_MEMBERS)
+LISTED = common.record(
+    _NEWER,
+    **_members(field for field in description.SHOWN if field.listed),
+    links=common.LINKS,
+)
 
 SESSION = common.record(
-    **_MEMBERS,
-    queue_position=common.described(
-        common.nullable(common.COUNT), "0 is the next to be served."
-    ),
-    expected_wait_s=common.described(
-        common.nullable(common.NUMBER),
-        "How long it will probably still wait, judged by how fast slots were"
-        " given out lately; null if too little is known.",
-    ),
-    pending_reasons=common.described(
-        {"type": "array", "items": _REASON}, "Why it still waits."
-    ),
+    _NEWER,
+    **_members(description.SHOWN),
+    links=common.LINKS,
     placement=common.described(
         {"oneOf": [_PLACEMENT, {"type": "null"}]}, "The slot that it has."
     ),
@@ -113,13 +111,7 @@ SESSION = common.record(
 
 CREATE = common.record(
     session=common.record(
-        optional=[
-            "request_id",
-            "priority",
-            "wait_timeout_s",
-            "connect_timeout_s",
-            "resume_grace_s",
-        ],
+        optional=["request_id", *_OPTIONS],
         accelerator=common.NAME,
         claimed_bytes=common.described(
             {"type": "integer"},
@@ -130,48 +122,12 @@ CREATE = common.record(
             "The client's name of the request: a repeat of it is the same"
             " session. Without it, one is made up.",
         ),
-        priority=common.described(
-            {
-                "type": "integer",
-                "minimum": -rules.MAX_PRIORITY,
-                "maximum": rules.MAX_PRIORITY,
-            },
-            "Default is 0.",
-        ),
-        wait_timeout_s=common.described(
-            {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "maximum": _MAX_WAIT_S,
-            },
-            "How long it may wait for a slot; lowers the service's limit.",
-        ),
-        connect_timeout_s=common.described(
-            {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "maximum": _MAX_CONNECT_S,
-            },
-            "How long its slot waits for the client; lowers the service's"
-            " limit.",
-        ),
-        resume_grace_s=common.described(
-            {"type": "number", "minimum": 0, "maximum": _MAX_CONNECT_S},
-            "How long its slot is kept after its connection broke; lowers"
-            " the service's limit.",
-        ),
+        **_OPTIONS,
     )
 )
 
 LIST_QUERY = common.list_query(
-    [
-        "queued_at",
-        "state",
-        "accelerator",
-        "claimed_bytes",
-        "priority",
-        "updated_at",
-    ],
+    description.SORT_KEYS,
     **{
         "changes-since": common.described(
             common.TIME,

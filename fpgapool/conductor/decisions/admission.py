@@ -17,6 +17,7 @@ from fpgapool.core import health
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 
@@ -205,12 +206,7 @@ def check(
     """
     try:
         rules.check_request_id(request.request_id)
-        rules.check_priority(request.priority)
-        for name in ("wait_timeout_s", "connect_timeout_s"):
-            rules.check_timeout_s(getattr(request, name), name)
-        rules.check_timeout_s(
-            request.resume_grace_s, "resume_grace_s", may_be_zero=True
-        )
+        description.checked(vars(request))
     except rules.RequestError as error:
         raise Rejected(error.code, error.message) from error
     if request.host_uuid and request.host_uuid not in pool.hosts:

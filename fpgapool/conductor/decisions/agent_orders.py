@@ -76,6 +76,5 @@ def reissue_secret(hold: sessions.Hold) -> effects.ReissueSecret:
         host_uuid=hold.slot.host.uuid,
         device=hold.slot.device.name,
         slot=hold.slot.number,
-        session_id=hold.session.session_id,
         generation=hold.generation,
     )

@@ -71,7 +71,6 @@ class ReissueSecret(AtOnce):
     host_uuid: str
     device: str
     slot: int
-    session_id: str
     generation: int
 
 

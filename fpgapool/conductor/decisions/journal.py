@@ -21,6 +21,7 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 SESSION_QUEUED = "session.queued"
@@ -63,6 +64,10 @@ _STEPS = {
     states.ACTIVE: SESSION_ACTIVE,
     states.DETACHED: SESSION_DETACHED,
 }
+_noted = description.copier(one.name for one in description.NOTED if one.kept)
+_TIMES = [
+    field.name for field in description.NOTED if field.kind is description.TIME
+]
 # Ends of sessions that are remembered: the last row of one may come twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
@@ -230,27 +235,11 @@ class Journal:
     ) -> notification.SessionPayload:
         host = self._hosts.get(record.host_id or 0)
         slot = self._slots.get(record.slot_id or 0)
+        told = _noted(record)
         return notification.SessionPayload(
-            session_id=record.session_id,
-            request_id=record.request_id,
-            project_id=record.project_id,
-            user_id=record.user_id,
-            accelerator=record.accelerator,
-            claimed_bytes=record.claimed_bytes,
-            priority=record.priority,
-            state=record.state,
-            reason=record.reason,
-            message=record.message,
-            generation=record.generation,
+            **told | {name: _text(told[name]) for name in _TIMES},
             host_uuid=host.uuid if host else None,
             place=self._place(slot) if slot else None,
-            local=record.local,
-            queued_at=_text(record.queued_at) or "",
-            ready_at=_text(record.ready_at),
-            started_at=_text(record.started_at),
-            finished_at=_text(record.finished_at),
-            input_bytes=record.input_bytes,
-            output_bytes=record.output_bytes,
         )
 
 

@@ -139,26 +139,12 @@ class Opening:
             row_id=job_id,
             job_id=job_id,
             session_id=str(uuid.uuid4()),
-            request_id=request.request_id,
-            project_id=project_id,
-            user_id=request.user_id,
             host_id=host.id if host else None,
             host_uuid=host.uuid if host else None,
-            accelerator=request.accelerator,
-            claimed_bytes=request.claimed_bytes,
-            priority=request.priority,
-            wait_timeout_s=_limited(
-                request.wait_timeout_s, limits.wait_timeout_s
-            ),
-            connect_timeout_s=_limited(
-                request.connect_timeout_s, limits.connect_timeout_s
-            ),
-            resume_grace_s=_limited(
-                request.resume_grace_s, limits.resume_grace_s
-            ),
             queued_at=pool.now,
             arrival_s=pool.pool_time,
             front_doors=sessions.front_doors(request.host_uuid),
+            **sessions.wishes(request, limits),
         )
         pool.counts.opened += 1
         book.add(session)
@@ -387,11 +373,6 @@ def not_recordable() -> admission.Rejected:
         codes.DATABASE_UNAVAILABLE,
         "requests cannot be recorded at the moment, try again",
     )
-
-
-def _limited(wanted: float | None, limit: float) -> float:
-    """A request can lower a limit, never raise it."""
-    return limit if wanted is None else min(wanted, limit)
 
 
 def _is_door(

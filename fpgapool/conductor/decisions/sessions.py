@@ -9,19 +9,22 @@ import collections
 import dataclasses
 import functools
 import math
-import operator
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import registry
 from fpgapool.core import model
 from fpgapool.core import slots
 from fpgapool.db import api as db_api
+from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import names
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 # Ended sessions that are still answered from memory.
@@ -34,15 +37,20 @@ def front_doors(host_uuid: str | None) -> frozenset[str]:
     return frozenset((host_uuid,)) if host_uuid else frozenset()
 
 
-@dataclasses.dataclass(slots=True)
-class Place:
-    """The slot of a session, in the words of its owner."""
+class Place(NamedTuple):
+    """The slot of a session, by the names that a view has for it."""
 
-    host_id: int
-    host_uuid: str
-    host_name: str
+    slot_host_uuid: str
+    slot_host_name: str
     device: str
     slot: int
+
+
+_KEPT = [field.name for field in description.KEPT]
+_kept = description.copier(_KEPT)
+_asked = description.copier(
+    name for name in base.members(objects.OpenRequest) if name in _KEPT
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -140,7 +148,10 @@ class WrongMove(Exception):
     """A session's life cycle does not allow what was about to happen."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
+@description.with_members(
+    field.member for field in description.KEPT if field.name != "state"
+)
 class Session:
     """A session's whole state; only the engine changes it.
 
@@ -150,7 +161,6 @@ class Session:
     :ivar hold: the slot that it has; None while it waits and when the slot
         is free.
     :ivar end: in which state it has ended; empty while it lives.
-
     :ivar arrival_s: when it was queued, in pool time: from then on it waits.
     :ivar row_id: of its row, for ever.
     :ivar job_id: the core's name of it; a new one when it moves while its
@@ -159,37 +169,12 @@ class Session:
 
     row_id: int
     job_id: int
-    session_id: str
-    request_id: str
-    project_id: str
-    user_id: str
-    accelerator: str
-    claimed_bytes: int
-    queued_at: float
     arrival_s: float
-    host_id: int | None = None
     host_uuid: str | None = None
-    priority: int = 0
-    skips: int = 0
-    wait_timeout_s: float | None = None
-    connect_timeout_s: float = 0.0
-    resume_grace_s: float = 0.0
     hold: Hold | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
     end: str = ""
-    reason: str = ""
-    message: str = ""
-    generation: int = 0
-    revision: int = 0
-    slot_id: int | None = None
-    local: bool | None = None
-    ready_at: float | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    updated_at: float | None = None
-    input_bytes: int = 0
-    output_bytes: int = 0
     place: Place | None = None
     secret: str = dataclasses.field(default="", repr=False)
     endpoints: tuple[objects.Endpoint, ...] = ()
@@ -270,9 +255,8 @@ class Session:
         self.generation = hold.generation
         self.local = self.host_id == slot.host.id
         self.place = Place(
-            host_id=slot.host.id,
-            host_uuid=slot.host.uuid,
-            host_name=slot.host.name,
+            slot_host_uuid=slot.host.uuid,
+            slot_host_name=slot.host.name,
             device=slot.device.name,
             slot=slot.number,
         )
@@ -312,55 +296,27 @@ class Session:
         self.forget_secret()
 
     def view(
-        self,
-        *,
-        with_secret: bool = False,
-        queue_position: int | None = None,
-        pending_reasons: tuple[str, ...] = (),
-        expected_wait_s: float | None = None,
+        self, *, with_secret: bool = False, **others: Any
     ) -> objects.SessionView:
         """Return what the session's owner may know.
 
         :param with_secret: for the front door that has opened it.
+        :param others: what only the engine knows of it.
         """
         ready = self.state == states.READY
-        place = self.place
-        return objects.SessionView(
-            session_id=self.session_id,
-            request_id=self.request_id,
-            project_id=self.project_id,
-            state=self.state,
-            reason=self.reason,
-            message=self.message,
-            accelerator=self.accelerator,
-            claimed_bytes=self.claimed_bytes,
-            generation=self.generation,
-            revision=self.revision,
+        return objects.SessionView.of(
+            self,
             host_uuid=self.host_uuid,
-            queued_at=self.queued_at,
-            ready_at=self.ready_at,
-            started_at=self.started_at,
-            finished_at=self.finished_at,
-            updated_at=self.updated_at,
-            slot_host_uuid=place.host_uuid if place else None,
-            slot_host_name=place.host_name if place else None,
-            device=place.device if place else None,
-            slot=place.slot if place else None,
-            local=self.local,
+            **(self.place._asdict() if self.place else {}),
             endpoints=self.endpoints if ready else (),
             secret=self.secret if ready and with_secret else "",
             certificate_sha256=self.certificate_sha256 if ready else None,
-            input_bytes=self.input_bytes,
-            output_bytes=self.output_bytes,
-            user_id=self.user_id,
-            queue_position=queue_position,
-            pending_reasons=pending_reasons,
-            expected_wait_s=expected_wait_s,
+            **others,
         )
 
     def record(self) -> db_api.SessionRecord:
         """Return the session's row."""
-        return db_api.SessionRecord(id=self.row_id, **_shared(self))
+        return db_api.SessionRecord(id=self.row_id, **_kept(self))
 
     @classmethod
     def from_record(
@@ -369,7 +325,7 @@ class Session:
         """Rebuild a session from its row."""
         # An instance asks the API, wherever it is.
         door = None if instance.is_user(record.user_id) else host_uuid
-        members = _shared(record)
+        members = _kept(record)
         state = members.pop("state")
         members["end"] = "" if state in states.LIVE else state
         if record.arrival_s is None:
@@ -381,6 +337,17 @@ class Session:
             front_doors=front_doors(door),
             **members,
         )
+
+
+def wishes(
+    request: objects.OpenRequest, settings: admission.Limits
+) -> dict[str, Any]:
+    """Return what a request says of its session; limits it may lower."""
+    said = _asked(request)
+    for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
+        limit, wish = getattr(settings, name), said[name]
+        said[name] = limit if wish is None else min(wish, limit)
+    return said
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
@@ -508,41 +475,3 @@ class Book:
         counts.update(session.state for session in served)
         counts[states.QUEUED] += self.queued.total()
         return {state: count for state, count in counts.items() if count}
-
-
-# Everything that the row and the session call by the same name.
-_SHARED_MEMBERS = (
-    "session_id",
-    "request_id",
-    "project_id",
-    "user_id",
-    "host_id",
-    "accelerator",
-    "claimed_bytes",
-    "priority",
-    "skips",
-    "wait_timeout_s",
-    "connect_timeout_s",
-    "resume_grace_s",
-    "state",
-    "reason",
-    "message",
-    "generation",
-    "revision",
-    "slot_id",
-    "local",
-    "queued_at",
-    "arrival_s",
-    "ready_at",
-    "started_at",
-    "finished_at",
-    "updated_at",
-    "input_bytes",
-    "output_bytes",
-)
-
-_shared_values = operator.attrgetter(*_SHARED_MEMBERS)
-
-
-def _shared(one: Session | db_api.SessionRecord) -> dict[str, Any]:
-    return dict(zip(_SHARED_MEMBERS, _shared_values(one), strict=True))

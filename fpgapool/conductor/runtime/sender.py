@@ -128,7 +128,6 @@ class Sender:
                     epoch,
                     message.device,
                     message.slot,
-                    message.session_id,
                     message.generation,
                 )
             case effects.AskReport(host_uuid):

@@ -326,8 +326,8 @@ class Proxy(proxy.Proxy):
         """Open a session; it is in the database, and perhaps not READY yet.
 
         :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
-            ``request_id``, ``priority``, ``wait_timeout_s``,
-            ``connect_timeout_s``, ``resume_grace_s``.
+            ``request_id`` and options of
+            :mod:`fpgapool.vocabulary.session`.
         """
         return self._create(_session.Session, **attributes)
 

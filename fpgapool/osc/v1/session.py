@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import uuid
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -21,17 +22,14 @@ from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import projects
 from fpgapool.osc.v1 import waiting
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 _STATES = (*sorted(states.LIVE), *sorted(states.TERMINAL))
-# Sessions have no names; the others are said when one is opened, and not
-# answered.
+# Sessions have no names, and most options are not answered.
 _HIDDEN = (
     "name",
-    "priority",
-    "wait_timeout_s",
-    "connect_timeout_s",
-    "resume_grace_s",
+    *(one.name for one in description.OPTIONS if one.shown is None),
 )
 
 
@@ -64,6 +62,18 @@ def _add_secret_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _columns(listed: bool) -> dict[str, str]:
+    """Return attributes of sessions, and what lists call them."""
+    names = [
+        "id" if field.shown == "id" else field.name
+        for field in description.SHOWN
+        if field.column is listed
+    ]
+    titles = "\n".join(names).replace("_", " ").title()
+    titles = re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), titles)
+    return dict(zip(names, titles.splitlines(), strict=True))
+
+
 class CreateSession(base.ShowCommand):
     """Open a session: ask for a slot with an accelerator."""
 
@@ -87,19 +97,17 @@ class CreateSession(base.ShowCommand):
             help="your name for the request; a request with the same name gets"
             " the same session",
         )
-        parser.add_argument(
-            "--priority",
-            metavar="<priority>",
-            type=int,
-            help="from -1000 to 1000; default is 0",
-        )
-        parser.add_argument(
-            "--wait-timeout",
-            metavar="<seconds>",
-            type=float,
-            help="how long the session may wait for a slot, before it ends;"
-            " lowers the service's limit",
-        )
+        for option in description.OPTIONS:
+            if option.help:
+                name = option.name.removesuffix("_s").replace("_", "-")
+                is_time = option.kind is description.SECONDS
+                parser.add_argument(
+                    f"--{name}",
+                    dest=option.name,
+                    metavar="<seconds>" if is_time else f"<{name}>",
+                    type=option.kind.type,
+                    help=option.help,
+                )
         parser.add_argument(
             "--wait",
             action="store_true",
@@ -129,8 +137,10 @@ class CreateSession(base.ShowCommand):
                 claimed_bytes=parsed_args.claimed_bytes,
                 request_id=request_id,
                 **base.given(
-                    priority=parsed_args.priority,
-                    wait_timeout_s=parsed_args.wait_timeout,
+                    **{
+                        option.name: getattr(parsed_args, option.name, None)
+                        for option in description.OPTIONS
+                    }
                 ),
             )
         except sdk_exceptions.HttpException as error:
@@ -198,34 +208,9 @@ class DeleteSession(CloseSession):
 class ListSessions(base.ListCommand):
     """List sessions, newest first."""
 
-    columns = {
-        "id": "ID",
-        "accelerator": "Accelerator",
-        "state": "State",
-        "reason": "Reason",
-        "claimed_bytes": "Claimed Bytes",
-        "queued_at": "Queued At",
-    }
-    long_columns = {
-        "request_id": "Request ID",
-        "project_id": "Project ID",
-        "host_uuid": "Host UUID",
-        "message": "Message",
-        "input_bytes": "Input Bytes",
-        "output_bytes": "Output Bytes",
-        "ready_at": "Ready At",
-        "started_at": "Started At",
-        "finished_at": "Finished At",
-        "updated_at": "Updated At",
-    }
-    sort_keys = (
-        "queued_at",
-        "state",
-        "accelerator",
-        "claimed_bytes",
-        "priority",
-        "updated_at",
-    )
+    columns = _columns(True)
+    long_columns = _columns(False)
+    sort_keys = description.SORT_KEYS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the command's parser."""

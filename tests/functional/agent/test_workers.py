@@ -114,7 +114,7 @@ def test_a_reissued_secret_is_another_one(host):
     harness.assign(agent, 7)
     first = host.conductor.wait_for("prepared", lambda one: True)
     host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
-    agent.manager.reissue_secret({}, 1, "board0", 0, "session-7", 7)
+    agent.manager.reissue_secret({}, 1, "board0", 0, 7)
     host.conductor.wait_for("prepared", lambda one: one.secret != first.secret)
 
 

@@ -56,6 +56,11 @@ def test_a_good_request_becomes_an_open_request():
     )
 
 
+def test_a_slot_may_be_given_back_when_its_connection_breaks():
+    """The REST API takes that, too."""
+    assert parse(resume_grace_s=0).resume_grace_s == 0
+
+
 @pytest.mark.parametrize(
     ("member", "value", "code"),
     [

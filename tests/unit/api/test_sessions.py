@@ -13,6 +13,7 @@ from fpgapool.api import errors
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.api import fakes
 
@@ -185,6 +186,17 @@ def test_a_bad_body_is_refused_with_the_place(world, members, place):
     assert answer.status_code == 400
     assert answer.json["errors"][0]["detail"].startswith(f"{place}: ")
     assert not world.conductor.requests
+
+
+def test_an_older_version_knows_no_new_options(world, monkeypatch):
+    first, *others = description.OPTIONS
+    newer = dataclasses.replace(first, since=(1, 1))
+    monkeypatch.setattr(description, "OPTIONS", (newer, *others))
+    answer = _open(world, **{first.name: 1})
+    assert answer.status_code == 400
+    (error,) = answer.json["errors"]
+    assert error["detail"] == f"body.session.{first.name} needs version 1.1"
+    assert _open(world).status_code == 202
 
 
 def test_only_members_open(world):

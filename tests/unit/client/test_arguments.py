@@ -33,6 +33,10 @@ def _code(function, *arguments) -> str:
     return caught.value.code
 
 
+def _open(name, value) -> None:
+    client.acc_open("copy", 1, front_door="/nonexistent", **{name: value})
+
+
 def test_import_is_light():
     script = (
         "import sys, fpgapool.client; print([name for name in sys.modules if "
@@ -58,11 +62,13 @@ def test_sizes(size_bytes):
 
 @pytest.mark.parametrize("value", ["", "a" * 65, "ä", "a b", "a\n", 1])
 def test_wrong_request_ids(value):
-    assert _code(checks.request_id, value) == "INVALID_REQUEST_ID"
+    assert _code(_open, "request_id", value) == "INVALID_REQUEST_ID"
 
 
 def test_request_ids():
-    assert checks.request_id("A-z_0.9:x") == "A-z_0.9:x"
+    """It is as it should be: there is no front door to ask."""
+    with pytest.raises(errors.FrontDoorUnavailable):
+        _open("request_id", "A-z_0.9:x")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_times():
 
 @pytest.mark.parametrize("value", [1001, -1001, True, 1.0, None])
 def test_wrong_priorities(value):
-    assert _code(checks.priority, value) == "INVALID_REQUEST"
+    assert _code(_open, "priority", value) == "INVALID_REQUEST"
 
 
 @pytest.mark.parametrize("name", ["", None, 1])

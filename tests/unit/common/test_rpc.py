@@ -174,7 +174,7 @@ def _agent_calls(api: agent_api.AgentAPI) -> dict:
         "assign": lambda: api.assign("h1", 3, request),
         "self_test": lambda: api.self_test("h1", 3, request),
         "release": lambda: api.release("h1", 3, *slot, "CANCELLED_BY_CLIENT"),
-        "reissue_secret": lambda: api.reissue_secret("h1", 3, *slot),
+        "reissue_secret": lambda: api.reissue_secret("h1", 3, "board0", 1, 7),
         "session_changed": lambda: api.session_changed("h1", 3, [_view()]),
         "report_now": lambda: api.report_now("h1", 3),
     }

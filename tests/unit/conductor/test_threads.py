@@ -299,8 +299,8 @@ def test_every_cast_carries_the_epoch(outbox):
     release = effects.ReleaseSlot("a", "board0", 1, "s", 5, "R")
     made.deliver([release])
     assert casts.next() == ("release", "a", 7, "board0", 1, "s", 5, "R")
-    made.deliver([effects.ReissueSecret("a", "board0", 1, "s", 5)])
-    assert casts.next() == ("reissue_secret", "a", 7, "board0", 1, "s", 5)
+    made.deliver([effects.ReissueSecret("a", "board0", 1, 5)])
+    assert casts.next() == ("reissue_secret", "a", 7, "board0", 1, 5)
 
 
 def test_a_host_that_cannot_be_told_does_not_hold_up_the_others(outbox):
