@@ -194,6 +194,10 @@ class Heard:
             future.set_exception(concurrent.futures.TimeoutError())
         return True
 
+    def accept_epoch(self, epoch: int) -> bool:
+        self.items.append(epoch)
+        return True
+
     def change_bitstream(self, change: Any, _limit_s: float) -> None:
         self.items.append(change)
 
