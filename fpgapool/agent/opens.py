@@ -3,10 +3,10 @@
 """The sessions that clients of a front door opened and still wait for.
 
 Pure: what clients, the conductor and the clock do comes in as method calls,
-what has to be done comes out as effects. Casts may be lost, so an open is
-repeated until the conductor was heard of it, a reopening and a cancellation
-until they have had their effect, and a session that was silent for long is
-asked for.
+what has to be done comes out as effects. Answers to calls and what the
+conductor tells by itself are the same news. A call that fails is repeated,
+and a cast that cancels, which may be lost, until it has had its effect; a
+session that was silent for long is asked for.
 """
 
 from __future__ import annotations
@@ -34,26 +34,21 @@ CANCEL_REPEAT_S = 60.0
 #: in spite of it has asked again by then.
 TAKES_BACK_AFTER_S = 8.0
 
-#: A new leader may answer before it has heard of a request that is only in
-#: a cast, so one answer without a session is no proof.
-POLLS_UNTIL_LOST = 2
-
 MAX_POLLED_SESSIONS = 1000
-
 
 # Why a request is cancelled that its client has not given up.
 _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CastOpen:
+class Submit:
     """Ask the conductor for the session."""
 
     request: objects.OpenRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CastReopen:
+class Reopen:
     """Ask the conductor for another slot for a session that lost its own."""
 
     project_id: str
@@ -62,8 +57,8 @@ class CastReopen:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CastCancel:
-    """Tell the conductor that nobody wants the session any more.
+class Cancel:
+    """Tell the conductor that the session is not wanted any more.
 
     Exactly one of the two ids is set.
     """
@@ -75,21 +70,13 @@ class CastCancel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CastRenew:
-    """Ask the conductor for a new secret of a READY session."""
-
-    project_id: str
-    session_id: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
     """Ask the conductor for sessions that were not heard of.
 
-    :ivar revisions: session ids, and what is known of each.
+    :ivar sessions: project and session ids, and which revision is known.
     """
 
-    revisions: tuple[tuple[str, int], ...]
+    sessions: tuple[tuple[str, str, int], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,44 +87,33 @@ class Push:
     view: objects.SessionView
 
 
-Effect: typing.TypeAlias = (
-    CastOpen | CastReopen | CastCancel | CastRenew | Poll | Push
-)
+Wish: typing.TypeAlias = Submit | Reopen
+Effect: typing.TypeAlias = Wish | Cancel | Poll | Push
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Open:
     """A session that a client waits for.
 
-    :ivar wish: what is cast until it is answered.
-    :ivar asked_at_revision: the answer is a view newer than this.
+    :ivar wish: what is called for until it is answered.
+    :ivar asking: whether a call is under way.
     """
 
-    wish: CastOpen | CastReopen
+    wish: Wish
     project_id: str
     host_uuid: str | None
     gives_up_at_s: float
-    next_send_s: float
+    next_send_s: float = 0.0
+    #: Empty while they are not known.
+    request_id: str = ""
+    session_id: str = ""
     client: int | None = None
+    asking: bool = False
     answered: bool = False
-    asked_at_revision: int = -1
     resend_s: float = FIRST_RESEND_S
     view: objects.SessionView | None = None
     heard_at_s: float = 0.0
-    absences: int = 0
     cancel_reason: str | None = None
-
-    @property
-    def request_id(self) -> str | None:
-        if isinstance(self.wish, CastOpen):
-            return self.wish.request.request_id
-        return None if self.view is None else self.view.request_id
-
-    @property
-    def session_id(self) -> str | None:
-        if isinstance(self.wish, CastReopen):
-            return self.wish.session_id
-        return None if self.view is None else self.view.session_id
 
     def lacks_secret(self) -> bool:
         view = self.view
@@ -164,12 +140,10 @@ class Opens:
     ) -> None:
         self._open_timeout_s = open_timeout_s
         self._poll_interval_s = poll_interval_s
-        # By request; a reopened session whose request is not known yet is
-        # among the others, by session.
-        self._opens: dict[OpenKey, _Open] = {}
-        self._nameless: dict[OpenKey, _Open] = {}
-        # Those whose session is known.
-        self._by_session: dict[str, _Open] = {}
+        # A set that keeps its order, and the ways to find its members.
+        self._opens: dict[_Open, None] = {}
+        self._by_request: dict[OpenKey, _Open] = {}
+        self._by_session: dict[OpenKey, _Open] = {}
         self._by_project: collections.Counter[str] = collections.Counter()
         # The inner ones are sets that keep their order.
         self._by_client: dict[int, dict[_Open, None]] = {}
@@ -177,7 +151,7 @@ class Opens:
         self.stale_views = 0
 
     def __len__(self) -> int:
-        return len(self._opens) + len(self._nameless)
+        return len(self._opens)
 
     def count(self, client: int) -> int:
         """Return how many sessions a client waits for or uses.
@@ -205,9 +179,9 @@ class Opens:
         :param session_id: the session, or
         :param request_id: the request that it came of.
         """
-        if (project_id, request_id) in self._opens:
-            return True
-        return self._find(project_id, session_id) is not None
+        return (project_id, request_id) in self._by_request or (
+            (project_id, session_id) in self._by_session
+        )
 
     def view(
         self, project_id: str, session_id: str
@@ -217,14 +191,8 @@ class Opens:
         :param project_id: project of the client that asks.
         :param session_id: the session.
         """
-        entry = self._find(project_id, session_id)
+        entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
-
-    def _find(self, project_id: str, session_id: str) -> _Open | None:
-        entry = self._by_session.get(session_id)
-        if entry is not None and entry.project_id == project_id:
-            return entry
-        return self._nameless.get((project_id, session_id))
 
     def open(
         self, client: int, request: objects.OpenRequest, now: float
@@ -236,36 +204,30 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        entry = self._opens.get((request.project_id, request.request_id))
+        entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
             entry = _Open(
-                wish=CastOpen(request),
+                wish=Submit(request),
                 project_id=request.project_id,
                 host_uuid=request.host_uuid,
                 gives_up_at_s=now + self._open_timeout_s,
-                next_send_s=now,
             )
-            self._opens[request.project_id, request.request_id] = entry
-            self._by_project[request.project_id] += 1
+            self._add(entry, request.request_id, "")
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
             # It has come back: let the session live if it still does.
             entry.cancel_reason = None
             entry.gives_up_at_s = now + self._open_timeout_s
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
-                # The conductor drops what has expired.
-                entry.wish = CastOpen(request)
+                entry.wish, entry.asking = Submit(request), False
         self._attach(entry, client)
-        if entry.view is None:
-            entry.schedule(now)
-            return [entry.wish]
-        return _present(entry, client, entry.view)
+        return self._ask(entry) if entry.view is None else _present(entry)
 
     def reopen(
         self,
         client: int,
         host_uuid: str,
-        lost: CastReopen,
+        lost: Reopen,
         now: float,
     ) -> list[Effect]:
         """A client's session has lost its slot and shall get another one.
@@ -276,33 +238,49 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        entry = self._find(lost.project_id, lost.session_id)
+        entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(
                 wish=lost,
                 project_id=lost.project_id,
                 host_uuid=host_uuid,
                 gives_up_at_s=now + self._open_timeout_s,
-                next_send_s=now,
             )
-            self._nameless[lost.project_id, lost.session_id] = entry
-            self._by_project[lost.project_id] += 1
+            self._add(entry, "", lost.session_id)
         self._attach(entry, client)
-        view = entry.view
-        if view is not None and _is_under_way(view, lost.generation):
-            return _present(entry, client, view)
-        self._ask_again(entry, lost, now)
-        return [lost]
-
-    def _ask_again(self, entry: _Open, lost: CastReopen, now: float) -> None:
-        entry.wish = lost
+        if entry.view is not None and _answers(lost, entry.view):
+            return _present(entry)
+        if entry.wish != lost:
+            entry.wish, entry.asking = lost, False
         entry.answered = False
         entry.cancel_reason = None
-        if entry.view is not None:
-            entry.asked_at_revision = entry.view.revision
         entry.gives_up_at_s = now + self._open_timeout_s
         entry.resend_s = FIRST_RESEND_S
-        entry.schedule(now)
+        return self._ask(entry)
+
+    @staticmethod
+    def _ask(entry: _Open) -> list[Effect]:
+        if entry.asking:
+            return []
+        entry.asking = True
+        return [entry.wish]
+
+    def call_ended(self, wish: Wish, now: float) -> None:
+        """A call was answered, or not; what came of it has been heard.
+
+        :param wish: what was called for; it is again, if it is still open.
+        :param now: seconds.
+        """
+        if isinstance(wish, Submit):
+            request = wish.request
+            key = request.project_id, request.request_id
+            entry = self._by_request.get(key)
+        else:
+            entry = self._by_session.get((wish.project_id, wish.session_id))
+        if entry is not None and entry.wish is wish:
+            entry.asking = False
+            if entry.cancel_reason is None:
+                entry.schedule(now)
 
     def cancel(
         self,
@@ -323,11 +301,11 @@ class Opens:
         """
         if request_id is not None:
             session_id = None
-            entry = self._opens.get((project_id, request_id))
+            entry = self._by_request.get((project_id, request_id))
         else:
-            entry = self._find(project_id, session_id or "")
+            entry = self._by_session.get((project_id, session_id or ""))
         if entry is None:
-            return [CastCancel(project_id, session_id, request_id, reason)]
+            return [Cancel(project_id, session_id, request_id, reason)]
         return self._cancel(entry, reason, now)
 
     def client_gone(
@@ -364,78 +342,70 @@ class Opens:
         :param now: seconds.
         :returns: effects.
         """
-        entry = self._entry_of(view)
+        key = view.project_id, view.request_id
+        entry = self._by_request.get(key) or self._by_session.get(
+            (view.project_id, view.session_id)
+        )
         if entry is None:
             return []
         entry.heard_at_s = now
-        entry.absences = 0
-        if not _is_news(entry.view, view):
+        if entry.view is not None and view.revision <= entry.view.revision:
             self.stale_views += 1
             return []
-        if not entry.answered and _is_answer(entry, view):
-            entry.answered = True
-            if entry.cancel_reason is None:
-                # From here on the time between repeats is that of renewals.
-                entry.resend_s = FIRST_RESEND_S
-                entry.next_send_s = now + FIRST_RESEND_S
+        entry.answered = entry.answered or _answers(entry.wish, view)
         entry.view = view
-        if view.session_id:
-            self._by_session[view.session_id] = entry
+        self._add(entry, view.request_id, view.session_id)
         if self._is_over(entry, view):
             return self._finish(entry, view)
-        if entry.client is None or entry.lacks_secret():
-            return []
-        return [Push(entry.client, view)]
+        return _present(entry)
 
-    def _entry_of(self, view: objects.SessionView) -> _Open | None:
-        key = view.project_id, view.request_id
-        if key not in self._opens:
-            reopened = self._nameless.pop(
-                (view.project_id, view.session_id), None
-            )
-            if reopened is not None:
-                self._opens[key] = reopened
-        return self._opens.get(key)
+    def _add(self, entry: _Open, request_id: str, session_id: str) -> None:
+        """Note an entry, or what it is called."""
+        if entry not in self._opens:
+            self._opens[entry] = None
+            self._by_project[entry.project_id] += 1
+        if request_id:
+            entry.request_id = request_id
+            self._by_request[entry.project_id, request_id] = entry
+        if session_id:
+            entry.session_id = session_id
+            self._by_session[entry.project_id, session_id] = entry
 
-    def absent(self, session_ids: Iterable[str], now: float) -> list[Effect]:
-        """The conductor answered a poll and does not know some sessions.
+    def polled(
+        self,
+        poll: Poll,
+        changed: Iterable[objects.SessionView],
+        unknown: Iterable[str],
+        now: float,
+    ) -> list[Effect]:
+        """The conductor answered a poll.
 
-        :param session_ids: those that it did not name.
+        :param poll: what it was asked.
+        :param changed: those of which there is news.
+        :param unknown: ids of those that do not exist. What the conductor has
+            once answered is recorded: so they are lost.
         :param now: seconds.
         :returns: effects.
         """
         effects: list[Effect] = []
-        for session_id in session_ids:
-            entry = self._by_session.get(session_id)
+        lost = frozenset(unknown)
+        for project_id, session_id, _revision in poll.sessions:
+            entry = self._by_session.get((project_id, session_id))
             if entry is None or entry.view is None:
                 continue
-            view = entry.view
             entry.heard_at_s = now
-            entry.absences += 1
-            if entry.absences >= POLLS_UNTIL_LOST:
+            if session_id in lost:
                 effects += self._finish(
                     entry,
-                    dataclasses.replace(
-                        view.public(),
-                        state=states.LOST,
-                        reason=codes.SESSION_NOT_FOUND,
-                        message="the conductor does not know the session",
-                        revision=view.revision + 1,
+                    _lost(
+                        entry.view,
+                        codes.SESSION_NOT_FOUND,
+                        "the conductor does not know the session",
                     ),
                 )
+        for view in changed:
+            effects += self.heard(view, now)
         return effects
-
-    def unchanged(self, session_ids: Iterable[str], now: float) -> None:
-        """The conductor answered a poll: some sessions are as they were.
-
-        :param session_ids: those sessions.
-        :param now: seconds.
-        """
-        for session_id in session_ids:
-            entry = self._by_session.get(session_id)
-            if entry is not None:
-                entry.heard_at_s = now
-                entry.absences = 0
 
     def tick(self, now: float) -> list[Effect]:
         """Repeat, give up and ask, as time demands.
@@ -444,8 +414,8 @@ class Opens:
         :returns: effects.
         """
         effects: list[Effect] = []
-        silent: list[tuple[str, int]] = []
-        for entry in [*self._opens.values(), *self._nameless.values()]:
+        silent: list[tuple[str, str, int]] = []
+        for entry in list(self._opens):
             if now >= entry.gives_up_at_s and self._gives_up(entry):
                 effects += self._give_up(entry, now)
                 continue
@@ -456,7 +426,9 @@ class Opens:
                 view is not None
                 and now >= entry.heard_at_s + self._poll_interval_s
             ):
-                silent.append((view.session_id, view.revision))
+                silent.append(
+                    (entry.project_id, view.session_id, view.revision)
+                )
         if silent:
             effects.append(Poll(tuple(silent[:MAX_POLLED_SESSIONS])))
         return effects
@@ -477,7 +449,7 @@ class Opens:
         if entry.cancel_reason in (None, codes.CONDUCTOR_UNAVAILABLE):
             self._mark_cancelled(entry, reason, now)
         entry.schedule(now)
-        return [_cancel_cast(entry, entry.cancel_reason or reason)]
+        return [_cancellation(entry, entry.cancel_reason or reason)]
 
     @staticmethod
     def _mark_cancelled(entry: _Open, reason: str, now: float) -> None:
@@ -507,9 +479,7 @@ class Opens:
                 self._forget(entry)
             return []
         view = _unanswered_view(entry)
-        if entry.cancel_reason is not None or isinstance(
-            entry.wish, CastReopen
-        ):
+        if entry.cancel_reason is not None or isinstance(entry.wish, Reopen):
             # A running session is not taken back: its client may ask again.
             return self._finish(entry, view)
         # So may one whose request was taken in before this agent was
@@ -520,18 +490,11 @@ class Opens:
         client = self._detach(entry)
         return [] if client is None else [Push(client, view)]
 
-    @staticmethod
-    def _repeat(entry: _Open, now: float) -> list[Effect]:
+    def _repeat(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None:
             entry.schedule(now)
-            return [_cancel_cast(entry, entry.cancel_reason)]
-        if not entry.answered:
-            entry.schedule(now)
-            return [entry.wish]
-        if entry.view is not None and entry.lacks_secret():
-            entry.schedule(now)
-            return [CastRenew(entry.project_id, entry.view.session_id)]
-        return []
+            return [_cancellation(entry, entry.cancel_reason)]
+        return [] if entry.answered else self._ask(entry)
 
     def _finish(self, entry: _Open, view: objects.SessionView) -> list[Effect]:
         client = entry.client
@@ -539,25 +502,24 @@ class Opens:
         return [] if client is None else [Push(client, view)]
 
     def _forget(self, entry: _Open) -> None:
-        for named, name in (
-            (self._opens, entry.request_id),
-            (self._nameless, entry.session_id),
+        if entry in self._opens:
+            del self._opens[entry]
+            self._by_project[entry.project_id] -= 1
+        for index, name in (
+            (self._by_request, entry.request_id),
+            (self._by_session, entry.session_id),
         ):
-            key = entry.project_id, name or ""
-            if named.get(key) is entry:
-                del named[key]
-                self._by_project[entry.project_id] -= 1
-        if self._by_session.get(entry.session_id or "") is entry:
-            del self._by_session[entry.session_id or ""]
+            # Another entry may have its name by now.
+            if index.get((entry.project_id, name)) is entry:
+                del index[entry.project_id, name]
         self._detach(entry)
 
 
-def _present(
-    entry: _Open, client: int, view: objects.SessionView
-) -> list[Effect]:
-    if entry.lacks_secret():
-        return [CastRenew(entry.project_id, view.session_id)]
-    return [Push(client, view)]
+def _present(entry: _Open) -> list[Effect]:
+    """Tell a client that has come what is known of its session."""
+    if entry.client is None or entry.view is None or entry.lacks_secret():
+        return []
+    return [Push(entry.client, entry.view)]
 
 
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
@@ -567,21 +529,14 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
     )
 
 
-def _is_under_way(view: objects.SessionView, lost_generation: int) -> bool:
-    """Whether a session has, or waits for, a slot after a certain one."""
-    return view.generation > lost_generation or (
-        view.generation == lost_generation and view.state == states.QUEUED
-    )
-
-
-def _is_answer(entry: _Open, view: objects.SessionView) -> bool:
-    if isinstance(entry.wish, CastOpen):
+def _answers(wish: Wish, view: objects.SessionView) -> bool:
+    """Whether a wish has come true, or cannot any more."""
+    if isinstance(wish, Submit):
         return True
-    # What is said of the slot that was lost is none.
-    return view.revision > entry.asked_at_revision and (
-        view.generation > entry.wish.generation
-        or view.state == states.QUEUED
-        or view.state in states.TERMINAL
+    # What is said of the slot that was lost is no answer.
+    return view.generation > wish.generation or (
+        view.generation == wish.generation
+        and (view.state == states.QUEUED or view.state in states.TERMINAL)
     )
 
 
@@ -595,26 +550,11 @@ def _may_be_in_use(entry: _Open) -> bool:
     return entry.view is not None and entry.view.state == states.READY
 
 
-def _is_news(
-    known: objects.SessionView | None, view: objects.SessionView
-) -> bool:
-    if known is None or view.revision > known.revision:
-        return True
-    # A poll is answered without the secret and may overtake the cast that
-    # brings it.
-    return (
-        view.revision == known.revision
-        and bool(view.secret)
-        and not known.secret
-    )
-
-
-def _cancel_cast(entry: _Open, reason: str) -> CastCancel:
-    request_id = entry.request_id
-    return CastCancel(
+def _cancellation(entry: _Open, reason: str) -> Cancel:
+    return Cancel(
         project_id=entry.project_id,
-        session_id=entry.session_id if request_id is None else None,
-        request_id=request_id,
+        session_id=None if entry.request_id else entry.session_id,
+        request_id=entry.request_id or None,
         reason=reason,
     )
 
@@ -622,7 +562,7 @@ def _cancel_cast(entry: _Open, reason: str) -> CastCancel:
 def _unanswered_view(entry: _Open) -> objects.SessionView:
     reason = codes.CONDUCTOR_UNAVAILABLE
     message = "the conductor did not answer in time"
-    if isinstance(entry.wish, CastOpen):
+    if isinstance(entry.wish, Submit):
         request = entry.wish.request
         return objects.SessionView(
             session_id="",
@@ -645,6 +585,12 @@ def _unanswered_view(entry: _Open) -> objects.SessionView:
         generation=entry.wish.generation,
         host_uuid=entry.host_uuid,
     )
+    return _lost(known, reason, message)
+
+
+def _lost(
+    known: objects.SessionView, reason: str, message: str
+) -> objects.SessionView:
     return dataclasses.replace(
         known.public(),
         state=states.LOST,

@@ -79,7 +79,6 @@ def open_request(
     project_id: str,
     user_id: str,
     host_uuid: str,
-    expires_at: float,
 ) -> objects.OpenRequest:
     """Check an ``open``.
 
@@ -87,7 +86,6 @@ def open_request(
     :param project_id: project of the socket that it came by.
     :param user_id: who asks.
     :param host_uuid: host of the front door.
-    :param expires_at: wall clock, seconds.
     :returns: the request for the conductor.
     :raises rules.RequestError: with the code of the first wrong member.
     """
@@ -98,6 +96,5 @@ def open_request(
         host_uuid=host_uuid,
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
-        expires_at=expires_at,
         **session.checked(members),
     )

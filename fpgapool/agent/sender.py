@@ -32,6 +32,8 @@ MAX_WAITING_CASTS = 20000
 #: Casts in one message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
+#: For calls that open sessions; each is kept until they are recorded.
+OPENING_THREADS = 8
 MAX_WAITING_CALLS = 64
 
 
@@ -170,9 +172,12 @@ class Caller:
 
     :param loop: its thread gets the results.
     :param name: name of the threads.
+    :param threads: how many.
     """
 
-    def __init__(self, loop: agent_loop.Loop, name: str) -> None:
+    def __init__(
+        self, loop: agent_loop.Loop, name: str, threads: int = CALL_THREADS
+    ) -> None:
         self._loop = loop
         self._condition = threading.Condition()
         self._waiting: lanes.Lanes[_Work] = lanes.Lanes(MAX_WAITING_CALLS)
@@ -181,7 +186,7 @@ class Caller:
             threading.Thread(
                 target=self._run, name=f"{name}-{number}", daemon=True
             )
-            for number in range(CALL_THREADS)
+            for number in range(threads)
         ]
 
     def start(self) -> None:

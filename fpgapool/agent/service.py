@@ -115,7 +115,7 @@ class Agent:
         """Take over what runs, start the rest, and serve.
 
         :raises: AgentError, drivers.DriverError or
-            frontdoor.FrontDoorError.
+            doorway.FrontDoorError.
         """
         self._prepare_state_dir()
         try:
@@ -238,6 +238,9 @@ class Agent:
             self._make_report,
         )
         self._caller = sender.Caller(self.loop, f"{name}-caller")
+        self._opener = sender.Caller(
+            self.loop, f"{name}-opener", sender.OPENING_THREADS
+        )
         self._boards = boards.Boards(
             driver, self._devices, self._caller, self._take_health
         )
@@ -250,6 +253,7 @@ class Agent:
             self._conductor,
             self._casts,
             self._caller,
+            self._opener,
             self,
         )
         self._build_cache(name)
@@ -286,6 +290,7 @@ class Agent:
         self.loop.start()
         self._casts.start()
         self._caller.start()
+        self._opener.start()
         self._nic.start()
         self._link.start()
         self.loop.run_and_wait(
@@ -343,6 +348,7 @@ class Agent:
         self.workers.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
         self._caller.stop(STOP_TIMEOUT_S)
+        self._opener.stop(STOP_TIMEOUT_S)
         if self._devices:
             self._cache.stop()
             self._fetch_caller.stop(STOP_TIMEOUT_S)

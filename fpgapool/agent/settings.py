@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from oslo_config import cfg
 
-from fpgapool.agent import frontdoor
+from fpgapool.agent import doorway
 from fpgapool.agent import shaping
 from fpgapool.agent import sources
 from fpgapool.bitstreams import signatures
@@ -160,9 +160,9 @@ def data_share(settings: AgentSettings) -> shaping.Share | None:
 
 def front_door_settings(
     settings: AgentSettings,
-) -> frontdoor.FrontDoorSettings:
+) -> doorway.FrontDoorSettings:
     """Return the part that the front door needs."""
-    return frontdoor.FrontDoorSettings(
+    return doorway.FrontDoorSettings(
         host_uuid=settings.host_uuid,
         host_name=settings.host_name,
         sockets=settings.front_door_sockets,

@@ -76,7 +76,6 @@ STATUSES: Mapping[str, int] = {
     codes.DATABASE_SCHEMA_MISMATCH: 503,
     codes.NOT_LEADER: 503,
     codes.MESSAGE_REFUSED: 503,
-    codes.REQUEST_EXPIRED: 503,
 }
 
 _TITLES = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from fpgapool.agent import frontdoor
+from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (
         agent_service.AgentError,
         drivers.DriverError,
-        frontdoor.FrontDoorError,
+        doorway.FrontDoorError,
     ) as error:
         return _complain(error, 1)
     finally:

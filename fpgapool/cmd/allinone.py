@@ -15,7 +15,7 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool import version
-from fpgapool.agent import frontdoor
+from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.allinone import directories
@@ -36,7 +36,7 @@ _START_ERRORS = (
     agent_service.AgentError,
     drivers.DriverError,
     exception.FpgapoolException,
-    frontdoor.FrontDoorError,
+    doorway.FrontDoorError,
     OSError,
 )
 

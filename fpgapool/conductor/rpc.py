@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.conductor import checks
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import audit
@@ -32,24 +34,19 @@ from fpgapool.conductor.decisions import quotas
 from fpgapool.conductor.decisions import reservations
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
-from fpgapool.objects import base
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding as findings
-from fpgapool.objects import instance as instance_objects
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-_T = TypeVar("_T", bound=base.Payload)
 _Answer = TypeVar("_Answer")
 
 # Shorter than callers wait, so that they get the reason: for one of several
 # tries, and for what is asked only once.
 _ANSWER_S = 3.0
 _CHANGE_S = 5.0
-
-_MAX_IDS = 1000
 
 # Calls that wait for an answer occupy threads. The others are for what agents
 # say, while the database does not answer.
@@ -63,7 +60,6 @@ _REPORTS_S = 2.0
 
 # As long as the column that takes it.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 
 
 def places(threads: int) -> int:
@@ -94,22 +90,14 @@ class ConductorManager(rpc.Endpoint):
         signed, for its signature and SHA-256; None: callers have done so.
     """
 
-    CASTS = frozenset(
-        {
-            "cancel_session",
-            "open_session",
-            "prepared",
-            "renew_secret",
-            "reopen_session",
-            "report",
-        }
-    )
+    CASTS = frozenset({"cancel_session", "prepared", "report"})
 
     OF_HOSTS = CASTS | {
         "changed_sessions",
-        "get_sessions",
         "list_accelerators",
         "pool_summary",
+        "reopen_session",
+        "submit_sessions",
         rpc.SEVERAL,
     }
 
@@ -137,10 +125,10 @@ class ConductorManager(rpc.Endpoint):
 
     def report(self, ctxt: Any, report: Any) -> None:
         """Take an agent's state."""
-        parsed = _parsed(objects.AgentReport.from_primitive, report)
+        parsed = checks.parsed(objects.AgentReport.from_primitive, report)
         if (
             parsed is not None
-            and _is_of_sender(ctxt, parsed.host_uuid, "report")
+            and checks.is_of_sender(ctxt, parsed.host_uuid, "report")
             and not conductor_rpcapi.is_outdated(
                 parsed.leader_epoch, self._epoch
             )
@@ -152,17 +140,11 @@ class ConductorManager(rpc.Endpoint):
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
         """Take the news that a slot is ready for its client."""
-        parsed = _parsed(objects.Prepared.from_primitive, prepared)
-        if parsed is not None and _is_of_sender(
+        parsed = checks.parsed(objects.Prepared.from_primitive, prepared)
+        if parsed is not None and checks.is_of_sender(
             ctxt, parsed.host_uuid, "prepared"
         ):
             self._pump.offer(inputs.Prepared(parsed))
-
-    def open_session(self, ctxt: Any, request: Any) -> None:
-        """Take a request; a repeated one learns how things stand."""
-        parsed = _parsed(objects.OpenRequest.from_primitive, request)
-        if parsed is not None and _may_open(ctxt, parsed):
-            self._pump.offer(inputs.Open(parsed), parsed.project_id)
 
     def cancel_session(
         self,
@@ -192,6 +174,26 @@ class ConductorManager(rpc.Endpoint):
             project_id,
         )
 
+    def renew_secret(self, ctxt: Any, session_id: Any) -> None:
+        """Have a READY session's secret minted anew."""
+        if isinstance(session_id, str):
+            self._pump.offer(inputs.RenewSecret(session_id))
+
+    # -- calls -------------------------------------------------------------
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def submit_sessions(
+        self, ctxt: Any, requests: Any
+    ) -> list[dict[str, Any]]:
+        """Take requests; return the session of each, or why it has none."""
+        until = self._pump.now() + _ANSWER_S
+        wishes = [
+            inputs.Open(request, until, concurrent.futures.Future())
+            for request in checks.requests(ctxt, requests)
+        ]
+        return [view.to_primitive() for view in self._answers(wishes) if view]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
     def reopen_session(
         self,
         ctxt: Any,
@@ -199,121 +201,77 @@ class ConductorManager(rpc.Endpoint):
         session_id: Any,
         generation: Any,
         host_uuid: Any,
-    ) -> None:
-        """Give a session that has lost its slot another one."""
-        names = (project_id, session_id, host_uuid)
-        if (
-            not all(isinstance(name, str) for name in names)
-            or type(generation) is not int
-        ):
-            LOG.warning("Malformed reopening dropped")
-            return
-        if not _is_of_sender(ctxt, host_uuid, "reopen_session"):
-            return
-        self._pump.offer(
-            inputs.Reopen(project_id, session_id, generation, host_uuid),
+    ) -> dict[str, Any] | None:
+        """Give a session that has lost its slot another one, if it can be."""
+        checks.require(str, project_id=project_id, session_id=session_id)
+        checks.require(str, host_uuid=host_uuid)
+        checks.require(int, generation=generation)
+        checks.require_own(ctxt, host_uuid, "reopen_session")
+        wish = inputs.Reopen(
             project_id,
+            session_id,
+            generation,
+            host_uuid,
+            concurrent.futures.Future(),
         )
+        (view,) = self._answers([wish])
+        return view.to_primitive() if view else None
 
-    def renew_secret(self, ctxt: Any, session_id: Any) -> None:
-        """Have a READY session's secret minted anew."""
-        if isinstance(session_id, str):
-            self._pump.offer(inputs.RenewSecret(session_id, rpc.host_of(ctxt)))
+    def _answers(
+        self, wishes: Sequence[inputs.Open | inputs.Reopen]
+    ) -> list[objects.SessionView | None]:
+        """Return what becomes of what the clients of projects want.
 
-    # -- calls -------------------------------------------------------------
-
-    @messaging.expected_exceptions(exception.FpgapoolException)
-    def submit_session(self, ctxt: Any, request: Any) -> dict[str, Any]:
-        """Take a request and return the session, or why there is none."""
-        try:
-            parsed = objects.OpenRequest.from_primitive(request)
-            limits.check(parsed)
-        except ValueError as error:
-            raise exception.InvalidRequest(reason=str(error)) from error
-        # Whoever is refused has not asked for anything.
+        :raises DatabaseUnavailable: if not all of it is recorded in time.
+        """
+        until_s = time.monotonic() + _ANSWER_S
         with self._place():
-            wish = inputs.Open(parsed, self._pump.now() + _ANSWER_S)
-            self._offer(wish, parsed.project_id)
-            outcome = self._ask(lambda asked: asked.outcome(parsed))
-            if isinstance(outcome, objects.SessionView):
-                # Its rows are on the disk, unless its name was used long ago:
-                # the engine has heard of that by now.
-                outcome = self._ask(lambda asked: asked.outcome(parsed))
-        return self._told(parsed, outcome).to_primitive()
-
-    def _told(
-        self,
-        request: objects.OpenRequest,
-        outcome: objects.SessionView | admission.Rejected | None,
-    ) -> objects.SessionView:
-        if isinstance(outcome, objects.SessionView):
-            return outcome
-        if outcome is None:
-            record = self._database.find_session(
-                request.project_id, request.request_id
-            )
-            if record is not None and instance_objects.may_share(
-                record.user_id, request.user_id
-            ):
-                return objects.SessionView.of(record)
-            outcome = admission.Rejected(
-                codes.REQUEST_EXPIRED, "the request came too late"
-            )
-        return admission.refusal(request, outcome, time.time())
-
-    @messaging.expected_exceptions(exception.FpgapoolException)
-    def get_sessions(
-        self, ctxt: Any, session_ids: Any
-    ) -> list[dict[str, Any]]:
-        """Return the sessions of these ids, ended ones included."""
-        if (
-            not isinstance(session_ids, list)
-            or len(session_ids) > _MAX_IDS
-            or not all(isinstance(name, str) for name in session_ids)
-        ):
-            raise exception.InvalidRequest(
-                reason=f"session_ids must be a list of at most {_MAX_IDS}"
-                " texts"
-            )
-        views = self._ask(lambda asked: asked.views(session_ids))
-        found = {view.session_id for view in views}
-        missing = [name for name in session_ids if name not in found]
-        views += self._forgotten(missing)
-        return [view.to_primitive() for view in views]
+            try:
+                for wish in wishes:
+                    self._offer(wish, wish.project_id)
+                return [
+                    _durable(wish.future, until_s - time.monotonic())
+                    for wish in wishes
+                ]
+            finally:
+                # What becomes of the others is told as news.
+                for wish in wishes:
+                    wish.future.cancel()
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def session_secret(
         self, ctxt: Any, session_id: Any, project_id: Any, generation: Any
     ) -> str:
         """Return a READY session's secret, to who speaks for its project."""
-        texts = (session_id, project_id)
-        if type(generation) is not int or not all(
-            isinstance(text, str) for text in texts
-        ):
-            raise exception.InvalidRequest(
-                reason="session_id and project_id must be text, and"
-                " generation a whole number"
-            )
+        checks.require(str, session_id=session_id, project_id=project_id)
+        checks.require(int, generation=generation)
         secret: str = self._ask(
             lambda asked: asked.secret(session_id, project_id, generation)
         )
         return secret
 
     @messaging.expected_exceptions(exception.FpgapoolException)
-    def changed_sessions(self, ctxt: Any, revisions: Any) -> dict[str, Any]:
+    def changed_sessions(
+        self, ctxt: Any, revisions: Any, host_uuid: Any = ""
+    ) -> dict[str, Any]:
         """Return which sessions have other revisions, or do not exist."""
         if (
             not isinstance(revisions, dict)
-            or len(revisions) > _MAX_IDS
+            or len(revisions) > checks.MAX_IDS
             or any(
                 type(revision) is not int for revision in revisions.values()
             )
         ):
             raise exception.InvalidRequest(
-                reason=f"revisions must be whole numbers of at most {_MAX_IDS}"
-                " sessions"
+                reason="revisions must be whole numbers of at most"
+                f" {checks.MAX_IDS} sessions"
             )
-        changed, missing = self._ask(lambda asked: asked.changed(revisions))
+        checks.require(str, host_uuid=host_uuid)
+        if host_uuid:
+            checks.require_own(ctxt, host_uuid, "changed_sessions")
+        changed, missing = self._ask(
+            lambda asked: asked.changed(revisions, host_uuid)
+        )
         changed += self._forgotten(missing)
         found = {view.session_id for view in changed}
         return {
@@ -363,8 +321,7 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
         """Take an instance's token away for good."""
-        if not isinstance(instance_id, str):
-            raise exception.InvalidRequest(reason="instance_id is no text")
+        checks.require(str, instance_id=instance_id)
         with self._place():
             self._offer(inputs.RevokeInstance(instance_id))
             self._instance(instance_id)
@@ -379,18 +336,6 @@ class ConductorManager(rpc.Endpoint):
         return instances.entry_of(found)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
-    def find_session(
-        self, ctxt: Any, project_id: Any, request_id: Any
-    ) -> dict[str, Any] | None:
-        """Return the session that a request became, if it did."""
-        if not isinstance(project_id, str) or not isinstance(request_id, str):
-            raise exception.InvalidRequest(
-                reason="project_id and request_id must be text"
-            )
-        view = self._ask(lambda asked: asked.find(project_id, request_id))
-        return view.to_primitive() if view else None
-
-    @messaging.expected_exceptions(exception.FpgapoolException)
     def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
         """Return the library."""
         profiles = self._ask(lambda asked: list(asked.pool.profiles.values()))
@@ -399,11 +344,7 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def change_bitstream(self, ctxt: Any, change: Any) -> None:
         """Change the library; answers when that is durable."""
-        try:
-            parsed = bitstream.change_from_primitive(change)
-            limits.check(parsed)
-        except ValueError as error:
-            raise exception.InvalidRequest(reason=str(error)) from error
+        parsed = checks.checked(bitstream.change_from_primitive, change)
         try:
             with self._place():
                 self._pump.change_bitstream(self._signed(parsed), _CHANGE_S)
@@ -486,11 +427,7 @@ class ConductorManager(rpc.Endpoint):
     ) -> None:
         """Let instances reserve slots; answers when that is durable."""
         wish = reservations.checked(host_uuid, device, slots)
-        with self._place():
-            self._offer(wish)
-            refusal = _durable(wish.future, _CHANGE_S)
-        if refusal is not None:
-            raise refusal
+        self._change(wish)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def test_slot(
@@ -502,14 +439,10 @@ class ConductorManager(rpc.Endpoint):
         accelerator: Any,
     ) -> None:
         """Have a slot tested; answers when the test has been ordered."""
-        texts = (host_uuid, device, accelerator)
-        if type(slot) is not int or not all(
-            isinstance(text, str) for text in texts
-        ):
-            raise exception.InvalidRequest(
-                reason="host_uuid, device and accelerator must be text, and"
-                " slot a whole number"
-            )
+        checks.require(
+            str, host_uuid=host_uuid, device=device, accelerator=accelerator
+        )
+        checks.require(int, slot=slot)
         wish = inputs.TestNow(
             host_uuid=host_uuid,
             device=device,
@@ -517,11 +450,7 @@ class ConductorManager(rpc.Endpoint):
             accelerator=accelerator,
             future=concurrent.futures.Future(),
         )
-        with self._place():
-            self._offer(wish)
-            refusal = _durable(wish.future, _CHANGE_S)
-        if refusal is not None:
-            raise refusal
+        self._change(wish)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def get_quota(
@@ -531,7 +460,7 @@ class ConductorManager(rpc.Endpoint):
         if project_id is None:
             default = self._ask(lambda asked: asked.pool.quotas.default)
             return quotas.document(default)
-        _check_project(project_id)
+        checks.check_project(project_id)
         quota, used = self._ask(
             lambda asked: (
                 asked.pool.quotas.of(project_id),
@@ -545,7 +474,7 @@ class ConductorManager(rpc.Endpoint):
         self, ctxt: Any, project_id: Any, limits: Any
     ) -> dict[str, dict[str, Any]]:
         """Limit what a project may use, and return what that is then."""
-        _check_project(project_id)
+        checks.check_project(project_id)
         try:
             checked = quotas.check_limits(limits)
         except ValueError as error:
@@ -583,11 +512,7 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def repair(self, ctxt: Any, finding: Any) -> bool:
         """Mend what an audit has found, if that is safe."""
-        try:
-            wanted = findings.Finding.from_primitive(finding)
-            limits.check(wanted)
-        except ValueError as error:
-            raise exception.InvalidRequest(reason=str(error)) from error
+        wanted = checks.checked(findings.Finding.from_primitive, finding)
         if wanted.kind == findings.SESSION_UNKNOWN:
             record = self._database.get_session(wanted.session_id or "")
             if record is None:
@@ -608,6 +533,17 @@ class ConductorManager(rpc.Endpoint):
         else:
             return False
         return True
+
+    def _change(self, wish: inputs.SetReservable | inputs.TestNow) -> None:
+        """Do what an operator wants; returns when that is durable.
+
+        :raises: what it is refused for.
+        """
+        with self._place():
+            self._offer(wish)
+            refusal = _durable(wish.future, _CHANGE_S)
+        if refusal is not None:
+            raise refusal
 
     def _offer(
         self, item: inputs.Input, project_id: str | None = None
@@ -676,46 +612,3 @@ def _not_durable() -> exception.DatabaseUnavailable:
     return exception.DatabaseUnavailable(
         reason="no durable answer at the moment"
     )
-
-
-def _check_project(project_id: Any) -> None:
-    if not isinstance(project_id, str) or not _PROJECT_ID.fullmatch(
-        project_id
-    ):
-        raise exception.InvalidRequest(
-            reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
-            " _.:@-"
-        )
-
-
-def _is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
-    """Whether a message is about the host that has sent it, if that is known.
-
-    One of the pool's own services may speak of any.
-    """
-    own = rpc.host_of(ctxt)
-    if own is None or own == host_uuid:
-        return True
-    rpc.tell_refused(own, method, f"it is about host {host_uuid!r:.60}")
-    return False
-
-
-def _may_open(ctxt: Any, request: objects.OpenRequest) -> bool:
-    if rpc.host_of(ctxt) is None:
-        return True
-    if instance_objects.is_user(request.user_id):
-        rpc.tell_refused(
-            rpc.host_of(ctxt), "open_session", "it is in an instance's name"
-        )
-        return False
-    return _is_of_sender(ctxt, request.host_uuid or "", "open_session")
-
-
-def _parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
-    try:
-        payload = parse(primitive)
-        limits.check(payload)
-        return payload
-    except ValueError as error:
-        LOG.warning("Malformed message dropped: %s", error)
-        return None

@@ -29,8 +29,6 @@ class OpenRequest(base.Payload):
         the same request.
     :param host_uuid: the host where the client runs, None if it is on none
         of the pool's hosts.
-    :param expires_at: wall clock of the sender; the conductor drops the
-        request if it arrives later.
     """
 
     VERSION = f"1.{max(option.asked for option in description.OPTIONS)}"
@@ -41,7 +39,6 @@ class OpenRequest(base.Payload):
     host_uuid: str | None
     accelerator: str
     claimed_bytes: int
-    expires_at: float
 
 
 @dataclasses.dataclass(frozen=True)

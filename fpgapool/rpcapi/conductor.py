@@ -138,34 +138,32 @@ class ConductorAPI:
         """Tell that a slot is ready for its session's client (cast)."""
         self._cast("prepared", prepared=prepared.to_primitive())
 
-    def open_session(self, request: objects.OpenRequest) -> None:
-        """Ask for a session (cast); a repeat is the same request."""
-        self._cast("open_session", request=request.to_primitive())
-
     def reopen_session(
         self,
         project_id: str,
         *,
         session_id: str,
         generation: int,
-        host_uuid: str,
-    ) -> None:
-        """Ask for another slot for a session that lost its slot (cast).
+        host_uuid: str = "",
+    ) -> objects.SessionView | None:
+        """Ask for another slot for a session that lost its slot (call).
 
         A repeat is the same request.
 
-        :param generation: of the assignment that is lost; if the session
-            has a later one, the answer is how that stands.
-        :param host_uuid: host of the front door that waits for the answer;
-            empty if nobody waits, but asks.
+        :param generation: of the assignment that is lost; a session that has
+            a later one keeps it.
+        :param host_uuid: host of the front door that asks, if one does.
+        :returns: how the session stands, which is recorded; None if that is
+            not for who asks.
         """
-        self._cast(
+        view = self._ask(
             "reopen_session",
             project_id=project_id,
             session_id=session_id,
             generation=generation,
             host_uuid=host_uuid,
         )
+        return view and objects.SessionView.from_primitive(view)
 
     def cancel_session(
         self,
@@ -199,11 +197,10 @@ class ConductorAPI:
     ) -> list[objects.SessionView]:
         """Return the sessions that exist, in any order (call).
 
-        Without their secrets, as all answers that are not to
-        :meth:`session_secret`.
+        Without their secrets.
         """
-        views = self._ask("get_sessions", session_ids=list(session_ids))
-        return [objects.SessionView.from_primitive(view) for view in views]
+        views, _unknown = self.changed_sessions(dict.fromkeys(session_ids, -1))
+        return views
 
     def session_secret(
         self, session_id: str, project_id: str, generation: int
@@ -225,41 +222,40 @@ class ConductorAPI:
         )
 
     def changed_sessions(
-        self, revisions: Mapping[str, int]
+        self, revisions: Mapping[str, int], *, host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Return which sessions are not as they are known here (call).
 
         Most are: so many that wait may be asked for at once.
 
         :param revisions: the revision that is known of each, by its id.
+        :param host_uuid: of the front door that asks; sessions that were
+            opened there come with their secrets.
         :returns: the sessions that have another one, and the ids of those
             that do not exist.
         """
-        answer = self._ask("changed_sessions", revisions=dict(revisions))
+        door = {"host_uuid": host_uuid} if host_uuid else {}
+        answer = self._ask(
+            "changed_sessions", revisions=dict(revisions), **door
+        )
         views = map(objects.SessionView.from_primitive, answer["changed"])
         return list(views), answer["unknown"]
 
-    def find_session(
-        self, project_id: str, request_id: str
-    ) -> objects.SessionView | None:
-        """Return the session that a request led to, if any (call)."""
-        view = self._ask(
-            "find_session", project_id=project_id, request_id=request_id
-        )
-        return view and objects.SessionView.from_primitive(view)
-
-    def submit_session(
-        self, request: objects.OpenRequest
-    ) -> objects.SessionView:
-        """Ask for a session and return what became of it (call).
+    def submit_sessions(
+        self, requests: Iterable[objects.OpenRequest]
+    ) -> list[objects.SessionView]:
+        """Ask for sessions and return what became of it (call).
 
         A repeat is the same request.
 
-        :returns: the session, which is recorded; or, REJECTED and without
-            an id, why there is none.
+        :returns: for each request the session, which is recorded; or,
+            REJECTED and without an id, why there is none.
         """
-        view = self._ask("submit_session", request=request.to_primitive())
-        return objects.SessionView.from_primitive(view)
+        views = self._ask(
+            "submit_sessions",
+            requests=[request.to_primitive() for request in requests],
+        )
+        return [objects.SessionView.from_primitive(view) for view in views]
 
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         """Return the library's accelerators (call)."""

@@ -310,13 +310,13 @@ def queues(hosts: list[str]) -> dict[str, Queue]:
         "slots": 1,
         "limits": {"sessions": 3},
         "leader_epoch": 1,
-        "casts": [["renew_secret", {"session_id": _NOBODY}]],
+        "casts": [["cancel_session", {"session_id": _NOBODY}]],
     }
     topic = conductor_rpcapi.TOPIC
     names = [topic, *(f"{topic}.leader-{n}" for n in range(1, _LEADERS + 1))]
     conductor = Queue(
         nonsense.methods(conductor_rpc.ConductorManager),
-        {**known, "request": nonsense.sound(objects.OpenRequest)},
+        {**known, "requests": [nonsense.sound(objects.OpenRequest)]},
         conductor_rpcapi.VERSION,
     )
     agent = Queue(

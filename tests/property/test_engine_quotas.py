@@ -75,7 +75,7 @@ class Limited(stateful.RuleBasedStateMachine):
         for _ in range(count):
             self.pool.requests += 1
             batch.append(
-                inputs.Open(
+                world.opening(
                     world.request(
                         request_id=f"r{self.pool.requests}",
                         project_id=project,
@@ -85,7 +85,7 @@ class Limited(stateful.RuleBasedStateMachine):
             )
         self.pool.feed(*batch)
         admitted = sum(
-            self.pool.ask.find(project, one.request.request_id) is not None
+            self.pool.view_or_none(one.request.request_id, project) is not None
             for one in batch
         )
         room = min(

@@ -95,7 +95,7 @@ def test_nonsense(door: Door, data: bytes) -> None:
         for answer in _talk(door.host.front_door, data):
             assert "event" in answer or isinstance(answer["ok"], bool)
         door.check()
-    sent = door.host.conductor.named("open_session")
+    sent = door.host.conductor.named("submit_sessions")
     for request in sent:
         limits.check(request)
         told = json.loads(json.dumps(request.to_primitive()))

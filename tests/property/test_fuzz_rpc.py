@@ -181,15 +181,16 @@ class Conductor:
                 session_id=session.session_id,
                 generation=session.generation,
             ).to_primitive(),
-            "request": dataclasses.replace(
-                objects.OpenRequest.from_primitive(
-                    nonsense.sound(objects.OpenRequest)
-                ),
-                host_uuid=HOST,
-                project_id="p",
-                accelerator="copy",
-                expires_at=self.pool.now + 5,
-            ).to_primitive(),
+            "requests": [
+                dataclasses.replace(
+                    objects.OpenRequest.from_primitive(
+                        nonsense.sound(objects.OpenRequest)
+                    ),
+                    host_uuid=HOST,
+                    project_id="p",
+                    accelerator="copy",
+                ).to_primitive()
+            ],
             "project_id": "p",
             "session_id": session.session_id,
             "request_id": "r1",
@@ -221,7 +222,7 @@ class Conductor:
                 slot_id=1,
             ).to_primitive(),
             "casts": [
-                ["renew_secret", {"session_id": session.session_id}],
+                ["cancel_session", {"project_id": "p", "request_id": "r3"}],
                 ["cancel_session", {"project_id": "p", "request_id": "r2"}],
             ],
         }

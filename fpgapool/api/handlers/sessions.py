@@ -41,7 +41,7 @@ _LONGEST_RETRY_S = 60
 
 def create(call: calls.Call) -> calls.Answer:
     """Open a session; the answer comes when it is recorded."""
-    view = call.backends.conductor.submit_session(_request(call))
+    (view,) = call.backends.conductor.submit_sessions([_request(call)])
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
@@ -113,10 +113,7 @@ def reopen(call: calls.Call) -> calls.Answer:
         call,
         view,
         lambda: call.backends.conductor.reopen_session(
-            view.project_id,
-            session_id=view.session_id,
-            generation=lost,
-            host_uuid="",
+            view.project_id, session_id=view.session_id, generation=lost
         ),
         until=lambda now: _is_under_way(now, lost) or not _may_change(now),
     )
@@ -168,7 +165,6 @@ def _request(call: calls.Call) -> objects.OpenRequest:
         user_id=call.caller.user_id or "",
         # Whether an instance is near a board is not for it to say.
         host_uuid=None,
-        expires_at=time.time() + call.backends.limits.conductor_timeout_s,
     )
 
 
@@ -221,14 +217,14 @@ def _one(
 def _insist(
     call: calls.Call,
     view: objects.SessionView,
-    act: Callable[[], None],
+    act: Callable[[], object],
     *,
     until: Callable[[objects.SessionView], bool],
 ) -> objects.SessionView:
-    """Cast until the effect shows, or for as long as a client may wait.
+    """Act until the effect shows, or for as long as a client may wait.
 
     :param view: the session as it is.
-    :param act: casts.
+    :param act: asks the conductor for it.
     :param until: whether nothing more is to be done.
     :returns: the session as it is then.
     """

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
@@ -20,6 +21,8 @@ from typing import ClassVar
 from fpgapool import objects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
+
+ViewFuture = concurrent.futures.Future[objects.SessionView | None]
 
 
 class AtOnce:
@@ -76,10 +79,16 @@ class ReissueSecret(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishSession(AfterCommit):
-    """Tell a front door how one of its sessions stands."""
+    """Tell a front door how one of its sessions stands.
 
-    host_uuid: str
+    :ivar host_uuid: None: no front door, but a caller that waits.
+    :ivar waiting: calls that this answers; the front door is told by a
+        message of its own only if none of them is awaited any more.
+    """
+
+    host_uuid: str | None
     view: objects.SessionView
+    waiting: tuple[ViewFuture, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,14 +122,6 @@ class EarlyAnswer(AtOnce):
     failed: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal(AtOnce):
-    """Tell a front door that a request has become no session."""
-
-    host_uuid: str
-    view: objects.SessionView
-
-
 # Nobody acts on these: most are outdated within milliseconds, and who has
 # closed a session knows it.
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,11 +129,13 @@ class Admission:
     """A request has become a session, if its name was never used before.
 
     :ivar row_id: of the session's row.
+    :ivar future: of who has asked for it.
     """
 
     row_id: int
     session_id: str
     request: objects.OpenRequest
+    future: ViewFuture
 
 
 _STEPS = frozenset(
@@ -151,7 +154,6 @@ Message = (
     | ReleaseSlot
     | ReissueSecret
     | PublishSession
-    | Refusal
     | AskReport
     | Answer
     | EarlyAnswer
@@ -184,18 +186,11 @@ class Effects:
 
         :param batches: in their order.
         """
-        newest: dict[object, Message] = {}
-        for batch in batches:
-            for message in batch.after_commit:
-                if isinstance(message, Answer) and message.future.done():
-                    continue
-                key = _subject(message)
-                # At the place of the newest.
-                newest.pop(key, None)
-                newest[key] = message
         return cls(
             changes=db_api.Changes.merged(batch.changes for batch in batches),
-            after_commit=list(newest.values()),
+            after_commit=newest(
+                message for batch in batches for message in batch.after_commit
+            ),
             admissions=[one for batch in batches for one in batch.admissions],
             withdrawn=[one for batch in batches for one in batch.withdrawn],
         )
@@ -203,6 +198,29 @@ class Effects:
     def can_wait(self) -> bool:
         """Whether nobody waits for its rows to be durable."""
         return all(map(can_wait, self.after_commit))
+
+
+def newest(messages: Iterable[Message]) -> list[Message]:
+    """Leave out what nobody waits for now, as newer messages say more.
+
+    Who waits for an answer gets the newest.
+
+    :param messages: in their order.
+    """
+    found: dict[object, Message] = {}
+    for message in messages:
+        if isinstance(message, Answer) and message.future.done():
+            continue
+        key = _subject(message)
+        # At the place of the newest.
+        older = found.pop(key, None)
+        if isinstance(message, PublishSession) and isinstance(
+            older, PublishSession
+        ):
+            waiting = older.waiting + message.waiting
+            message = dataclasses.replace(message, waiting=waiting)
+        found[key] = message
+    return list(found.values())
 
 
 def _subject(message: Message) -> object:
@@ -216,4 +234,8 @@ def _subject(message: Message) -> object:
 
 def can_wait(message: Message) -> bool:
     """Whether nobody waits for a message, so that it may wait for others."""
-    return isinstance(message, PublishSession) and message.view.state in _STEPS
+    return (
+        isinstance(message, PublishSession)
+        and message.host_uuid is not None
+        and message.view.state in _STEPS
+    )

@@ -83,7 +83,7 @@ class Engine:
         self._accelerators = accelerators.Accelerators(self.pool)
         self._operators = operators.Operators(self.pool)
         self.questions = questions.Questions(
-            self.pool, self._opening, self._serving, strategy_name
+            self.pool, self._serving, strategy_name
         )
         self.handled = {
             **self._opening.handled,

@@ -22,14 +22,20 @@ from fpgapool.objects import bitstream
 class Open:
     """A client wants an accelerator.
 
-    :ivar awaited_until: by our clock, when whoever called is told that there
-        is no answer; None if it came by a cast. The bus keeps calls for as
-        long as their callers wait, and no longer: so no clocks need to be
-        compared, and nobody tells how wrong that of a caller is.
+    :ivar awaited_until: by our clock, when the caller is told that there is
+        no answer. The bus keeps calls for as long as their callers wait, and
+        no longer: so no clocks need to be compared.
+    :ivar future: gets the session when it is recorded, or why there is none.
     """
 
     request: objects.OpenRequest
-    awaited_until: float | None = None
+    awaited_until: float
+    future: effects.ViewFuture
+
+    @property
+    def project_id(self) -> str:
+        """Whose request it is."""
+        return self.request.project_id
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,13 +68,16 @@ class Reopen:
     """A client has lost the slot of a session and wants another one.
 
     :param generation: of the assignment that it has lost.
-    :param host_uuid: of its front door; empty for the API, which asks.
+    :param host_uuid: of its front door; empty for the API.
+    :param future: gets how the session stands then; None if there is none
+        that can be told of.
     """
 
     project_id: str
     session_id: str
     generation: int
     host_uuid: str
+    future: effects.ViewFuture
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,13 +96,9 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RenewSecret:
-    """The secret of a READY session did not reach its client.
-
-    :ivar sender: the host whose front door says so, if that is certain.
-    """
+    """The secret of a READY session did not reach its client."""
 
     session_id: str
-    sender: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

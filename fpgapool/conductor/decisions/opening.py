@@ -30,9 +30,6 @@ LOG = logging.getLogger(__name__)
 # For what clients can make it say again and again.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
-# Refusals that are repeated if the request comes again.
-_MAX_REFUSALS = 10_000
-
 
 class Opening:
     """Admits requests, and lets go what is wanted no more.
@@ -47,7 +44,6 @@ class Opening:
         self._unrecorded: collections.deque[effects.Admission] = (
             collections.deque()
         )
-        self._refusals: dict[tuple[str, str, float], tuple[str, str]] = {}
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
@@ -65,37 +61,27 @@ class Opening:
 
     def _open(self, wish: inputs.Open) -> None:
         pool, request = self._pool, wish.request
-        until = wish.awaited_until
-        if pool.now > (self._expiry(request) if until is None else until):
+        if pool.now > wish.awaited_until:
             LOG.info("Request %s came too late", request.request_id[:80])
             return
         known = pool.sessions.by_request.get(
             (request.project_id, request.request_id)
         )
-        refusal = self._refusals.get(_attempt(request))
         try:
             if known is not None:
-                self._repeat(known, request)
-            elif refusal is not None:
-                # Casts are doubled and overtake each other: no client waits
-                # for a session that has been refused once.
-                raise admission.Rejected(*refusal)
+                self._repeat(known, request, wish.future)
             elif pool.database_failing:
                 raise not_recordable()
             else:
-                self._admit(request)
+                self._admit(wish)
         except admission.Rejected as error:
-            self._refuse(request, error)
-
-    def _expiry(self, request: objects.OpenRequest) -> float:
-        """Return when a request expires, by our clock."""
-        host = self._pool.registry.hosts.get(request.host_uuid or "")
-        return (
-            host.our_time(request.expires_at) if host else request.expires_at
-        )
+            self._refuse(request, wish.future, error)
 
     def _repeat(
-        self, session: sessions.Session, request: objects.OpenRequest
+        self,
+        session: sessions.Session,
+        request: objects.OpenRequest,
+        future: effects.ViewFuture,
     ) -> None:
         """A retry never opens twice; it learns how things stand."""
         if not session.same_request(request):
@@ -104,18 +90,17 @@ class Opening:
                 f"request {request.request_id} has been used for something"
                 " else",
             )
-        if not request.host_uuid:
-            return
-        if request.host_uuid not in session.front_doors:
+        if request.host_uuid and request.host_uuid not in session.front_doors:
             # It would get the secret of what others have opened.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request {request.request_id} has come by another way",
             )
-        self._pool.publish(session)
+        self._pool.answer(session, request.host_uuid, future)
 
-    def _admit(self, request: objects.OpenRequest) -> None:
+    def _admit(self, wish: inputs.Open) -> None:
         pool, limits = self._pool, self._pool.settings
+        request = wish.request
         known, accelerator = self._resolve(request)
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
@@ -151,7 +136,10 @@ class Opening:
         book.note_queued(session)
         pool.tell(events.JobSubmitted(pool.job(session)))
         pool.touch(session)
-        new = effects.Admission(job_id, session.session_id, request)
+        pool.answer(session, request.host_uuid, wish.future)
+        new = effects.Admission(
+            job_id, session.session_id, request, wish.future
+        )
         pool.outbox.admit(new)
         self._unrecorded.append(new)
 
@@ -181,9 +169,12 @@ class Opening:
         return request.host_uuid
 
     def _refuse(
-        self, request: objects.OpenRequest, error: admission.Rejected
+        self,
+        request: objects.OpenRequest,
+        future: effects.ViewFuture,
+        error: admission.Rejected,
     ) -> None:
-        """A refused request leaves no trace but its answer, to be repeated."""
+        """A refused request leaves no trace but its answer."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -191,19 +182,8 @@ class Opening:
             error.code,
         )
         self._pool.counts.refused[tallies.known(error.code)] += 1
-        self._refusals[_attempt(request)] = (error.code, str(error))
-        while len(self._refusals) > _MAX_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
-        if request.host_uuid:
-            view = admission.refusal(request, error, self._pool.now)
-            self._pool.outbox.send(effects.Refusal(request.host_uuid, view))
-
-    def refusal_of(
-        self, request: objects.OpenRequest
-    ) -> admission.Rejected | None:
-        """Return why a request was refused, if it was."""
-        refusal = self._refusals.get(_attempt(request))
-        return admission.Rejected(*refusal) if refusal else None
+        view = admission.refusal(request, error, self._pool.now)
+        self._pool.outbox.send(effects.EarlyAnswer(future, view))
 
     # -- what is not in the database ---------------------------------------
 
@@ -243,9 +223,9 @@ class Opening:
         try:
             if record is None:
                 raise not_recordable()
-            self._repeat(pool.of_record(record), new.request)
+            self._repeat(pool.of_record(record), new.request, new.future)
         except admission.Rejected as error:
-            self._refuse(new.request, error)
+            self._refuse(new.request, new.future, error)
 
     def _drop(self, session: sessions.Session) -> None:
         """Forget a session, and take its slot back."""
@@ -269,7 +249,6 @@ class Opening:
         if session is None or not _is_door(item.sender, session, "cancel"):
             return
         if not session.live:
-            self._pool.publish(session)
             return
         if (
             item.reason == codes.CLIENT_GONE
@@ -316,26 +295,27 @@ class Opening:
         """
         pool = self._pool
         session = pool.sessions.by_id.get(item.session_id)
+        door = item.host_uuid or None
         if (
             session is None
             or session.project_id != item.project_id
-            or not _is_door(item.host_uuid or None, session, "reopen_session")
+            or not _is_door(door, session, "reopen_session")
         ):
+            pool.outbox.send(effects.Answer(item.future, None))
             return
+        pool.answer(session, door, item.future)
         profile = pool.profiles.get(session.accelerator)
         if (
             profile is None
             or not profile.stateless
             or session.generation != item.generation
         ):
-            pool.publish(session)
-        elif session.state in states.CONNECTED:
+            return
+        if session.state in states.CONNECTED:
             self._serving.move(session)
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             pool.sessions.revive(session)
             self._serving.resubmit(session)
-        else:
-            pool.publish(session)
 
     def _may_revive(self, session: sessions.Session) -> bool:
         """Whether its instance, if it has one, may have one more session."""
@@ -354,17 +334,8 @@ class Opening:
             session is not None
             and session.hold is not None
             and session.state == states.READY
-            and _is_door(item.sender, session, "renew_secret")
         ):
             self._serving.ask_secret(session.hold)
-
-
-def _attempt(request: objects.OpenRequest) -> tuple[str, str, float]:
-    """Return what repeated casts of a request have in common.
-
-    A client that tries again later, under the same name, has another time.
-    """
-    return request.project_id, request.request_id, request.expires_at
 
 
 def not_recordable() -> admission.Rejected:

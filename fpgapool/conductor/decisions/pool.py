@@ -172,6 +172,9 @@ class Pool:
         self.instructed: dict[type, Handler] = {}
         self._last_job_id = snapshot.max_ids.session
         self._changed: dict[int, sessions.Session] = {}
+        self._asked: list[
+            tuple[sessions.Session, str | None, effects.ViewFuture]
+        ] = []
 
     # -- the core ----------------------------------------------------------
 
@@ -258,11 +261,47 @@ class Pool:
         """Have what has changed of a session neither recorded nor told."""
         self._changed.pop(session.row_id, None)
 
-    def publish(self, session: sessions.Session) -> None:
-        """Tell a session to the front doors at which it was opened."""
-        view = session.view(with_secret=True)
-        for host_uuid in session.front_doors:
-            self.outbox.send(effects.PublishSession(host_uuid, view))
+    def answer(
+        self,
+        session: sessions.Session,
+        host_uuid: str | None,
+        future: effects.ViewFuture,
+    ) -> None:
+        """Answer a call with how a session stands after this batch.
+
+        :param host_uuid: of the front door that calls, if it is one.
+        """
+        self._asked.append((session, host_uuid, future))
+
+    def view(
+        self, session: sessions.Session, host_uuid: str | None = None
+    ) -> objects.SessionView:
+        """Return how a session stands.
+
+        :param host_uuid: of the front door that hears of it, with the secret
+            if the session was opened there.
+        """
+        if host_uuid and host_uuid in session.front_doors:
+            return session.view(with_secret=True)
+        if session.state != states.QUEUED:
+            return session.view()
+        position = self.core.queue_position(session.job_id)
+        return session.view(
+            queue_position=position,
+            pending_reasons=self.core.status(session.job_id).reasons,
+            expected_wait_s=self.pace.expected_wait_s(position, self.now),
+        )
+
+    def _publish(
+        self,
+        session: sessions.Session,
+        host_uuid: str | None,
+        *waiting: effects.ViewFuture,
+    ) -> None:
+        """Tell a front door, or a caller that waits, of a session."""
+        if not session.withdrawn:
+            view = self.view(session, host_uuid)
+            self.outbox.send(effects.PublishSession(host_uuid, view, waiting))
 
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
@@ -308,7 +347,11 @@ class Pool:
         for session in self._changed.values():
             session.updated_at = self.now
             self.outbox.write(session.record())
-            self.publish(session)
+            for host_uuid in session.front_doors:
+                self._publish(session, host_uuid)
         self._changed.clear()
+        for session, door, future in self._asked:
+            self._publish(session, door, future)
+        self._asked.clear()
         self.outbox.write(*self.ledger.take(), *self.instances.take())
         return self.outbox.take()

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import opening as openings
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import restoring
 from fpgapool.conductor.decisions import serving as servings
@@ -34,12 +31,10 @@ class Questions:
     def __init__(
         self,
         pool: pools.Pool,
-        opening: openings.Opening,
         serving: servings.Serving,
         strategy_name: str,
     ) -> None:
         self.pool = pool
-        self._opening = opening
         self._serving = serving
         self._strategy_name = strategy_name
 
@@ -50,18 +45,14 @@ class Questions:
         """How many sessions wait for a slot."""
         return self.pool.sessions.queued.total()
 
-    def views(self, session_ids: Iterable[str]) -> list[objects.SessionView]:
-        """Return the sessions of these ids that are in memory."""
-        by_id = self.pool.sessions.by_id
-        found = (by_id.get(session_id) for session_id in session_ids)
-        return [self._full_view(session) for session in found if session]
-
     def changed(
-        self, revisions: Mapping[str, int]
+        self, revisions: Mapping[str, int], host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
         """Compare what is known elsewhere of sessions with how they stand.
 
         :param revisions: the revision that is known of each, by its id.
+        :param host_uuid: of the front door that asks; it gets the secrets of
+            sessions that were opened there.
         :returns: the sessions that have another one, and the ids of those
             that are not in memory.
         """
@@ -71,7 +62,7 @@ class Questions:
             if session is None:
                 missing.append(session_id)
             elif session.revision != revision:
-                changed.append(self._full_view(session))
+                changed.append(self.pool.view(session, host_uuid))
         return changed, missing
 
     def secret(self, session_id: str, project_id: str, generation: int) -> str:
@@ -90,33 +81,6 @@ class Questions:
         ):
             return ""
         return session.secret
-
-    def find(
-        self, project_id: str, request_id: str
-    ) -> objects.SessionView | None:
-        """Return the session of a request, if it is in memory."""
-        session = self.pool.sessions.by_request.get((project_id, request_id))
-        return self._full_view(session) if session else None
-
-    def outcome(
-        self, request: objects.OpenRequest
-    ) -> objects.SessionView | admission.Rejected | None:
-        """Return what became of a request, if that is in memory."""
-        refusal = self._opening.refusal_of(request)
-        return refusal or self.find(request.project_id, request.request_id)
-
-    def _full_view(self, session: sessions.Session) -> objects.SessionView:
-        if session.state != states.QUEUED:
-            return session.view()
-        core = self.pool.core
-        position = core.queue_position(session.job_id)
-        return session.view(
-            queue_position=position,
-            pending_reasons=core.status(session.job_id).reasons,
-            expected_wait_s=self.pool.pace.expected_wait_s(
-                position, self.pool.now
-            ),
-        )
 
     # -- the pool ----------------------------------------------------------
 

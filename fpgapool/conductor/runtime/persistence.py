@@ -237,13 +237,13 @@ class GroupCommitter:
                 for admission in batch.admissions:
                     self._recorded_id = admission.row_id
         unknown = set(self._withdrawn.values())
-        messages = [
+        messages = effects.newest(
             message
             for batch in batches
             for message in batch.after_commit
             if not isinstance(message, effects.PublishSession)
             or message.view.session_id not in unknown
-        ]
+        )
         if messages:
             self._deliver(messages)
         if self._notify is not None:

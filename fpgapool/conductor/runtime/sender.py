@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import queue
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import Any
 
 import oslo_messaging as messaging
 from oslo_log import log as logging
@@ -73,8 +75,7 @@ class Sender:
     def deliver(self, messages: Iterable[effects.Message]) -> None:
         """Queue messages; answers to queries are given at once."""
         for message in messages:
-            if isinstance(message, effects.Answer | effects.EarlyAnswer):
-                _answer(message)
+            if _is_answered(message):
                 continue
             try:
                 self._queue.put_nowait(message)
@@ -134,30 +135,39 @@ class Sender:
                 agents.report_now(host_uuid, epoch)
 
 
-def _answer(message: effects.Answer | effects.EarlyAnswer) -> None:
+def _is_answered(message: effects.Message) -> bool:
+    """Give an answer, if it is one; whether no message has to tell it."""
+    match message:
+        case effects.Answer(future, value, failed) | effects.EarlyAnswer(
+            future, value, failed
+        ):
+            _answer(future, value, failed=failed)
+            return True
+        case effects.PublishSession(host_uuid, view, waiting):
+            answered = [_answer(future, view) for future in waiting]
+            return host_uuid is None or any(answered)
+    return False
+
+
+def _answer(
+    future: concurrent.futures.Future[Any], value: Any, *, failed: bool = False
+) -> bool:
     # A caller that has given up has cancelled its future.
-    if message.future.set_running_or_notify_cancel():
-        if message.failed:
-            message.future.set_exception(message.value)
-        else:
-            message.future.set_result(message.value)
+    if future.done() or not future.set_running_or_notify_cancel():
+        return False
+    if failed:
+        future.set_exception(value)
+    else:
+        future.set_result(value)
+    return True
 
 
 def _views_by_host(
     batch: Sequence[effects.Message],
 ) -> dict[str, list[objects.SessionView]]:
     """Newest view per session, grouped by the host of its front door."""
-    newest: dict[tuple[str, ...], objects.SessionView] = {}
-    for message in batch:
-        if isinstance(message, effects.PublishSession | effects.Refusal):
-            view = message.view
-            newest[
-                message.host_uuid,
-                view.project_id,
-                view.request_id,
-                view.session_id,
-            ] = view
     by_host: dict[str, list[objects.SessionView]] = {}
-    for key, view in newest.items():
-        by_host.setdefault(key[0], []).append(view)
+    for message in effects.newest(batch):
+        if isinstance(message, effects.PublishSession) and message.host_uuid:
+            by_host.setdefault(message.host_uuid, []).append(message.view)
     return by_host

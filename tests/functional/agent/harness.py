@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
+import oslo_messaging as messaging_rpc
 import yaml
 
 from fpgapool import objects
@@ -65,8 +66,13 @@ class FakeConductor:
             objects.Prepared.from_primitive(prepared.to_primitive()),
         )
 
-    def open_session(self, request: objects.OpenRequest) -> None:
-        self._record("open_session", request)
+    def submit_sessions(
+        self, requests: list[objects.OpenRequest]
+    ) -> list[objects.SessionView]:
+        """Take requests; tests tell the news, so that nothing is answered."""
+        for request in requests:
+            self._record("submit_sessions", request)
+        raise messaging_rpc.MessagingTimeout("no answer")
 
     def cancel_session(
         self,
@@ -85,12 +91,6 @@ class FakeConductor:
         # Nothing is sent, so the broker may be away.
         self.leader_epoch = leader_epoch
 
-    def forget_leader(self) -> None:
-        self.leader_epoch = None
-
-    def renew_secret(self, session_id: str) -> None:
-        self._record("renew_secret", session_id)
-
     def get_sessions(self, session_ids) -> list[objects.SessionView]:
         self._record("get_sessions", tuple(session_ids))
         return [
@@ -98,8 +98,9 @@ class FakeConductor:
         ]
 
     def changed_sessions(
-        self, revisions
+        self, revisions, host_uuid
     ) -> tuple[list[objects.SessionView], list[str]]:
+        assert host_uuid == HOST
         self._record("changed_sessions", tuple(revisions))
         known = self.sessions
         changed = [

@@ -189,7 +189,7 @@ def test_a_front_door_that_has_room_again_is_used(full_host, monkeypatch):
         thread = threading.Thread(target=program)
         thread.start()
         assert turned_away.wait(harness.TIMEOUT_S)
-    full_host.conductor.wait_for("open_session", lambda one: True)
+    full_host.conductor.wait_for("submit_sessions", lambda one: True)
     cancel.cancel()
     thread.join(harness.TIMEOUT_S)
     assert failed

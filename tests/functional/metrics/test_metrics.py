@@ -200,7 +200,7 @@ def test_requests_to_the_api_are_counted(api, door, ports) -> None:
     )
     assert page.value(requests, route="other", status="404") == 1
     assert page.value("fpgapool_api_requests_in_progress") == 0
-    submitted = {"method": "submit_session"}
+    submitted = {"method": "submit_sessions"}
     assert page.value("fpgapool_api_rpc_seconds_count", **submitted) == 1
     # It is for Prometheus only.
     told = api.ask("GET", "/metrics", check=False)

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.agent import frontdoor
+from fpgapool.agent import doorway
 from tests.harness import cloud as clouds
 from tests.harness import door as doors
 from tests.harness import waiting
 
-# In the gate: agent/test_frontdoor.py and tests/property/test_fair.py.
+# In the gate: agent/test_doorway.py and tests/property/test_fair.py.
 pytestmark = [pytest.mark.long, pytest.mark.security]
 
 SLOTS = 2
@@ -175,7 +175,7 @@ def test_connections_that_send_nothing(cloud) -> None:
     board = cloud.hosts["board"]
     silent, refused = [], 0
     # As long as a quarter of all is free, it may have more than its share.
-    room = math.ceil(CONNECTIONS * frontdoor.SCARCE_SHARE)
+    room = math.ceil(CONNECTIONS * doorway.SCARCE_SHARE)
     with contextlib.ExitStack() as stack:
         for _ in range(2 * CONNECTIONS):
             silent.append(stack.enter_context(board.door()))

@@ -120,5 +120,4 @@ def open_request(request_id: str = "r1") -> objects.OpenRequest:
         host_uuid=HOST,
         accelerator="copy",
         claimed_bytes=1000,
-        expires_at=1e9,
     )

@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from fpgapool.agent import doorway
 from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.protocol import messages
@@ -67,13 +68,14 @@ class Scene:
         self.slots = FakeSlots()
         self.loop = agent_loop.Loop("test-loop")
         self.door = frontdoor.FrontDoor(
-            frontdoor.FrontDoorSettings(
+            doorway.FrontDoorSettings(
                 host_uuid="host-uuid", host_name="host1", sockets=paths
             ),
             self.loop,
             mock.Mock(name="conductor"),
             mock.Mock(name="casts"),
             mock.Mock(name="caller"),
+            mock.Mock(name="opener"),
             self.slots,
         )
 
@@ -191,7 +193,7 @@ def test_descriptors_that_a_projects_clients_do_not_fetch_are_bounded(scene):
 def test_what_a_projects_clients_do_not_read_is_bounded(scene, monkeypatch):
     """The one goes that has left most unread."""
     most_bytes = 1 << 17
-    monkeypatch.setattr(frontdoor, "MAX_PROJECT_UNREAD_BYTES", most_bytes)
+    monkeypatch.setattr(doorway, "MAX_PROJECT_UNREAD_BYTES", most_bytes)
     # Far below what is left to one connection.
     flood = messages.encode(messages.request("x" * 64, "nonsense")) * 2000
     with (
@@ -215,7 +217,7 @@ def _is_cut_off(client: Client) -> bool:
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(frontdoor, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(doorway, "CHECK_INTERVAL_S", 0.01)
 
 
 def _may_connect(path: str) -> bool:

@@ -28,24 +28,53 @@ def heard(**members: object) -> opens.Opens:
     return tracked
 
 
+def poll_of(revision: int) -> opens.Poll:
+    return opens.Poll(((factories.PROJECT, "session-of-r1", revision),))
+
+
 def kinds(effects: list[opens.Effect]) -> list[type]:
     return [type(effect) for effect in effects]
 
 
-def test_an_open_is_repeated_until_the_conductor_is_heard():
+def test_an_open_is_repeated_until_it_is_answered():
     tracked = make()
     request = factories.open_request()
-    assert tracked.open(CLIENT, request, 0.0) == [opens.CastOpen(request)]
-    assert tracked.tick(0.9) == []
-    assert tracked.tick(1.0) == [opens.CastOpen(request)]
+    (wish,) = tracked.open(CLIENT, request, 0.0)
+    assert wish == opens.Submit(request)
+    # As long as a call is under way there is no other one.
+    assert tracked.tick(2.0) == []
+    tracked.call_ended(wish, 2.0)
     assert tracked.tick(2.9) == []
-    assert tracked.tick(3.0) == [opens.CastOpen(request)]
+    assert tracked.tick(3.0) == [wish]
+    tracked.call_ended(wish, 3.1)
+    assert tracked.tick(5.0) == []
+    assert tracked.tick(5.1) == [wish]
     view = factories.view()
-    assert tracked.heard(view, 3.5) == [opens.Push(CLIENT, view)]
-    assert tracked.tick(8.0) == []
+    assert tracked.heard(view, 5.5) == [opens.Push(CLIENT, view)]
+    tracked.call_ended(wish, 5.5)
+    assert tracked.tick(10.0) == []
 
 
-TAKEN_BACK = opens.CastCancel(
+def test_what_has_been_heard_otherwise_is_not_asked_for_again():
+    """The news may come before the answer, or without it."""
+    tracked = make()
+    (wish,) = tracked.open(CLIENT, factories.open_request(), 0.0)
+    tracked.heard(factories.view(), 0.5)
+    tracked.call_ended(wish, 1.0)
+    assert tracked.tick(4.0) == []
+    assert tracked.heard(factories.view(), 4.1) == []
+
+
+def test_a_refusal_is_an_answer():
+    tracked = make()
+    (wish,) = tracked.open(CLIENT, factories.open_request(), 0.0)
+    refusal = factories.view(state="REJECTED", session_id="", revision=0)
+    assert tracked.heard(refusal, 0.1) == [opens.Push(CLIENT, refusal)]
+    tracked.call_ended(wish, 0.1)
+    assert len(tracked) == 0
+
+
+TAKEN_BACK = opens.Cancel(
     factories.PROJECT, None, "r1", "CONDUCTOR_UNAVAILABLE"
 )
 
@@ -53,8 +82,9 @@ TAKEN_BACK = opens.CastCancel(
 def unanswered() -> opens.Opens:
     """Return what is left when a client was told so, at 10 s."""
     tracked = make()
-    tracked.open(CLIENT, factories.open_request(), 0.0)
+    (wish,) = tracked.open(CLIENT, factories.open_request(), 0.0)
     (push,) = tracked.tick(10.0)
+    tracked.call_ended(wish, 10.0)
     assert push.client == CLIENT
     assert (push.view.state, push.view.reason) == (
         "REJECTED",
@@ -86,10 +116,11 @@ def test_a_late_answer_leaves_the_client_its_time_to_ask_again():
 def test_an_unanswered_open_is_not_taken_back_from_who_goes_on():
     """Its request may have been taken in before the agent was restarted."""
     tracked = unanswered()
-    again = dataclasses.replace(factories.open_request(), expires_at=99.0)
-    assert tracked.open(CLIENT, again, 12.0) == [opens.CastOpen(again)]
+    again = dataclasses.replace(factories.open_request(), priority=1)
+    (wish,) = tracked.open(CLIENT, again, 12.0)
     # It is as good as a new one: repeated soon, and refused after as long.
-    assert tracked.tick(13.0) == [opens.CastOpen(again)]
+    tracked.call_ended(wish, 12.0)
+    assert tracked.tick(13.0) == [opens.Submit(again)]
     assert TAKEN_BACK not in tracked.tick(21.9)
     assert kinds(tracked.tick(22.0)) == [opens.Push]
     tracked.open(2, again, 24.0)
@@ -136,10 +167,7 @@ def test_ready_is_passed_on_when_its_secret_has_come():
     tracked = heard()
     bare = factories.view(state="READY", revision=2)
     assert tracked.heard(bare, 1.0) == []
-    assert tracked.tick(2.0) == [
-        opens.CastRenew(factories.PROJECT, "session-of-r1")
-    ]
-    whole = dataclasses.replace(bare, secret="ab")
+    whole = dataclasses.replace(bare, revision=3, secret="ab")
     assert tracked.heard(whole, 2.1) == [opens.Push(CLIENT, whole)]
     assert tracked.tick(4.0) == []
 
@@ -148,42 +176,35 @@ def test_silent_sessions_are_asked_for():
     tracked = heard()
     assert tracked.tick(5.4) == []
     revision = factories.view().revision
-    assert tracked.tick(5.5) == [opens.Poll((("session-of-r1", revision),))]
+    assert tracked.tick(5.5) == [poll_of(revision)]
     tracked.heard(factories.view(), 6.0)
     assert tracked.tick(10.9) == []
 
 
 def test_a_session_that_has_not_changed_is_asked_for_again_later():
     tracked = heard(revision=3)
-    poll = opens.Poll((("session-of-r1", 3),))
+    poll = poll_of(3)
     assert tracked.tick(5.5) == [poll]
-    tracked.unchanged(["session-of-r1", "another"], 6.0)
+    assert tracked.polled(poll, [], ["another"], 6.0) == []
     assert tracked.tick(10.9) == []
     assert tracked.tick(11.0) == [poll]
-    assert tracked.absent(["session-of-r1"], 11.0) == []
-    tracked.unchanged(["session-of-r1"], 12.0)
-    assert tracked.absent(["session-of-r1"], 17.0) == []
+    news = factories.view(state="PREPARING", revision=4)
+    pushes = [opens.Push(CLIENT, news)]
+    assert tracked.polled(poll, [news], [], 12.0) == pushes
 
 
 def test_a_session_that_the_conductor_lost_ends():
     tracked = heard(revision=3)
-    assert tracked.absent(["session-of-r1"], 6.0) == []
-    (push,) = tracked.absent(["session-of-r1", "other"], 11.0)
+    unknown = ["session-of-r1", "other"]
+    (push,) = tracked.polled(poll_of(3), [], unknown, 11.0)
     assert (push.view.state, push.view.reason) == ("LOST", "SESSION_NOT_FOUND")
     assert len(tracked) == 0
-
-
-def test_one_absence_between_news_is_forgiven():
-    tracked = heard()
-    tracked.absent(["session-of-r1"], 6.0)
-    tracked.heard(factories.view(), 7.0)
-    assert tracked.absent(["session-of-r1"], 12.0) == []
 
 
 @pytest.mark.parametrize("state", ["QUEUED", "PREPARING"])
 def test_a_client_that_goes_takes_its_waiting_session_along(state):
     tracked = heard(state=state, slot_host_uuid=factories.HOST)
-    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    cancel = opens.Cancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert tracked.client_gone(CLIENT, 1.0) == [cancel]
     # Casts may be lost, so it is repeated until it had its effect.
     assert cancel in tracked.tick(2.0)
@@ -204,14 +225,14 @@ def test_a_client_that_closed_in_order_is_not_cancelled(host_uuid):
 def test_a_client_that_died_before_it_used_its_slot_is_cancelled(host_uuid):
     tracked = heard(state="READY", secret="ab", slot_host_uuid=host_uuid)
     assert tracked.client_gone(CLIENT, 1.0) == []
-    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    cancel = opens.Cancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert cancel in tracked.tick(2.0)
 
 
 def test_a_client_that_goes_before_any_answer_cancels_too():
     tracked = make()
     tracked.open(CLIENT, factories.open_request(), 0.0)
-    assert kinds(tracked.client_gone(CLIENT, 1.0)) == [opens.CastCancel]
+    assert kinds(tracked.client_gone(CLIENT, 1.0)) == [opens.Cancel]
 
 
 @pytest.mark.parametrize("state", ["ACTIVE", "DETACHED"])
@@ -246,7 +267,7 @@ def test_a_client_may_cancel_and_hears_of_the_end():
         factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT", 1.0
     )
     assert effects == [
-        opens.CastCancel(factories.PROJECT, None, "r1", "CANCELLED_BY_CLIENT")
+        opens.Cancel(factories.PROJECT, None, "r1", "CANCELLED_BY_CLIENT")
     ]
     gone = factories.view(state="CANCELLED", revision=9)
     assert tracked.heard(gone, 2.0) == [opens.Push(CLIENT, gone)]
@@ -258,9 +279,7 @@ def test_a_session_of_somebody_else_is_cancelled_by_the_conductor_only():
         "project-b", "session-of-r1", None, "CANCELLED_BY_CLIENT", 1.0
     )
     assert effects == [
-        opens.CastCancel(
-            "project-b", "session-of-r1", None, "CANCELLED_BY_CLIENT"
-        )
+        opens.Cancel("project-b", "session-of-r1", None, "CANCELLED_BY_CLIENT")
     ]
     assert tracked.view("project-b", "session-of-r1") is None
     assert tracked.tick(1.5) == []
@@ -281,7 +300,7 @@ def test_a_client_that_comes_back_in_time_is_not_cancelled_again():
     assert kinds(tracked.open(2, factories.open_request(), 1.5)) == [
         opens.Push
     ]
-    assert opens.CastCancel not in kinds(tracked.tick(4.0))
+    assert opens.Cancel not in kinds(tracked.tick(4.0))
     tracked.tick(2 * opens.CANCEL_REPEAT_S)
     assert len(tracked) == 1
 
@@ -292,7 +311,7 @@ def test_views_of_unknown_sessions_change_nothing():
     assert len(tracked) == 0
 
 
-LOST = opens.CastReopen(factories.PROJECT, "session-of-r1", 5)
+LOST = opens.Reopen(factories.PROJECT, "session-of-r1", 5)
 
 
 def reopened(tracked: opens.Opens, now: float = 1.0) -> list[opens.Effect]:
@@ -308,12 +327,15 @@ def active(**members: object) -> opens.Opens:
 @pytest.mark.parametrize("make_tracked", [make, active])
 def test_a_reopening_is_repeated_until_the_session_gets_on(make_tracked):
     tracked = make_tracked()
-    assert reopened(tracked) == [LOST]
+    (wish,) = reopened(tracked)
+    assert wish == LOST
+    tracked.call_ended(wish, 1.0)
     assert tracked.tick(1.9) == []
     assert tracked.tick(2.0) == [LOST]
-    assert tracked.tick(4.0) == [LOST]
+    assert tracked.tick(4.0) == []
     view = factories.view(state="PREPARING", revision=5, generation=6)
     assert tracked.heard(view, 4.5) == [opens.Push(CLIENT, view)]
+    tracked.call_ended(wish, 4.5)
     assert tracked.tick(9.0) == []
     assert tracked.count(CLIENT) == 1
 
@@ -324,17 +346,14 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     reopened(tracked)
     queued = factories.view(revision=5, generation=5)
     assert tracked.heard(queued, 2.0) == [opens.Push(CLIENT, queued)]
-    assert tracked.tick(20.0) == [opens.Poll((("session-of-r1", 5),))]
+    assert tracked.tick(20.0) == [poll_of(5)]
     bare = factories.view(state="READY", revision=6, generation=6)
     assert tracked.heard(bare, 20.0) == []
-    assert tracked.tick(21.0) == [
-        opens.CastRenew(factories.PROJECT, "session-of-r1")
-    ]
     whole = dataclasses.replace(
-        bare, secret="ab", slot_host_uuid=factories.HOST
+        bare, revision=7, secret="ab", slot_host_uuid=factories.HOST
     )
     assert tracked.heard(whole, 22.0) == [opens.Push(CLIENT, whole)]
-    cancel = opens.CastCancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
+    cancel = opens.Cancel(factories.PROJECT, None, "r1", "CLIENT_GONE")
     assert tracked.client_gone(CLIENT, 23.0) == []
     assert tracked.tick(24.0) == [cancel]
     tracked.heard(factories.view(state="CANCELLED", revision=9), 24.0)
@@ -343,10 +362,12 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
 
 def test_news_of_the_lost_slot_is_no_answer():
     tracked = active()
-    reopened(tracked)
+    (wish,) = reopened(tracked)
     late = factories.view(state="DETACHED", revision=5, generation=5)
     assert tracked.heard(late, 1.5) == [opens.Push(CLIENT, late)]
-    assert LOST in tracked.tick(2.0)
+    # Also as an answer: it came before what the client knows already.
+    tracked.call_ended(wish, 1.5)
+    assert LOST in tracked.tick(2.5)
     # The same that was known before the client asked.
     again = factories.view(state="DETACHED", revision=5, generation=5)
     assert tracked.heard(again, 2.5) == []
@@ -410,12 +431,12 @@ def test_a_client_that_goes_while_it_waits_again_cancels(make_tracked, name):
     reopened(tracked)
     # The lost slot may still be busy on this very host.
     effects = tracked.client_gone(CLIENT, 2.0, ["session-of-r1"])
-    cancel = opens.CastCancel(factories.PROJECT, *name, "CLIENT_GONE")
+    cancel = opens.Cancel(factories.PROJECT, *name, "CLIENT_GONE")
     assert effects == [cancel]
     assert cancel in tracked.tick(4.0)
     late = factories.view(state="ACTIVE", revision=5, generation=5)
     tracked.heard(late, 5.0)
-    assert opens.CastCancel in kinds(tracked.tick(20.0))
+    assert opens.Cancel in kinds(tracked.tick(20.0))
     tracked.tick(2.0 + opens.CANCEL_REPEAT_S)
     assert len(tracked) == 0
 
@@ -426,7 +447,7 @@ def test_a_waiting_session_without_a_view_can_be_cancelled():
     (cast,) = tracked.cancel(
         factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT", 2.0
     )
-    assert cast == opens.CastCancel(
+    assert cast == opens.Cancel(
         factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT"
     )
     assert LOST not in tracked.tick(9.0)
@@ -435,7 +456,7 @@ def test_a_waiting_session_without_a_view_can_be_cancelled():
 def test_another_connection_takes_a_reopened_session_over():
     tracked = active()
     reopened(tracked)
-    assert tracked.reopen(2, factories.HOST, LOST, 1.5) == [LOST]
+    assert tracked.reopen(2, factories.HOST, LOST, 1.5) == []
     assert tracked.client_gone(CLIENT, 2.0) == []
     view = factories.view(state="PREPARING", revision=5, generation=6)
     assert tracked.heard(view, 3.0) == [opens.Push(2, view)]
@@ -486,9 +507,7 @@ def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
             seen.pop((number, request.request_id), None)
             effects = tracked.open(number, request, now)
         elif kind == "reopen":
-            lost = opens.CastReopen(
-                factories.PROJECT, f"session-of-r{more}", more
-            )
+            lost = opens.Reopen(factories.PROJECT, f"session-of-r{more}", more)
             seen.pop((number, f"r{more}"), None)
             effects = tracked.reopen(number, factories.HOST, lost, now)
         elif kind == "view":
@@ -530,7 +549,7 @@ def test_sessions_are_counted_by_project_until_they_are_forgotten():
         tracked.open(CLIENT, request, 0.0)
         # Repeated, it is none more.
         tracked.open(CLIENT, request, 0.1)
-    lost = opens.CastReopen(factories.PROJECT, "another", 1)
+    lost = opens.Reopen(factories.PROJECT, "another", 1)
     tracked.reopen(CLIENT, "host", lost, 0.2)
     assert tracked.count_of_project(factories.PROJECT) == count + 1
     assert tracked.count_of_project("other") == 0

@@ -34,7 +34,6 @@ def parse(**members: object) -> objects.OpenRequest:
         project_id="p",
         user_id="0",
         host_uuid="h",
-        expires_at=5.0,
     )
 
 
@@ -51,7 +50,6 @@ def test_a_good_request_becomes_an_open_request():
         claimed_bytes=2**63 - 1,
         priority=-7,
         wait_timeout_s=3.0,
-        expires_at=5.0,
         resume_grace_s=0.5,
     )
 

@@ -119,10 +119,13 @@ class FakeConductor:
         if self.failure is not None:
             raise self.failure
 
-    def submit_session(
-        self, request: objects.OpenRequest
-    ) -> objects.SessionView:
+    def submit_sessions(
+        self, requests: list[objects.OpenRequest]
+    ) -> list[objects.SessionView]:
         self._fail()
+        return [self._submit(request) for request in requests]
+
+    def _submit(self, request: objects.OpenRequest) -> objects.SessionView:
         self.requests.append(request)
         if self.refusal is not None:
             code, message = self.refusal
@@ -183,11 +186,10 @@ class FakeConductor:
         *,
         session_id: str,
         generation: int,
-        host_uuid: str,
-    ) -> None:
+    ) -> objects.SessionView:
         self._fail()
         known = self.views[session_id]
-        assert (known.project_id, host_uuid) == (project_id, "")
+        assert known.project_id == project_id
         movable = known.state == states.ACTIVE or known.reason in (
             codes.REOPENABLE
         )
@@ -195,6 +197,7 @@ class FakeConductor:
             self.views[session_id] = dataclasses.replace(
                 known, state=states.QUEUED, revision=known.revision + 1
             )
+        return self.views[session_id]
 
     def revoke_instance_token(self, instance_id: str) -> None:
         self._fail()

@@ -364,9 +364,10 @@ def test_a_request_name_of_somebody_else_tells_nothing(make_world):
     """Even if the conductor does not look at whose it is."""
     world = make_world()
     know(world)
-    world.conductor.submit_session = lambda request: fakes.view(
-        user_id="eve", request_id=request.request_id
-    )
+    world.conductor.submit_sessions = lambda requests: [
+        fakes.view(user_id="eve", request_id=one.request_id)
+        for one in requests
+    ]
     body = {
         "session": {
             "accelerator": "copy",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import inspect
 import queue
 import threading
@@ -79,10 +80,15 @@ class _Recorder:
 class _Conductor:
     target = messaging.Target(version=conductor_api.VERSION)
 
-    def get_sessions(self, ctxt, session_ids):
-        return [_view(id_).to_primitive() for id_ in session_ids]
-
-    def changed_sessions(self, ctxt, revisions):
+    def changed_sessions(self, ctxt, revisions, host_uuid=""):
+        if host_uuid == "h1":
+            return {"changed": [], "unknown": []}
+        if -1 in revisions.values():
+            names = revisions
+            return {
+                "changed": [_view(one).to_primitive() for one in names],
+                "unknown": [],
+            }
         changed = [_view(one).to_primitive() for one in sorted(revisions)]
         return {"changed": changed[:1], "unknown": sorted(revisions)[1:]}
 
@@ -90,13 +96,15 @@ class _Conductor:
         assert (session_id, project_id, generation) == ("a", "p1", 7)
         return "c0ffee"
 
-    def find_session(self, ctxt, project_id, request_id):
-        found = request_id == "r1"
-        return _view().to_primitive() if found else None
+    def submit_sessions(self, ctxt, requests):
+        wanted = map(objects.OpenRequest.from_primitive, requests)
+        return [_view(one.request_id).to_primitive() for one in wanted]
 
-    def submit_session(self, ctxt, request):
-        wanted = objects.OpenRequest.from_primitive(request)
-        return _view(wanted.request_id).to_primitive()
+    def reopen_session(
+        self, ctxt, project_id, session_id, generation, host_uuid
+    ):
+        assert (project_id, generation, host_uuid) == ("p1", 7, "h1")
+        return _view().to_primitive() if session_id == "s1" else None
 
     def list_accelerators(self, ctxt):
         profile = objects.AcceleratorProfile(
@@ -198,24 +206,11 @@ def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
         secret="c0ffee",
         endpoints=(),
     )
-    request = objects.OpenRequest(
-        request_id="r1",
-        project_id="p1",
-        user_id="u1",
-        host_uuid=None,
-        accelerator="aes",
-        claimed_bytes=1,
-        expires_at=1.0,
-    )
     return {
         "report": lambda: api.report(report),
         "prepared": lambda: api.prepared(prepared),
-        "open_session": lambda: api.open_session(request),
         "cancel_session": lambda: api.cancel_session(
             "p1", request_id="r1", reason="CLIENT_GONE"
-        ),
-        "reopen_session": lambda: api.reopen_session(
-            "p1", session_id="s1", generation=7, host_uuid="h1"
         ),
         "renew_secret": lambda: api.renew_secret("s1"),
     }
@@ -352,11 +347,14 @@ def test_conductor_casts_arrive(serve):
     casts = _conductor_casts(conductor_api.ConductorAPI())
     calls = _public_methods(_Conductor)
     assert set(casts) | calls | {
+        "get_sessions",
         "note_leader",
         "forget_leader",
         "together",
     } == _public_methods(conductor_api.ConductorAPI)
-    assert set(casts) == conductor_rpc.ConductorManager.CASTS
+    # No host asks for new secrets.
+    together = set(casts) - {"renew_secret"}
+    assert together == conductor_rpc.ConductorManager.CASTS
     for method, cast in casts.items():
         cast()
         name, _, _ = endpoint.received.get(timeout=WAIT_S)
@@ -405,8 +403,8 @@ def test_a_leader_that_is_silent_is_not_addressed(serve):
     api = conductor_api.ConductorAPI(call_timeout_s=2)
     api.note_leader(3)
     with pytest.raises(messaging.MessagingTimeout):
-        api.find_session("p1", "r1")
-    assert api.find_session("p1", "r1") == _view()
+        api.get_sessions(["a"])
+    assert api.get_sessions(["a"]) == [_view("a")]
 
 
 def test_names_of_leaders_come_round_again():
@@ -438,8 +436,12 @@ def test_calls_return_payloads(serve):
     assert api.session_secret("a", "p1", 7) == "c0ffee"
     changed, unknown = api.changed_sessions({"a": 1, "b": 2})
     assert (changed, unknown) == ([_view("a")], ["b"])
-    assert api.find_session("p1", "r1") == _view()
-    assert api.find_session("p1", "r2") is None
+    assert api.changed_sessions({"a": 1}, host_uuid="h1") == ([], [])
+    for name, view in (("s1", _view()), ("s2", None)):
+        again = api.reopen_session(
+            "p1", session_id=name, generation=7, host_uuid="h1"
+        )
+        assert again == view
     request = objects.OpenRequest(
         request_id="r3",
         project_id="p1",
@@ -447,9 +449,9 @@ def test_calls_return_payloads(serve):
         host_uuid=None,
         accelerator="aes",
         claimed_bytes=2**70,
-        expires_at=1.0,
     )
-    assert api.submit_session(request) == _view("r3")
+    other = dataclasses.replace(request, request_id="r4")
+    assert api.submit_sessions([request, other]) == [_view("r3"), _view("r4")]
     assert [one.name for one in api.list_accelerators()] == ["aes"]
 
 

@@ -155,7 +155,7 @@ def test_a_session_can_be_asked_for_as_soon_as_it_is_adopted(pool):
     adopted, asked = (concurrent.futures.Future() for _ in range(2))
     pool.feed(
         inputs.Query(lambda asked: asked.adopt(lost), adopted),
-        inputs.Query(lambda asked: asked.views(["lost"]), asked),
+        inputs.Query(lambda asked: asked.changed({"lost": -1})[0], asked),
     )
     answers = {
         one.future: one

@@ -351,10 +351,11 @@ def test_another_project_gets_what_an_unknown_name_gets(pool):
             project_id="q",
             accelerator=name,
         )
-        pool.feed(inputs.Open(request))
-        outcome = pool.ask.outcome(request)
-        assert outcome.code == codes.UNKNOWN_ACCELERATOR
-        messages.append(str(outcome).replace(repr(name), "?"))
+        pool.wire.clear()
+        pool.feed(worlds.opening(request))
+        (news,) = pool.wire
+        assert news.view.reason == codes.UNKNOWN_ACCELERATOR
+        messages.append(news.view.message.replace(repr(name), "?"))
     assert len(set(messages)) == 1
 
 

@@ -5,6 +5,7 @@
 import concurrent.futures
 import dataclasses
 import logging
+import math
 
 import pytest
 
@@ -170,7 +171,7 @@ def _news_of(pool):
     return [
         message.view
         for message in pool.wire
-        if isinstance(message, effects.PublishSession | effects.Refusal)
+        if isinstance(message, effects.PublishSession)
     ]
 
 
@@ -211,51 +212,67 @@ def _outcome(
     pool: world.World,
     request_id: str,
     *,
-    awaited_until: float | None = None,
+    awaited_until: float = math.inf,
+    host_uuid: str | None = None,
     **changes: object,
-):
-    request = world.request(request_id=request_id, host_uuid=None, **changes)
-    pool.feed(inputs.Open(request, awaited_until))
-    return lambda: pool.ask.outcome(request)
+) -> list[objects.SessionView]:
+    """Ask for a session, and return what is answered; nothing so far: []."""
+    request = world.request(
+        request_id=request_id, host_uuid=host_uuid, **changes
+    )
+    pool.wire.clear()
+    pool.feed(world.opening(request, awaited_until))
+    return _news_of(pool)
 
 
-def test_without_a_front_door_the_outcome_can_be_asked_for(single):
-    outcome = _outcome(single, "first")
-    assert outcome().state == states.PREPARING
+def test_without_a_front_door_the_answer_is_all_that_is_told(single):
+    (view,) = _outcome(single, "first")
+    assert (view.state, view.secret) == (states.PREPARING, "")
     single.deliver_all()
     ready_up(single)
-    # Nobody was told; whoever asks for the project gets the secret, now and
-    # later.
+    # Who asks for the project gets the secret, now and later.
     assert _news_of(single) == []
     for _ in range(2):
-        assert outcome().state == states.READY
-        view = outcome()
-        asked = view.session_id, view.project_id, view.generation
+        (again,) = _outcome(single, "first")
+        assert (again.state, again.secret) == (states.READY, "")
+        asked = again.session_id, again.project_id, again.generation
         assert single.ask.secret(*asked) == "5ec7e7"
         single.settle()
-    refused = _outcome(single, "second", claimed_bytes=0)()
-    assert (refused.code, bool(str(refused))) == (codes.INVALID_SIZE, True)
-    reused = _outcome(single, "first", claimed_bytes=5)()
-    assert reused.code == codes.REQUEST_ID_REUSED
-    assert _outcome(single, "third", expires_at=single.now - 1)() is None
+    (refused,) = _outcome(single, "second", claimed_bytes=0)
+    assert refused.reason == codes.INVALID_SIZE
+    assert refused.message
+    (reused,) = _outcome(single, "first", claimed_bytes=5)
+    assert reused.reason == codes.REQUEST_ID_REUSED
+    assert _outcome(single, "third", awaited_until=single.now - 1) == []
 
 
-def test_the_outcome_of_a_name_of_long_ago_is_known_after_the_commit(single):
+def test_who_repeats_at_the_same_front_door_gets_the_secret(single):
+    """The answer may have been lost."""
+    request_id = open_until_ready(single)
+    (view,) = _outcome(single, request_id, host_uuid="a")
+    assert (view.state, view.secret) == (states.READY, "5ec7e7")
+
+
+@pytest.mark.parametrize("host_uuid", [None, "a"])
+def test_what_answers_a_name_of_long_ago_is_known_after_the_commit(
+    single, host_uuid
+):
     request_id = single.open()
     single.cancel(request_id)
     single.settle()
     single.boot_conductor()
     single.settle()
-    same = _outcome(single, request_id)
-    single.tell_unrecorded()
-    # The database has it, and nothing is to be said against it.
-    assert same() is None
-    single.settle()
-    other = _outcome(single, request_id, claimed_bytes=5)
-    assert other().state == states.PREPARING
-    single.tell_unrecorded()
-    assert other().code == codes.REQUEST_ID_REUSED
-    single.settle()
+    for changes, expected in (
+        ({}, (states.CANCELLED, codes.CANCELLED_BY_CLIENT)),
+        ({"claimed_bytes": 5}, (states.REJECTED, codes.REQUEST_ID_REUSED)),
+    ):
+        # Only the database remembers, and it takes its time.
+        news = _outcome(single, request_id, host_uuid=host_uuid, **changes)
+        assert news == []
+        single.tell_unrecorded()
+        (news,) = _news_of(single)
+        assert (news.state, news.reason) == expected
+        single.settle()
     assert not single.memory.holds
 
 
@@ -272,9 +289,6 @@ def test_what_cannot_be_recorded_is_taken_back(single):
     assert not single.rows["sessions"]
     assert not single.memory.holds
     assert single.ask.queued_count == 0
-    # The cast came twice, and the database is back.
-    single.open(request_id=served, expires_at=single.now - 1)
-    assert not single.rows["sessions"]
     single.open(request_id=served)
     assert single.view(served).state == states.PREPARING
 
@@ -353,11 +367,6 @@ def test_an_accelerator_that_fits_no_slot_is_refused():
     assert pool.wire[0].view.reason == codes.NO_COMPATIBLE_SLOT
 
 
-def test_a_request_that_nobody_waits_for_any_more_is_dropped(single):
-    single.open(expires_at=single.now - 1)
-    assert not single.rows["sessions"]
-
-
 def _say_time(pool, agent, sent_at):
     """Have an agent report that it is some time, and a second pass."""
     agent.sent_at = sent_at
@@ -367,7 +376,6 @@ def _say_time(pool, agent, sent_at):
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
 def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
-    """Its requests are as good, and as late, as others are."""
     caplog.set_level(logging.INFO)
     agent = single.agents["a"]
     there = single.now + ahead_s
@@ -376,11 +384,11 @@ def test_a_host_whose_clock_is_wrong_is_understood(single, ahead_s, caplog):
         there = single.now + ahead_s
         _say_time(single, agent, there - 1)
     assert caplog.text.count("The clock of host a is 3") == 1
-    there = single.now + ahead_s
+    host = single.memory.registry.hosts["a"]
     # It was a second on its way, which nobody can know.
-    single.open(expires_at=there - 2)
-    assert not single.rows["sessions"]
-    assert single.view(single.open(expires_at=there + 5)).state == "PREPARING"
+    assert host.our_time(single.now + ahead_s) == pytest.approx(
+        single.now, abs=1.1
+    )
     # Who reports for the first time says nothing of before.
     agent.boots += 1
     for _ in range(12):
@@ -399,9 +407,7 @@ def test_an_older_agent_is_not_reckoned_with_as_the_one_before(
     agent.boots += 1
     agent.sent_at = None
     single.feed(agent.report())
-    single.open(expires_at=single.now - 1)
-    assert not single.rows["sessions"]
-    assert single.view(single.open()).state == "PREPARING"
+    assert single.memory.registry.hosts["a"].our_time(5.0) == 5.0
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
@@ -506,23 +512,14 @@ def test_a_slow_bus_makes_no_clock_wrong(single):
     single.feed(agent.report())
     agent.sent_at = single.now - 60
     single.feed(agent.report())
-    single.open(expires_at=single.now - 1)
-    assert not single.rows["sessions"]
-
-
-def test_who_calls_is_not_late_by_another_clock(single):
-    """The bus has dropped the calls that nobody awaits any more."""
-    late = single.now - 3600
-    assert _outcome(single, "cast", expires_at=late)() is None
-    soon = single.now + 1
-    called = _outcome(single, "call", awaited_until=soon, expires_at=late)
-    assert called().state == states.PREPARING
+    host = single.memory.registry.hosts["a"]
+    assert host.our_time(5.0) == pytest.approx(5.0, abs=0.2)
 
 
 def test_a_call_that_was_answered_while_it_waited_opens_nothing(single):
     """It had to wait here, where the bus drops it no more."""
     past = single.now - 0.1
-    assert _outcome(single, "call", awaited_until=past)() is None
+    assert _outcome(single, "call", awaited_until=past) == []
     assert not single.rows["sessions"]
 
 
@@ -531,21 +528,6 @@ def test_requests_are_refused_while_they_cannot_be_recorded(single):
     single.wire.clear()
     single.open()
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
-
-
-def test_what_was_refused_stays_refused(single):
-    """A cast that comes late must not open what nobody waits for."""
-    single.memory.database_failing = True
-    request_id = single.open()
-    single.memory.database_failing = False
-    single.wire.clear()
-    single.open(request_id=request_id)
-    assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
-    assert not single.rows["sessions"]
-    # The client tries again, with the same name.
-    single.now += 1
-    single.open(request_id=request_id)
-    assert single.view(request_id).state == states.PREPARING
 
 
 def test_a_repeated_request_is_not_refused_in_an_outage(single):
@@ -608,7 +590,7 @@ def test_cancel_while_queued_prepared_ready_and_active(single):
 def test_cancel_and_open_in_one_batch(single):
     single.open(request_id="busy")
     single.feed(
-        inputs.Open(world.request()),
+        world.opening(world.request()),
         inputs.Cancel("p", None, "r", codes.CLIENT_GONE),
     )
     assert single.view("r").state == states.CANCELLED
@@ -715,14 +697,17 @@ def test_nobody_cancels_a_session_of_another_project(single):
     assert single.view(request_id).state == states.PREPARING
 
 
-def test_who_cancels_what_has_ended_is_told_how(single):
-    """The news of it may have been lost."""
+def test_who_cancels_what_has_ended_changes_nothing(single):
     request_id = open_until_ready(single)
     single.end(states.CLOSED, codes.OK)
-    single.wire.clear()
+    ended = single.view(request_id)
     single.cancel(request_id)
-    (news,) = _news_of(single)
+    assert single.view(request_id) == ended
+    # The news of it may have been lost; then it is asked for.
+    asked = {ended.session_id: ended.revision - 1}
+    ((news,), unknown) = single.ask.changed(asked, "a")
     assert (news.state, news.reason) == (states.CLOSED, codes.OK)
+    assert unknown == []
 
 
 def test_waiting_too_long_expires(single):
@@ -1317,7 +1302,7 @@ def test_a_new_accelerator_can_be_used_without_a_restart(single):
 
 def reopen(pool: world.World, request_id: str, host: str = "a") -> None:
     view = pool.view(request_id)
-    pool.feed(inputs.Reopen("p", view.session_id, view.generation, host))
+    pool.feed(world.reopening(view, host))
 
 
 def send(pool: world.World, sent_bytes: int) -> None:
@@ -1361,7 +1346,7 @@ def test_a_repeated_reopen_moves_once(pool):
     request_id = open_until_ready(pool)
     activate(pool)
     view = pool.view(request_id)
-    again = inputs.Reopen("p", view.session_id, view.generation, "a")
+    again = world.reopening(view, "a")
     pool.feed(again)
     moved = pool.view(request_id)
     pool.feed(again, again)
@@ -1395,10 +1380,14 @@ def test_what_cannot_be_reopened_stays_ended(pool, how):
     view = pool.view(request_id)
     project = "q" if how == "other project" else "p"
     pool.wire.clear()
-    pool.feed(inputs.Reopen(project, view.session_id, view.generation, "a"))
+    asked = dataclasses.replace(view, project_id=project)
+    pool.feed(world.reopening(asked, "a"))
     assert pool.view(request_id).state == states.FAILED
-    told = {m.host_uuid for m in pool.wire}
-    assert told == (set() if how == "other project" else {"a"})
+    (answer,) = pool.wire
+    if how == "other project":
+        assert answer.value is None
+    else:
+        assert (answer.host_uuid, answer.view.state) == ("a", states.FAILED)
 
 
 @pytest.mark.security
@@ -1408,9 +1397,18 @@ def test_answers_have_no_secret(single):
     assert view.secret == "5ec7e7"
     engine = single.engine
     changed, _ = engine.questions.changed({view.session_id: -1})
-    answers = [*engine.questions.views([view.session_id]), *changed]
-    answers.append(engine.questions.find("p", request_id))
+    others, _ = engine.questions.changed({view.session_id: -1}, "b")
+    answers = [*changed, *others]
+    answers += _outcome(single, request_id)
     assert [one.secret for one in answers] == [""] * 3
+
+
+def test_a_front_door_that_asks_what_has_changed_gets_the_secret(single):
+    """The news may have been lost that had it."""
+    request_id = open_until_ready(single)
+    view = single.view(request_id)
+    ((news,), _) = single.ask.changed({view.session_id: -1}, "a")
+    assert news.secret == "5ec7e7"
 
 
 @pytest.mark.security
@@ -1434,7 +1432,7 @@ def test_no_other_host_becomes_a_front_door_of_a_session(pool, reopens):
     view = pool.view(request_id)
     if reopens:
         pool.feed(
-            inputs.Reopen("p", view.session_id, view.generation, "b"),
+            world.reopening(view, "b"),
             inputs.RenewSecret(view.session_id),
         )
     else:
@@ -1456,12 +1454,8 @@ def test_a_front_door_ends_sessions_of_its_own_only(single):
     single.feed(
         inputs.Cancel("p", view.session_id, None, "X", "b"),
         inputs.Cancel("p", None, request_id, "X", "b"),
-        inputs.RenewSecret(view.session_id, "b"),
     )
     assert (list(single.wire), single.view(request_id)) == ([], view)
-    single.now += single.memory.settings.resend_interval_s
-    single.feed(inputs.RenewSecret(view.session_id, "a"))
-    assert len(single.wire) == 1
     single.feed(inputs.Cancel("p", view.session_id, None, "X", "a"))
     assert single.view(request_id).state == states.CANCELLED
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fpgapool import objects
 from fpgapool.clients import nova
 from fpgapool.common import exception
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.outside import instance_watch
@@ -76,12 +77,17 @@ def opened(world: worlds.World, instance_id: str = VM, **members) -> str:
 
 def refusal(world: worlds.World, request_id: str) -> str:
     assert world.view_or_none(request_id) is None
-    (code,) = {
-        code
-        for (_, name, _), (code, _) in world.engine._opening._refusals.items()
-        if name == request_id
+    return refusals(world)[request_id]
+
+
+def refusals(world: worlds.World) -> dict[str, str]:
+    """Return why requests were refused, by their names."""
+    return {
+        message.view.request_id: message.view.reason
+        for message in world.wire
+        if isinstance(message, effects.PublishSession)
+        and message.view.state == states.REJECTED
     }
-    return code
 
 
 def row(world: worlds.World) -> db_api.InstanceRecord:
@@ -138,7 +144,7 @@ def test_limit_holds_in_one_batch_and_after_a_change_of_leader():
     world = make_world()
     user = instance.user_of(VM)
     batch = [
-        inputs.Open(
+        worlds.opening(
             worlds.request(
                 request_id=f"x{number}", user_id=user, host_uuid=None
             )
@@ -171,7 +177,7 @@ def test_reopening_does_not_pass_the_limit():
     view = world.view(moved)
     assert view.reason in codes.REOPENABLE
     other = opened(world)
-    again = inputs.Reopen("p", view.session_id, view.generation, "")
+    again = worlds.reopening(view, "")
     world.feed(again)
     assert world.view(moved).state not in states.LIVE
     world.cancel(other)
@@ -227,9 +233,8 @@ def test_a_request_of_somebody_else_is_not_told_to_an_instance():
         request = worlds.request(
             request_id=request_id, user_id=user, host_uuid=None
         )
-        world.feed(inputs.Open(request))
-        outcome = world.ask.outcome(request)
-        assert outcome.code == codes.REQUEST_ID_REUSED
+        world.feed(worlds.opening(request))
+        assert refusals(world)[request_id] == codes.REQUEST_ID_REUSED
     # A member of the project may repeat what another one has asked for.
     assert world.open(None, user_id="u2", request_id=theirs) == theirs
     assert world.view(theirs).user_id == "u"

@@ -25,7 +25,7 @@ def pool() -> world.World:
 
 
 def states_of(pool: world.World, requests: list[str]) -> list[str]:
-    found = [pool.ask.find("p", request) for request in requests]
+    found = [pool.view_or_none(request) for request in requests]
     return [view.state for view in found if view is not None]
 
 

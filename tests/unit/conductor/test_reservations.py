@@ -292,9 +292,7 @@ def test_a_silent_host_keeps_whom_a_reservation_evicts() -> None:
     assert pool.view(evicted).state == states.QUEUED
     assert pool.view(own).state == states.READY
     # A client that is late with its wish takes the slot from nobody.
-    pool.feed(
-        inputs.Reopen("p", served.session_id, served.generation or 0, HOST)
-    )
+    pool.feed(world.reopening(served, HOST))
     pool.settle()
     assert pool.view(own).state == states.READY
     evicting.end(0, states.CLOSED, codes.OK, pool.now)

@@ -17,7 +17,6 @@ from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import audit
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
@@ -32,9 +31,10 @@ NOW = 5000.0
 
 
 class FakePump:
-    """Collects inputs; has no answers.
+    """Collects inputs; has no answers but one.
 
     :ivar full: whether it has no room.
+    :ivar view: how sessions stand that are asked for.
     """
 
     database_failing = False
@@ -42,6 +42,7 @@ class FakePump:
     def __init__(self) -> None:
         self.inputs: list[inputs.Input] = []
         self.full = False
+        self.view: objects.SessionView | object | None = self
 
     def now(self) -> float:
         return NOW
@@ -52,6 +53,8 @@ class FakePump:
     def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
         if not self.full:
             self.inputs.append(item)
+            if self.view is not self:
+                item.future.set_result(self.view)
         return not self.full
 
     def ask(self, question, timeout_s, *, durable=True):
@@ -63,7 +66,9 @@ class FakeDatabase:
 
 
 @pytest.fixture
-def endpoint():
+def endpoint(monkeypatch):
+    # What is not answered at once is not.
+    monkeypatch.setattr(conductor_rpc, "_ANSWER_S", 0.0)
     pump = FakePump()
     made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40)
     return made, pump.inputs, made._database
@@ -91,20 +96,16 @@ OLD_RECORD = db_api.SessionRecord(
 
 def test_well_formed_casts_reach_the_engine(endpoint):
     made, taken, _ = endpoint
-    made.open_session(None, REQUEST.to_primitive())
     report = world.FakeAgent("a", 1).report().report
     made.report(None, report.to_primitive())
     made.cancel_session(None, "p", request_id="r", reason="R")
     made.cancel_session(None, "p", session_id="s", reason="")
     made.renew_secret(None, "s")
-    made.reopen_session(None, "p", "s", 5, "a")
     assert taken == [
-        inputs.Open(REQUEST),
         inputs.Report(report),
         inputs.Cancel("p", None, "r", "R"),
         inputs.Cancel("p", "s", None, codes.CANCELLED_BY_CLIENT),
         inputs.RenewSecret("s"),
-        inputs.Reopen("p", "s", 5, "a"),
     ]
 
 
@@ -113,29 +114,29 @@ def test_well_formed_casts_reach_the_engine(endpoint):
 )
 def test_malformed_casts_are_dropped(endpoint, junk):
     made, taken, _ = endpoint
-    made.open_session(None, junk)
     made.report(None, junk)
     made.prepared(None, junk)
     made.cancel_session(None, ["p"], request_id=junk, reason=None)
     made.renew_secret(None, 7)
-    made.reopen_session(None, "p", "s", junk, 7)
     assert taken == []
 
 
-@pytest.mark.parametrize("junk", [None, 7, [], {}, [[]], [{}], ["a", None]])
+@pytest.mark.parametrize("junk", [None, 7.5, [], {}, [[]], [{}], ["a", None]])
 def test_malformed_names_are_answered(endpoint, junk):
-    made, _, _ = endpoint
+    made, taken, _ = endpoint
     for call in (
-        lambda: made.get_sessions(None, junk or [None]),
-        lambda: made.find_session(None, "p", junk),
-        lambda: made.find_session(None, junk, "r"),
+        lambda: made.reopen_session(None, "p", "s", junk or True, ""),
+        lambda: made.reopen_session(None, "p", "s", 5, junk),
+        lambda: made.reopen_session(None, "p", junk, 5, ""),
+        lambda: made.changed_sessions(None, {}, junk or [None]),
     ):
         with pytest.raises(messaging.ExpectedException) as caught:
             call()
         assert isinstance(caught.value.exc_info[1], exception.InvalidRequest)
+    assert taken == []
 
 
-def test_what_no_column_can_hold_is_dropped(endpoint):
+def test_what_no_column_can_hold_is_refused(endpoint):
     made, taken, _ = endpoint
     for changes in (
         {"project_id": "p" * 256},
@@ -145,7 +146,8 @@ def test_what_no_column_can_hold_is_dropped(endpoint):
         {"user_id": "\ud800"},
     ):
         request = dataclasses.replace(REQUEST, **changes)
-        made.open_session(None, request.to_primitive())
+        with pytest.raises(messaging.ExpectedException):
+            submit(made, REQUEST, request)
     assert taken == []
     report = world.FakeAgent("a", 1)
     report.slots[0].seen_generation = 2**64
@@ -156,8 +158,9 @@ def test_what_no_column_can_hold_is_dropped(endpoint):
 def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
     made, taken, _ = endpoint
     request = dataclasses.replace(REQUEST, claimed_bytes=2**70)
-    made.open_session(None, request.to_primitive())
-    assert taken == [inputs.Open(request)]
+    made._pump.view = VIEW
+    submit(made, request)
+    assert taken[0].request == request
 
 
 def test_reports_to_an_earlier_leader_of_the_same_name_are_dropped(endpoint):
@@ -180,22 +183,14 @@ def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):
     for call in (
         lambda: made.pool_summary(None),
         lambda: made.list_accelerators(None),
-        lambda: made.find_session(None, "p", "r"),
-        lambda: made.submit_session(None, REQUEST.to_primitive()),
+        lambda: submit(made, REQUEST),
+        lambda: made.reopen_session(None, "p", "s", 5, ""),
     ):
         with pytest.raises(messaging.ExpectedException) as caught:
             call()
         assert isinstance(
             caught.value.exc_info[1], exception.DatabaseUnavailable
         )
-
-
-@pytest.mark.parametrize("ids", [None, "s", ["s"] * 1001])
-def test_a_list_of_ids_has_a_limit(endpoint, ids):
-    made, _, _ = endpoint
-    with pytest.raises(messaging.ExpectedException) as caught:
-        made.get_sessions(None, ids)
-    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -209,13 +204,6 @@ def test_revisions_are_whole_numbers_of_not_too_many(endpoint, revisions):
     assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
 
 
-def _answered(endpoint, *outcomes):
-    """Let the engine give these answers, one after the other."""
-    answers = list(outcomes)
-    endpoint._pump.ask = lambda question, timeout_s, *, durable: answers.pop(0)
-    return answers
-
-
 VIEW = objects.SessionView(
     session_id="s",
     request_id="r",
@@ -226,41 +214,42 @@ VIEW = objects.SessionView(
 )
 
 
-def test_a_submitted_request_is_answered_when_it_is_certain(endpoint):
+def submit(
+    made: conductor_rpc.ConductorManager, *requests: objects.OpenRequest
+) -> list[objects.SessionView]:
+    answer = made.submit_sessions(
+        None, [one.to_primitive() for one in requests]
+    )
+    return [objects.SessionView.from_primitive(view) for view in answer]
+
+
+def test_submitted_requests_are_answered_by_what_became_of_each(endpoint):
     made, taken, _ = endpoint
-    # Its name may turn out to be another session's only with the commit.
-    left = _answered(made, VIEW, dataclasses.replace(VIEW, session_id="t"))
-    answer = made.submit_session(None, REQUEST.to_primitive())
-    view = objects.SessionView.from_primitive(answer)
-    assert (view.session_id, left) == ("t", [])
-    assert taken == [inputs.Open(REQUEST, NOW + conductor_rpc._ANSWER_S)]
+    made._pump.view = VIEW
+    others = [dataclasses.replace(REQUEST, request_id=name) for name in "xy"]
+    assert submit(made, REQUEST, *others) == [VIEW] * 3
+    assert [one.request for one in taken] == [REQUEST, *others]
+    until = NOW + conductor_rpc._ANSWER_S
+    assert {one.awaited_until for one in taken} == {until}
+    assert submit(made) == []
 
 
-def test_a_refusal_is_answered_at_once(endpoint):
-    made, _, _ = endpoint
-    _answered(made, admission.Rejected(codes.QUEUE_FULL, "later"))
-    answer = made.submit_session(None, REQUEST.to_primitive())
-    view = objects.SessionView.from_primitive(answer)
-    assert (view.state, view.reason) == ("REJECTED", codes.QUEUE_FULL)
-    assert (view.session_id, view.message) == ("", "later")
+def test_nothing_is_awaited_any_more_when_a_call_has_failed(endpoint):
+    made, taken, _ = endpoint
+    with pytest.raises(messaging.ExpectedException):
+        submit(made, REQUEST, REQUEST)
+    assert [one.future.cancelled() for one in taken] == [True, True]
 
 
-def test_a_name_of_long_ago_leads_to_its_session(endpoint):
-    made, _, database = endpoint
-    _answered(made, VIEW, None)
-    database.find_session = lambda project_id, request_id: OLD_RECORD
-    answer = made.submit_session(None, REQUEST.to_primitive())
-    view = objects.SessionView.from_primitive(answer)
-    assert (view.session_id, view.state) == ("old", "CLOSED")
-
-
-def test_a_request_that_came_too_late_is_refused(endpoint):
-    made, _, database = endpoint
-    _answered(made, None)
-    database.find_session = lambda project_id, request_id: None
-    answer = made.submit_session(None, REQUEST.to_primitive())
-    view = objects.SessionView.from_primitive(answer)
-    assert (view.state, view.reason) == ("REJECTED", codes.REQUEST_EXPIRED)
+def test_a_reopening_is_answered_by_how_the_session_stands(endpoint):
+    made, taken, _ = endpoint
+    for view in (VIEW, None):
+        made._pump.view = view
+        answer = made.reopen_session(None, "p", "s", 5, "a")
+        assert answer == (view and view.to_primitive())
+    names = {(one.project_id, one.session_id, one.host_uuid) for one in taken}
+    assert names == {("p", "s", "a")}
+    assert {one.generation for one in taken} == {5}
 
 
 @pytest.mark.parametrize(
@@ -269,13 +258,16 @@ def test_a_request_that_came_too_late_is_refused(endpoint):
         None,
         7,
         {},
-        dataclasses.replace(REQUEST, user_id="u" * 256).to_primitive(),
+        [REQUEST.to_primitive(), None],
+        [{}],
+        [REQUEST.to_primitive()] * 1001,
+        [dataclasses.replace(REQUEST, user_id="u" * 256).to_primitive()],
     ],
 )
 def test_a_malformed_submission_is_told(endpoint, junk):
     made, taken, _ = endpoint
     with pytest.raises(messaging.ExpectedException) as caught:
-        made.submit_session(None, junk)
+        made.submit_sessions(None, junk)
     assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
     assert taken == []
 
@@ -479,10 +471,8 @@ def test_a_submission_for_which_there_is_no_room_is_told(endpoint):
     made, taken, _ = endpoint
     made._pump.full = True
     with pytest.raises(messaging.ExpectedException) as caught:
-        made.submit_session(None, REQUEST.to_primitive())
+        submit(made, REQUEST)
     assert caught.value.exc_info[1].code == codes.RATE_LIMITED
-    # A cast is repeated by its agent.
-    made.open_session(None, REQUEST.to_primitive())
     assert taken == []
 
 
@@ -520,7 +510,7 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
         assert caught.value.exc_info[1].code == code
         # Whoever is refused a place has asked for nothing.
         with pytest.raises(messaging.ExpectedException):
-            made.submit_session(None, REQUEST.to_primitive())
+            submit(made, REQUEST)
         with pytest.raises(messaging.ExpectedException):
             made.set_reservable_slots(None, REQUEST.host_uuid, "board0", 1)
         made.renew_secret(None, "s")

@@ -172,7 +172,9 @@ def test_a_clock_that_was_set_while_no_conductor_ran(pool, tmp_path, jump_s):
     database = Database(pool, lease)
     database.time_s = pool.now + 10 + jump_s
     with leading(database, tmp_path, "") as term:
-        view = term.look(lambda asked: asked.find("p", request_id), PATIENCE_S)
+        view = term.look(
+            lambda brain: world.find(brain, "p", request_id), PATIENCE_S
+        )
         pool_time_s = term.pool_time_s()
         now = term._pump.now()
         ((at_s, ahead_s),) = [database.begun_s]

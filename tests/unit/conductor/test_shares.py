@@ -27,7 +27,7 @@ def make_world(slots: int = 1, **settings: object) -> world.World:
 
 
 def find(pool: world.World, project: str, request_id: str):
-    view = pool.ask.find(project, request_id)
+    view = pool.view_or_none(request_id, project)
     assert view is not None
     return view
 
@@ -120,9 +120,7 @@ def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     agent.slots[0].state = states.SLOT_ACTIVE
     pool.feed(agent.report())
     view = pool.view(request_id)
-    pool.feed(
-        inputs.Reopen(view.project_id, view.session_id, view.generation, "a")
-    )
+    pool.feed(world.reopening(view, "a"))
     jobs = [e for e in submitted if isinstance(e, events.JobSubmitted)]
     assert [event.paid_bytes for event in jobs] == [None, 1000]
 

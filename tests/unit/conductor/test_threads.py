@@ -170,7 +170,8 @@ def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
     for number, step in enumerate(steps):
         changes = db_api.Changes.of([host(number)])
         committer.put(effects.Effects(changes, after_commit=[step]))
-    assert delivered.next() == steps
+    # The second step says more.
+    assert delivered.next() == steps[1:]
     (written,) = database.committed
     assert len(written.rows(db_api.HostRecord)) == 2
 
@@ -183,6 +184,12 @@ def test_steps_are_written_although_nothing_follows(parts):
     assert len(database.committed) == 1
 
 
+#: Of somebody who waits for an answer.
+FUTURE: concurrent.futures.Future[objects.SessionView] = (
+    concurrent.futures.Future()
+)
+
+
 def admitted(number: int) -> effects.Effects:
     """A session comes, and its front door shall hear of it."""
     view = dataclasses.replace(news(1).view, session_id=f"s{number}")
@@ -190,7 +197,7 @@ def admitted(number: int) -> effects.Effects:
     return effects.Effects(
         db_api.Changes.of([factory.session(number, project_id="p")]),
         after_commit=[effects.PublishSession("a", view)],
-        admissions=[effects.Admission(number, f"s{number}", request)],
+        admissions=[effects.Admission(number, f"s{number}", request, FUTURE)],
     )
 
 
@@ -368,7 +375,7 @@ class FakeCommitter:
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
             if isinstance(message, effects.Answer | effects.EarlyAnswer):
-                sender._answer(message)
+                sender._is_answered(message)
         self.batches(wanted)
 
 
@@ -392,7 +399,7 @@ def pumping():
 
 def test_the_pump_carries_a_request_to_the_agents(pumping):
     made, committer, outbox, _, _ = pumping
-    made.put(inputs.Open(world.request()))
+    made.put(world.opening(world.request()))
     (order,) = outbox.next()
     assert isinstance(order, effects.AssignSlot)
     wanted = committer.batches.next()
@@ -401,9 +408,9 @@ def test_the_pump_carries_a_request_to_the_agents(pumping):
 
 def test_the_pump_reckons_by_the_clock_that_it_shows(pumping):
     made, _, outbox, _, _ = pumping
-    request = world.request(host_uuid=None, expires_at=0.0)
-    made.put(inputs.Open(request, made.now()))
-    made.put(inputs.Open(request, made.now() + WAIT_S))
+    request = world.request(host_uuid=None)
+    made.put(world.opening(request, made.now()))
+    made.put(world.opening(request, made.now() + WAIT_S))
     (order,) = outbox.next()
     assert isinstance(order, effects.AssignSlot)
 
@@ -418,7 +425,7 @@ def test_a_question_that_fails_does_not_end_the_pump(pumping):
 
     def deliver(messages):
         for message in messages:
-            sender._answer(message)
+            sender._is_answered(message)
 
     outbox.deliver = deliver
     for durable in (True, False):
@@ -433,7 +440,7 @@ def test_the_pump_wakes_for_a_wait_timeout(pumping):
         wanted = world.request(
             request_id=f"r{number}", wait_timeout_s=wait_timeout_s
         )
-        made.put(inputs.Open(wanted))
+        made.put(world.opening(wanted))
     reasons: list[str] = []
     while codes.WAIT_TIMEOUT not in reasons:
         wanted = committer.batches.next()

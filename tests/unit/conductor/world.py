@@ -8,7 +8,9 @@ deliver, drop, double and reorder its messages as they like.
 """
 
 import collections
+import concurrent.futures
 import dataclasses
+import math
 from collections.abc import Callable
 
 from fpgapool import objects
@@ -66,9 +68,43 @@ def request(**changes: object) -> objects.OpenRequest:
         "host_uuid": "a",
         "accelerator": "copy",
         "claimed_bytes": 1000,
-        "expires_at": 2**40,
     }
     return objects.OpenRequest(**members | changes)
+
+
+def opening(
+    wanted: objects.OpenRequest, awaited_until: float = math.inf
+) -> inputs.Open:
+    """Return a request of which somebody waits to hear."""
+    return inputs.Open(wanted, awaited_until, concurrent.futures.Future())
+
+
+def reopening(view: objects.SessionView, host_uuid: str) -> inputs.Reopen:
+    """Return the wish for another slot than a session has, or had."""
+    return inputs.Reopen(
+        view.project_id,
+        view.session_id,
+        view.generation,
+        host_uuid,
+        concurrent.futures.Future(),
+    )
+
+
+def find(
+    asked: questions.Questions, project_id: str, request_id: str
+) -> objects.SessionView | None:
+    """Return the session of a request, if it is in memory."""
+    found = asked.pool.sessions.by_request.get((project_id, request_id))
+    return found and asked.pool.view(found)
+
+
+def _news(message: effects.Message) -> effects.Message:
+    """Return a refusal as what a front door hears then."""
+    if isinstance(message, effects.EarlyAnswer) and isinstance(
+        message.value, objects.SessionView
+    ):
+        return effects.PublishSession(message.value.host_uuid, message.value)
+    return message
 
 
 @dataclasses.dataclass
@@ -388,7 +424,7 @@ class World:
         for slot_id in changes.released_slots:
             self.rows["assignments"].pop(slot_id, None)
         unknown = {new.session_id for new, _ in self.unrecorded.values()}
-        self.wire += wanted.at_once
+        self.wire += map(_news, wanted.at_once)
         self.wire += [
             message
             for message in wanted.after_commit
@@ -440,7 +476,7 @@ class World:
         }
         waiting = {job.id for job in self.state.waiting()}
         for row_id, row in self.rows["sessions"].items():
-            session = self.ask.find(row.project_id, row.request_id)
+            session = self.view_or_none(row.request_id, row.project_id)
             if session is None or session.session_id != row.session_id:
                 assert row.state not in states.LIVE
                 continue
@@ -457,10 +493,9 @@ class World:
                 assert held
                 assert held[0].phase.value == row.state
         assert self.ask.queued_count == len(waiting)
-        known = self.ask.views(
-            [row.session_id for row in self.rows["sessions"].values()]
-            + [new.session_id for new, _ in self.unrecorded.values()]
-        )
+        names = [row.session_id for row in self.rows["sessions"].values()]
+        names += [new.session_id for new, _ in self.unrecorded.values()]
+        known, _ = self.ask.changed(dict.fromkeys(names, -1))
         counted = collections.Counter(view.state for view in known)
         assert self.ask.summary()["sessions"] == counted
 
@@ -475,9 +510,7 @@ class World:
                 answer = self.agents[host_uuid].prepared(number)
                 if answer:
                     self.feed(answer)
-            case effects.PublishSession(host_uuid, view) | effects.Refusal(
-                host_uuid, view
-            ):
+            case effects.PublishSession(host_uuid, view) if host_uuid:
                 views = self.agents[host_uuid].views
                 old = views.get(view.request_id)
                 if old is None or old.revision <= view.revision:
@@ -496,10 +529,9 @@ class World:
         wanted = {
             "request_id": f"r{self.requests}",
             "host_uuid": host,
-            "expires_at": self.now + 10,
         }
         made = request(**wanted | changes)
-        self.feed(inputs.Open(made))
+        self.feed(opening(made))
         return made.request_id
 
     def end(
@@ -518,13 +550,15 @@ class World:
 
     def view(self, request_id: str) -> objects.SessionView:
         """The session as the conductor sees it."""
-        view = self.ask.find("p", request_id)
+        view = self.view_or_none(request_id)
         assert view is not None
         return view
 
-    def view_or_none(self, request_id: str) -> objects.SessionView | None:
+    def view_or_none(
+        self, request_id: str, project_id: str = "p"
+    ) -> objects.SessionView | None:
         """The same, None if it has left the conductor's memory."""
-        return self.ask.find("p", request_id)
+        return find(self.ask, project_id, request_id)
 
     def settle(self) -> None:
         """Let messages, workers and reports do their work for a while."""

@@ -186,11 +186,11 @@ def _request_with(**members) -> dict:
         ("claimed_bytes", 1.0),
         ("claimed_bytes", "1"),
         ("claimed_bytes", None),
-        ("expires_at", True),
-        ("expires_at", "1"),
-        ("expires_at", math.nan),
-        ("expires_at", math.inf),
-        ("expires_at", 10**400),
+        ("wait_timeout_s", True),
+        ("wait_timeout_s", "1"),
+        ("wait_timeout_s", math.nan),
+        ("wait_timeout_s", math.inf),
+        ("wait_timeout_s", 10**400),
         ("wait_timeout_s", "soon"),
         ("request_id", 7),
         ("host_uuid", 7),
@@ -203,9 +203,9 @@ def test_types_are_strict(name, value):
 
 def test_an_integer_is_a_number():
     request = objects.OpenRequest.from_primitive(
-        _request_with(expires_at=7, wait_timeout_s=None)
+        _request_with(resume_grace_s=7, wait_timeout_s=None)
     )
-    assert type(request.expires_at) is float
+    assert type(request.resume_grace_s) is float
     assert request.wait_timeout_s is None
 
 

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the conductor checks in messages before anything is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common import rpc
+from fpgapool.conductor.decisions import limits
+from fpgapool.objects import base
+from fpgapool.objects import instance
+
+LOG = logging.getLogger(__name__)
+
+#: Of a list that a message brings.
+MAX_IDS = 1000
+
+_T = TypeVar("_T", bound=base.Payload)
+
+_PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
+
+
+def check_project(project_id: Any) -> None:
+    """Check the id of a project.
+
+    :raises InvalidRequest: if it cannot be one.
+    """
+    if not isinstance(project_id, str) or not _PROJECT_ID.fullmatch(
+        project_id
+    ):
+        raise exception.InvalidRequest(
+            reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
+            " _.:@-"
+        )
+
+
+def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
+    """Whether a message is about the host that has sent it, if that is known.
+
+    One of the pool's own services may speak of any.
+    """
+    own = rpc.host_of(ctxt)
+    if own is None or own == host_uuid:
+        return True
+    rpc.tell_refused(own, method, f"it is about host {host_uuid!r:.60}")
+    return False
+
+
+def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
+    """Check that a front door speaks of its own host.
+
+    :raises MessageRefused: if it does not.
+    """
+    if not is_of_sender(ctxt, host_uuid, method):
+        raise exception.MessageRefused(reason="it is about another host")
+
+
+def requests(ctxt: Any, requests: Any) -> list[objects.OpenRequest]:
+    """Return requests that their sender may make.
+
+    :raises InvalidRequest: if one is malformed.
+    :raises MessageRefused: if one is in the name of somebody else.
+    """
+    if not isinstance(requests, list) or len(requests) > MAX_IDS:
+        raise exception.InvalidRequest(
+            reason=f"requests must be a list of at most {MAX_IDS}"
+        )
+    parsed = [
+        checked(objects.OpenRequest.from_primitive, one) for one in requests
+    ]
+    host = rpc.host_of(ctxt)
+    for request in parsed if host else ():
+        if instance.is_user(request.user_id):
+            why = "it is in an instance's name"
+            rpc.tell_refused(host, "submit_sessions", why)
+            raise exception.MessageRefused(reason=why)
+        require_own(ctxt, request.host_uuid or "", "submit_sessions")
+    return parsed
+
+
+def require(kind: type[str] | type[int], **values: Any) -> None:
+    """Check the type of arguments.
+
+    :raises InvalidRequest: with the name of the first one that is wrong.
+    """
+    for name, value in values.items():
+        if type(value) is not kind:
+            what = "text" if kind is str else "a whole number"
+            raise exception.InvalidRequest(reason=f"{name} must be {what}")
+
+
+def checked(parse: Callable[[Any], _T], primitive: Any) -> _T:
+    """Return a payload that a call has brought.
+
+    :raises InvalidRequest: if it is malformed.
+    """
+    try:
+        payload = parse(primitive)
+        limits.check(payload)
+    except ValueError as error:
+        raise exception.InvalidRequest(reason=str(error)) from error
+    return payload
+
+
+def parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
+    """Return a payload that a cast has brought; None if it is malformed."""
+    try:
+        return checked(parse, primitive)
+    except exception.InvalidRequest as error:
+        LOG.warning("Malformed message dropped: %s", error)
+        return None
