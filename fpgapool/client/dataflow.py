@@ -40,9 +40,11 @@ class Piece(stream.Piece):
     :ivar data: the input; the caller may replace it before sending.
     :ivar shared: the buffers that it is in, None if it is elsewhere.
     :ivar input_crc32: see :class:`checksums.Sent`.
+    :ivar origin: the same input in memory of the caller's, which no slot can
+        empty; None if there is none.
     """
 
-    __slots__ = ("input_crc32", "shared")
+    __slots__ = ("input_crc32", "origin", "shared")
 
     input_crc32: int
 
@@ -57,13 +59,14 @@ class Piece(stream.Piece):
         self.number = number
         self.flags = 0
         self.shared = shared
+        self.origin: memoryview | None = None
 
     def keep(self) -> None:
         """Have the input outlive its buffer.
 
         :raises OSError: if there is not enough memory.
         """
-        self.data = memoryview(bytes(self.data))
+        self.data = self.origin or memoryview(bytes(self.data))
         self.shared = None
 
 

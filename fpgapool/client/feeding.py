@@ -189,6 +189,7 @@ class _BufferFeeder(Feeder):
         else:
             piece.data = piece.data[:length_bytes]
             piece.data[:] = data
+            piece.origin = data
         self._send(piece)
 
 

@@ -148,10 +148,13 @@ class Flow(dataflow.DataFlow):
         """See :meth:`dataflow.DataFlow.send`."""
         if not self._sending.acquire(blocking=False):
             # Finding another slot may take longer than its buffer is kept.
-            if piece.shared is not None:
+            if piece.shared is not None and piece.origin is None:
                 self._keep(piece.shared, [piece])
             self._sending.acquire()
         try:
+            if piece.origin and piece.shared is not self._connection.shared:
+                # The slot was lost after its buffer was filled.
+                piece.keep()
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
             if self._verifier is not None:
                 # Before a worker can reach it.

@@ -9,10 +9,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from fpgapool import client
+from fpgapool.client import feeding
+from fpgapool.client import flow
 from fpgapool.client import frontdoor
 from fpgapool.cmd import run
 from fpgapool.common import channel
@@ -208,7 +211,7 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
     finally:
         door.stop()
     assert caught.value.code == "SESSION_LOST"
-    assert "emptied" in caught.value.message
+    assert "cleared" in caught.value.message
 
 
 @pytest.fixture(params=["shm", "tcp"])
@@ -279,6 +282,43 @@ def test_transfers_go_on_with_what_was_in_emptied_buffers(emptied_door):
     )
     assert bytes(output) == programs.encrypted(data)
     assert (report.reopens, report.restarts) == (1, 0)
+
+
+def test_a_buffer_that_was_filled_before_it_was_emptied(
+    emptied_door, monkeypatch
+):
+    """The program is so slow that another slot was found before it sends."""
+    data = random.Random(13).randbytes(40 * harness.CHUNK_BYTES + 4711)
+    late, lost, moved = [], [], threading.Event()
+    send, move = feeding.Feeder._send, flow.Flow._move
+
+    def progress(done_bytes, _total_bytes):
+        if done_bytes > 5 * harness.CHUNK_BYTES and not lost:
+            lost.append(done_bytes)
+            emptied_door.take_back("YIELDED")
+
+    def send_late(feeder, piece):
+        if feeder._left_bytes < 30 * harness.CHUNK_BYTES and not late:
+            late.append(piece)
+            assert moved.wait(TIMEOUT_S)
+        send(feeder, piece)
+
+    def move_and_tell(one, *args):
+        move(one, *args)
+        moved.set()
+
+    monkeypatch.setattr(feeding.Feeder, "_send", send_late)
+    monkeypatch.setattr(flow.Flow, "_move", move_and_tell)
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params={"key": KEY, "iv": IV},
+        front_door=emptied_door.path,
+        progress=progress,
+        timeout_s=TIMEOUT_S,
+    )
+    assert bytes(output) == programs.encrypted(data)
+    assert (len(late), report.reopens, report.restarts) == (1, 1, 0)
 
 
 def test_digest_is_started_over(directory):
@@ -427,6 +467,7 @@ def test_interrupted_command_cancels_and_leaves_nothing(
 _SLOW_COMMAND = """
 import signal
 import sys
+import threading
 import threading
 from fpgapool.client import transfer
 from fpgapool.cmd import run
