@@ -4,8 +4,10 @@
 imported inside a function or under a condition."""
 
 import pathlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,51 +15,56 @@ from tests.harness import imports
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-#: Package of fpgapool -> the packages, or single modules, that it may import
-#: besides itself. None: anything. A package without a row is an error, so
-#: that a new one is thought about.
-ALLOWED: dict[str, frozenset[str] | None] = {
-    package: None if names is None else frozenset(names.split())
-    for package, names in {
-        "accelerators": "vocabulary",
-        "allinone": "agent api cmd.manage common conductor conf db drivers"
-        " rpcapi",
-        "agent": "drivers objects protocol rpcapi conf common privsep"
-        " bitstreams.files bitstreams.signatures version vocabulary",
-        "agent.worker": "drivers protocol common.channel common.tls_channel"
-        " common.ratelimit common.strangers version vocabulary",
-        "bitstreams": "objects db conf common clients version vocabulary",
-        "api": "bitstreams core objects db clients rpcapi conf common"
-        " policies version vocabulary",
-        "client": "protocol accelerators common.channel common.tls_channel"
-        " version vocabulary",
-        "clients": "conf common version",
-        "cmd": None,
-        "common": "conf protocol version vocabulary",
-        "conductor": "bitstreams core strategies objects db clients rpcapi"
-        " conf common version vocabulary",
-        # Time comes in as an argument, and what is to be done goes out.
-        "conductor.decisions": "bitstreams.library clients.nova common"
-        " conductor.counts core db objects vocabulary",
-        "conf": "",
-        "core": "vocabulary",
-        "db": "common version vocabulary",
-        "demo": "client common vocabulary sim",
-        "drivers": "core.fairness accelerators objects.declaration vocabulary",
-        "objects": "vocabulary",
-        "osc": "version vocabulary",
-        "policies": "",
-        "privsep": "",
-        "protocol": "vocabulary",
-        "rpcapi": "objects common version",
-        # "validate" compares it with the pool as a user sees that.
-        "sim": "client common.descriptors core strategies version vocabulary",
-        "strategies": "core vocabulary",
-        "version": "",
-        "vocabulary": "",
-        "wsgi": "api conf common version",
-    }.items()
-}
+#: Package of fpgapool: the packages, or single modules, that it may import
+#: besides itself (any: all of them); and why. A package without a line is an
+#: error, so that a new one is thought about.
+TABLE = """
+vocabulary: # the words of all others
+version: # what is installed
+conf: # options alone, so that any process can read them
+policies: # rules of the API alone, for oslo.policy's tools
+privsep: # runs with more rights, so it is small
+core: vocabulary # decides; no I/O
+strategies: core vocabulary # decide, as plug-ins of the core
+protocol: vocabulary # bytes only, for both ends of a connection
+accelerators: vocabulary # software cores, also for light clients
+objects: vocabulary # payloads, for both ends of a call
+common: conf protocol version vocabulary # set-up that services share
+clients: conf common version # other services of OpenStack
+rpcapi: objects common version # what can be asked by RPC
+db: common version vocabulary # rows; knows no decisions
+drivers: core.fairness accelerators objects.declaration vocabulary # boards
+bitstreams: objects db conf common clients version vocabulary # the library
+conductor.decisions: bitstreams.library clients.nova common conductor.counts
+    core db objects vocabulary # pure: time comes in, effects go out
+conductor: bitstreams core strategies objects db clients rpcapi conf common
+    version vocabulary # runs the decisions
+agent.worker: drivers protocol common.channel common.tls_channel
+    common.ratelimit common.strangers version vocabulary # starts fast
+agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
+    bitstreams.signatures version vocabulary # never the database
+api: bitstreams core objects db clients rpcapi conf common policies version
+    vocabulary # reads the database, asks the conductor
+wsgi: api conf common version # what web servers load
+client: protocol accelerators common.channel common.tls_channel version
+    vocabulary # the standard library is enough for it
+osc: version vocabulary # speaks to the API only, as a user does
+sim: client common.descriptors core strategies version vocabulary # the
+    # pool's own decisions, and a pool as a user sees it to compare with
+demo: client common vocabulary sim # what a newcomer runs
+allinone: agent api cmd.manage common conductor conf db drivers rpcapi # joins
+cmd: any # starts all of them
+"""
+
+
+def _rows(table: str) -> Iterator[tuple[str, frozenset[str] | None]]:
+    for row in re.split(r"\n(?=\w)", table.strip()):
+        package, _, rest = row.partition(":")
+        names = re.sub("#.*", "", rest).split()
+        yield package, None if names == ["any"] else frozenset(names)
+
+
+ALLOWED = dict(_rows(TABLE))
 
 #: What reads a clock, chance, files or the network, or starts anything.
 IMPURE = frozenset(
