@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One line in the log for everything that needs more than a tenant's rights.
+"""The audit log: one line for each action that needs privileges.
 
-The line is a JSON object, so that no value can pass for another line, and
-the logger is one of its own, so that it can be sent elsewhere.
+A line is a JSON object, so that a value cannot imitate another line. The
+logger has a name of its own, so that operators can direct it elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DONE = "done"
 DENIED = "denied"
 FAILED = "failed"
 
-# Of what was asked for, and of what was there: the rest is cut.
+# Longer values and former values are cut.
 _MAX_CHARACTERS = 4096
 
 
@@ -41,16 +41,16 @@ def record(
 ) -> None:
     """Write the line of one action.
 
-    :param action: what was done.
+    :param action: its name.
     :param outcome: DONE, DENIED or FAILED.
-    :param user: who did it.
-    :param project: for which project.
-    :param target: what it was done to.
-    :param target_projects: whose that is, where it is another project's.
-    :param request_id: what other lines of the log name the request by.
-    :param code: why not, if so.
-    :param values: what was asked for.
-    :param before: what of it was there before.
+    :param user: the user who asked for it.
+    :param project: the user's project.
+    :param target: the object of the action.
+    :param target_projects: the projects that own the target, if others.
+    :param request_id: the id of the request in other log lines.
+    :param code: the error code, unless it was done.
+    :param values: the requested values.
+    :param before: the former values.
     """
     line = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(),
@@ -75,7 +75,7 @@ def record(
 
 
 def _cut(values: Mapping[str, object] | None) -> dict[str, object] | None:
-    """Return values, or their beginning if they would make a long line."""
+    """Return values; only their beginning if they are long."""
     if not values:
         return None
     text = json.dumps(dict(values), default=str)

@@ -27,12 +27,12 @@ from fpgapool.protocol import frames
 #: Descriptors that one message may carry.
 MAX_FDS = 8
 
-# What is received with a header at most; it is copied once more.
+# The most bytes to receive together with a header; they are copied once more.
 _AHEAD_BYTES = 16 * 1024
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
-# Milliseconds of poll() are a C int.
+# poll() takes its milliseconds as a C int.
 _LONGEST_POLL_S = 1e6
-# How often a full backlog is tried, at first and at last.
+# The first and the longest pause before another try at a full backlog.
 _FIRST_BACKLOG_PAUSE_S = 0.05
 _LONGEST_BACKLOG_PAUSE_S = 1.0
 _KEEPALIVE_IDLE_S = 5
@@ -47,7 +47,7 @@ class ChannelClosed(ConnectionError):
 
 
 class ChannelEnded(ChannelClosed):
-    """The peer sends no more; whether it still receives is not known."""
+    """The peer has finished sending; it may still receive."""
 
 
 class DeadlineExceeded(TimeoutError):
@@ -92,7 +92,7 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
         if left_s is None:
             timeout_ms = None
         else:
-            # Rounded up, else the last millisecond would be a busy loop.
+            # Rounded up, so that the last millisecond is no busy loop.
             timeout_ms = int(min(left_s, _LONGEST_POLL_S) * 1000) + 1
         if poller.poll(timeout_ms):
             return
@@ -118,9 +118,9 @@ class Channel(abc.ABC):
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        """Receive what is there, at least one byte.
+        """Receive available bytes, at least one.
 
-        :param buffer: where to put it; must not be empty.
+        :param buffer: takes the bytes; must not be empty.
         :param deadline_s: absolute deadline.
         :returns: number of bytes received.
         :raises ChannelEnded: at the end of the stream.
@@ -142,8 +142,8 @@ class Channel(abc.ABC):
         :param buffer: writable bytes; may be empty.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the stream ends before the buffer is full.
-        :raises DeadlineExceeded: if the deadline passes before; what came
-            until then is lost.
+        :raises DeadlineExceeded: if the deadline passes before; the bytes
+            received so far are lost.
         """
         received_bytes = 0
         while received_bytes < len(buffer):
@@ -154,7 +154,7 @@ class Channel(abc.ABC):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        """Fill a small buffer; may receive more, and keep it for later.
+        """Fill a small buffer; may receive more, and keep the rest for later.
 
         :param buffer: writable bytes, for a header and the like.
         :param deadline_s: see :meth:`recv_exact_into`.
@@ -231,7 +231,7 @@ class PlainChannel(Channel):
         super().__init__(sock)
         sock.settimeout(None)
         self._store = memoryview(b"")
-        # What was received with something small before it is in between.
+        # The bytes received ahead are between these.
         self._start = 0
         self._end = 0
 
@@ -254,8 +254,8 @@ class PlainChannel(Channel):
     def recv_small_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        # A header comes with its payload if that is small, and frames that
-        # were sent together come together.
+        # Receives a small payload together with its header, and frames
+        # together that were sent together.
         while self._end - self._start < len(buffer):
             if self._start == self._end:
                 self._start = self._end = 0
@@ -290,17 +290,16 @@ class PlainChannel(Channel):
         max_fds: int = MAX_FDS,
         deadline_s: float | None = None,
     ) -> tuple[int, list[int]]:
-        """Receive what is there, with descriptors that came with it.
+        """Receive available bytes, with the descriptors that came with them.
 
-        Only on Unix sockets. Descriptors travel with the first byte of the
-        message that they were sent with, and a reader that does not ask for
-        them loses them.
+        Only on Unix sockets. Descriptors travel with the first byte of their
+        message. A reader that does not ask for them loses them.
 
-        :param buffer: where to put the bytes; must not be empty.
-        :param max_fds: how many descriptors to accept.
+        :param buffer: takes the bytes; must not be empty.
+        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline.
-        :returns: number of bytes, and the descriptors; they are the
-            caller's to close and are not inherited by its children.
+        :returns: number of bytes, and the descriptors. The caller has to close
+            them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
             ``max_fds`` descriptors came.
         :raises DeadlineExceeded: if nothing comes before the deadline.
@@ -335,9 +334,9 @@ class PlainChannel(Channel):
         """Fill a buffer and collect the descriptors that come with it.
 
         :param buffer: writable bytes, not empty.
-        :param max_fds: how many descriptors to accept.
+        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline of the whole.
-        :returns: the descriptors, the caller's to close.
+        :returns: the descriptors; the caller has to close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
             or if more than ``max_fds`` descriptors came.
         :raises DeadlineExceeded: if the deadline passes before.
@@ -406,9 +405,8 @@ class PlainChannel(Channel):
 def tune(sock: socket.socket) -> None:
     """Set the options of a data connection, as far as the system allows.
 
-    TCP sends small frames at once and notices a dead path within seconds;
-    its buffers are left to the kernel, which sizes them itself. Unix sockets
-    get large buffers.
+    TCP sends small frames at once and notices a dead path within seconds; the
+    kernel sizes its buffers. Unix sockets get large buffers.
 
     :param sock: a stream socket.
     """
@@ -452,7 +450,7 @@ def connect_tcp(
     except TimeoutError as exc:
         raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
     except (OSError, ValueError, OverflowError) as exc:
-        # The last two: what somebody told us is no address, or no port.
+        # The last two: the address or port that we were given is invalid.
         raise ChannelClosed(f"{address!r}:{port}: {exc}") from exc
     tune(sock)
     return sock
@@ -474,8 +472,8 @@ def connect_unix(
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     tune(sock)
-    # One that blocks cannot be woken, and one with a time limit does not wait
-    # for a full backlog at all.
+    # A blocking connect cannot be interrupted, and one with a timeout does not
+    # wait for a full backlog.
     sock.setblocking(False)
     pause_s = _FIRST_BACKLOG_PAUSE_S
     try:
@@ -498,7 +496,7 @@ def _connect_at_once(
     """Connect to a Unix socket.
 
     :returns: whether it is connected; else its backlog is full.
-    :raises ChannelClosed: if nobody listens.
+    :raises ChannelClosed: if the connection is refused.
     """
     try:
         sock.connect(os.fspath(path))
@@ -518,11 +516,11 @@ def recv_header(
 ) -> frames.FrameHeader:
     """Receive the header of the next frame.
 
-    :param channel: where from.
+    :param channel: the source.
     :param scratch: 32 bytes to reuse.
     :param max_data_bytes: see :meth:`frames.FrameHeader.unpack_from`.
     :param deadline_s: absolute deadline.
-    :returns: the header; its payload is the caller's to receive.
+    :returns: the header; the caller has to receive its payload.
     :raises ChannelClosed: at the end of the stream.
     :raises DeadlineExceeded: if the deadline passes before.
     :raises frames.ProtocolError: if it is not a valid header.
@@ -542,7 +540,7 @@ def recv_payload(
 
     For JSON and other rare frames; data goes into pooled buffers.
 
-    :param channel: where from.
+    :param channel: the source.
     :param header: header of the frame.
     :param deadline_s: absolute deadline.
     :returns: the payload, empty if there is none.
@@ -555,10 +553,7 @@ def recv_payload(
 
 
 def close_fds(fds: collections.abc.Iterable[int]) -> None:
-    """Close descriptors, whatever happens to each.
-
-    :param fds: the descriptors.
-    """
+    """Close all descriptors, ignoring errors."""
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The clock of decisions that are stored."""
+"""The clock for times that are stored."""
 
 import threading
 import time
@@ -10,13 +10,13 @@ from collections.abc import Callable
 class WallClock:
     """Wall clock at the start, plus the progress of the monotonic clock.
 
-    It never runs backwards, whatever happens to the system's clock, and its
-    seconds are as long as real ones. Safe to use from several threads.
+    It never runs backwards, even if the system's clock is set back, and its
+    seconds have their right length. Safe to use from several threads.
 
     :param not_before: the latest time that an earlier run has stored; the
         clock starts there if the system's clock was set back meanwhile.
-    :param wall: gives seconds since the epoch; None for the system's clock.
-    :param monotonic: gives seconds that never run backwards; None for the
+    :param wall: returns seconds since the epoch; None: the system's clock.
+    :param monotonic: returns seconds that never run backwards; None: the
         system's clock.
     """
 
@@ -27,10 +27,10 @@ class WallClock:
         wall: Callable[[], float] | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        # Looked up now, not when this module is read: tests replace them.
+        # Looked up now, not at import: tests replace them.
         wall = wall or time.time
         self._monotonic = monotonic = monotonic or time.monotonic
-        # Whoever has to be asked may be slow: it is at least as late now.
+        # wall() may be slow: read the monotonic clock after it.
         self._start_s = max(wall(), not_before)
         self._start_monotonic_s = monotonic()
         self._latest_s = self._start_s
@@ -40,7 +40,6 @@ class WallClock:
         """Return seconds since the epoch, never less than before."""
         progress_s = self._monotonic() - self._start_monotonic_s
         with self._lock:
-            # Threads may come here in another order than they read the
-            # monotonic clock in.
+            # Threads may arrive here out of order.
             self._latest_s = max(self._latest_s, self._start_s + progress_s)
             return self._latest_s

@@ -16,7 +16,7 @@ from fpgapool.common import exception
 
 PROJECT = "fpgapool"
 
-# These tell about every connection and every statement.
+# By default these log every connection and every statement.
 _QUIET_LOGGERS = [
     "amqp=WARNING",
     "oslo_messaging=INFO",
@@ -38,7 +38,7 @@ def init(
     :param program: the command's name.
     :param argv: the command line without the command; None means the
         process's own.
-    :param conf: what is filled; RPC needs the global one.
+    :param conf: is filled; RPC needs the global one.
     :param default_config_files: None means those of oslo.config:
         ``fpgapool.conf`` and ``<program>.conf`` in the usual directories.
     :returns: ``conf``.
@@ -71,10 +71,10 @@ def init_tool(
     *,
     conf: cfg.ConfigOpts = cfg.CONF,
 ) -> None:
-    """Do the same for a command that writes answers to standard output.
+    """Like :func:`init`, for a command that prints to standard output.
 
-    What would be logged there goes to standard error, without the lines for
-    debugging unless the command line asks for them.
+    The log goes to standard error, with debug lines only if the command line
+    asks for them.
 
     :param program: see :func:`init`, like the others.
     :raises: ConfigurationError that names the option or the file.
@@ -90,9 +90,9 @@ def init_tool(
 
 
 def _let_all_be_logged() -> None:
-    """Have files take what is no text, as stderr does.
+    """Let log files take undecodable bytes, as stderr does.
 
-    A line that tells of somebody's nonsense must not be lost because of it.
+    Otherwise a log line that quotes invalid input would be lost.
     """
     for handler in py_logging.getLogger().handlers:
         stream = getattr(handler, "stream", None)
@@ -104,8 +104,8 @@ def _let_all_be_logged() -> None:
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:
-    # oslo.config checks a value when it is read. A daemon should refuse a
-    # bad one at once, not when it is first needed.
+    # oslo.config checks a value when it is read. A daemon should refuse a bad
+    # value at start, not at its first use.
     for group in fpgapool_conf.GROUPS:
         for name, opts in group.list_opts().items():
             section = name.name if isinstance(name, cfg.OptGroup) else name

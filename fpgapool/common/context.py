@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The context that travels with every RPC."""
+"""The request context of every RPC."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from oslo_context import context
 
 
 class RequestContext(context.RequestContext):
-    """Who asks, and the id that ties log lines of one request together."""
+    """The user, and the request id that log lines carry."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for RPC, without the caller's token.
 
-        Nothing behind RPC acts in the caller's name, so a token on the bus
-        could only be stolen.
+        Services behind RPC do not act in the caller's name, so a token on the
+        bus could only be stolen.
         """
         values = super().to_dict()
         values.pop("auth_token", None)
@@ -22,5 +22,5 @@ class RequestContext(context.RequestContext):
 
 
 def service_context() -> RequestContext:
-    """Return a context for what a service does on its own account."""
+    """Return a context for a service's own actions."""
     return RequestContext(is_admin=True, overwrite=False)

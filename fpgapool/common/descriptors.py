@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waits for descriptors, however many this process has open.
-
-``select.select`` knows only those below 1024.
-"""
+"""Waits for descriptors, also above 1023, where ``select`` fails."""
 
 import select
 import time
@@ -15,7 +12,7 @@ class _HasDescriptor(typing.Protocol):
 
 
 def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
-    """Wait until there is something to read, or the end of the file.
+    """Wait until bytes can be read, or the file ends.
 
     :param timeout_s: in seconds; None waits without limit.
     :raises ValueError: if the file is closed.
@@ -26,9 +23,9 @@ def is_readable(file: int | _HasDescriptor, timeout_s: float | None) -> bool:
 
 
 def read_line(file: typing.BinaryIO, timeout_s: float) -> bytes:
-    """Return what is written to an unbuffered pipe up to the line's end.
+    """Read a line from an unbuffered pipe.
 
-    :returns: less than a line if the writer ended or the time was over.
+    :returns: less than a line if the writer ended or the timeout passed.
     """
     deadline_s = time.monotonic() + timeout_s
     line = b""

@@ -14,8 +14,8 @@ class FpgapoolException(Exception):
     ``msg_fmt``, whose named fields are the constructor's keywords.
 
     :param message: replaces ``msg_fmt``.
-    :param code: replaces the class's code, for errors that carry another
-        component's reason on.
+    :param code: replaces the class's code, to pass on the code of another
+        component.
     :param kwargs: values of the fields of ``msg_fmt``.
     """
 
@@ -32,7 +32,7 @@ class FpgapoolException(Exception):
         self.kwargs = kwargs
         if code is not None:
             self.code = code
-            # What RPC makes the same exception of, in another process.
+            # RPC makes the exception again from kwargs in the other process.
             self.kwargs = {**kwargs, "code": code}
         if message is None:
             message = self.msg_fmt.format(**kwargs)
@@ -40,12 +40,12 @@ class FpgapoolException(Exception):
 
     @property
     def message(self) -> str:
-        """The text for a person, without the code."""
+        """The text for users, without the code."""
         return str(self.args[0])
 
 
 class ConfigurationError(FpgapoolException):
-    """The configuration does not make sense."""
+    """The configuration is invalid."""
 
     code = codes.INVALID_CONFIGURATION
     msg_fmt = "Invalid configuration: {reason}"
@@ -83,7 +83,7 @@ class NotLeader(FpgapoolException):
 
 
 class MessageRefused(FpgapoolException):
-    """A message between services is not from whom it says it is."""
+    """A message between services has no valid signature or sender."""
 
     code = codes.MESSAGE_REFUSED
     msg_fmt = (
@@ -93,11 +93,11 @@ class MessageRefused(FpgapoolException):
 
 
 class Overloaded(FpgapoolException):
-    """There is too much to do; nothing was done, and repeating helps."""
+    """The conductor is overloaded and did nothing; repeating helps."""
 
-    # Clients repeat it by themselves, other than what is for an operator.
+    # Clients repeat requests with this code by themselves.
     code = codes.RATE_LIMITED
-    msg_fmt = "The conductor has too much to do, try later: {reason}"
+    msg_fmt = "The conductor is overloaded, try later: {reason}"
 
 
 class HostNotFound(FpgapoolException):
@@ -115,7 +115,7 @@ class DeviceNotFound(FpgapoolException):
 
 
 class FewerThanReserved(FpgapoolException):
-    """Instances have more slots reserved than shall be reservable."""
+    """The new number of reservable slots is below those reserved."""
 
     code = codes.FEWER_THAN_RESERVED
     msg_fmt = (
@@ -148,14 +148,14 @@ class SessionNotFound(FpgapoolException):
 
 
 class KeystoneUnavailable(FpgapoolException):
-    """Keystone cannot be asked; repeating may help."""
+    """Keystone cannot be reached; repeating may help."""
 
     code = codes.KEYSTONE_UNAVAILABLE
     msg_fmt = "Keystone is not available: {reason}"
 
 
 class QuotasInKeystone(FpgapoolException):
-    """Limits are not set through this service."""
+    """Limits cannot be set through this service: Keystone keeps them."""
 
     code = codes.QUOTAS_IN_KEYSTONE
     msg_fmt = (
@@ -165,7 +165,7 @@ class QuotasInKeystone(FpgapoolException):
 
 
 class BitstreamRefused(FpgapoolException):
-    """A bitstream cannot be changed so; the code says why."""
+    """This change of a bitstream is not allowed; the code says why."""
 
     code = codes.BITSTREAM_REFUSED
     msg_fmt = "The bitstream cannot be changed: {reason}"
@@ -179,21 +179,21 @@ class InstanceNotFound(FpgapoolException):
 
 
 class NovaUnavailable(FpgapoolException):
-    """Nova cannot be reached, or does not answer as it should."""
+    """Nova cannot be reached, or sends an invalid answer."""
 
     code = codes.NOVA_UNAVAILABLE
     msg_fmt = "Nova is not available: {reason}"
 
 
 class PlacementUnavailable(FpgapoolException):
-    """Placement cannot be reached, or does not answer as it should."""
+    """Placement cannot be reached, or sends an invalid answer."""
 
     code = codes.PLACEMENT_UNAVAILABLE
     msg_fmt = "Placement is not available: {reason}"
 
 
 class PlacementRefused(PlacementUnavailable):
-    """Placement does not do one thing; others it may do."""
+    """Placement refuses one request; others may succeed."""
 
     code = codes.PLACEMENT_REFUSED
     msg_fmt = "Placement refuses: {reason}"
@@ -214,7 +214,7 @@ class StoreFailed(FpgapoolException):
 
 
 class InvalidRequest(FpgapoolException):
-    """A call's arguments make no sense."""
+    """The arguments of a call are invalid."""
 
     code = codes.INVALID_REQUEST
     msg_fmt = "Invalid request: {reason}"

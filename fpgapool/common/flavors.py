@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a flavor of Nova says of accelerators.
+"""The extra specs of Nova's flavors that concern accelerators.
 
-These extra specs are those that the validator of ``fpgapool_nova_filters``
-accepts. Others, and flavors from before it was installed, may hold anything.
+The validator of ``fpgapool_nova_filters`` checks their values. Flavors made
+before it was installed may hold any value.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ MAX_SESSIONS = "fpgapool:max_sessions"
 
 AVOID = "avoid"
 
-# What the database has room for.
+# The largest value of the database's column.
 _MAX_SESSIONS = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """What instances of a flavor want of the pool.
+    """A flavor's requests to the pool.
 
-    :ivar accelerators: that they use, by name.
-    :ivar affinity: to hosts with boards, in Nova's words; empty: none said.
-    :ivar max_sessions: how many each may have at a time; None: any number.
+    :ivar accelerators: the names of the accelerators that instances use.
+    :ivar affinity: to hosts with boards, as in the extra spec; empty: not set.
+    :ivar max_sessions: the sessions that each instance may have at a time;
+        None: any number.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -36,15 +37,15 @@ class Wish:
 
     @property
     def asks(self) -> bool:
-        """Whether they want to use the pool at all."""
+        """Whether instances of the flavor use the pool."""
         return bool(self.accelerators) or self.affinity not in ("", AVOID)
 
 
 def read(extra_specs: Mapping[str, object]) -> Wish:
-    """Return what a flavor's extra specs say.
+    """Read a flavor's extra specs.
 
-    :param extra_specs: as Nova tells them; a limit that is no number counts
-        as 0, so that a mistake does not take a limit away.
+    :param extra_specs: as Nova sends them; a limit that is no number counts as
+        0, so that a mistake does not remove a limit.
     """
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
     return Wish(
@@ -58,7 +59,7 @@ def _limit(text: object) -> int | None:
     if text is None:
         return None
     words = str(text).strip()
-    # isdecimal() alone would take digits of other scripts, too.
+    # isdecimal() alone also accepts digits of other scripts.
     if not (words.isascii() and words.isdecimal()):
         return 0
     return min(int(words[:12]), _MAX_SESSIONS)

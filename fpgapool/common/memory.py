@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Messages within one process: a driver of oslo.messaging.
+"""A driver of oslo.messaging for messages within one process.
 
-For the all-in-one pool, whose conductor and agents are threads of one process
-and need no broker. The ``fake`` driver of oslo.messaging looks for messages
-twenty times a second, which is most of the time that opening a session would
-take; this one hands them over in the thread of the sender. Messages and
-answers go through JSON, as with a broker, so that the two sides share no
-objects.
+The all-in-one pool uses it: its conductor and agents are threads of one
+process and need no broker. The ``fake`` driver of oslo.messaging polls twenty
+times a second, and opening a session would mostly wait for that. This driver
+calls the receiver in the sender's thread. Messages and answers go through
+JSON, as with a broker, so that the two sides share no objects.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ import oslo_messaging as messaging
 from oslo_messaging._drivers import base
 from oslo_serialization import jsonutils
 
-#: Name of the driver, and so the scheme of its transport URL.
+#: Name of the driver, and scheme of its transport URL.
 SCHEME = "fpgapool-memory"
 
-#: Exchange, topic and server; without a server it is any of the topic's.
+#: Exchange, topic and server; None: any server of the topic.
 _Address = tuple[str, str, str | None]
 _Callback = typing.Callable[[list[base.RpcIncomingMessage]], None]
-#: What a handler returned, in JSON, and what it raised.
+#: A handler's result in JSON, and its exception.
 _Reply = tuple[bytes, BaseException | None]
 
 
 class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
-    """A message on its way.
+    """A message to a server.
 
     :param body: context and message, in JSON.
-    :param replies: None if nobody waits for an answer.
+    :param replies: takes the answer; None for a cast.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
         self._bus.deliver(self._address, self)
 
     def heartbeat(self) -> None:
-        """Nothing: a caller's time limit is final."""
+        """Do nothing: a caller's timeout is not extended."""
 
 
 class _Listener(base.Listener):  # type: ignore[misc]
-    """Gives a server what is sent to it, in the threads of the senders."""
+    """Passes messages to a server, in the threads of the senders."""
 
     def __init__(
         self,
@@ -96,14 +95,14 @@ class _Listener(base.Listener):  # type: ignore[misc]
         super().stop()
 
     def cleanup(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class _Bus:
-    """All messages that were sent and that no server has got yet."""
+    """The listeners, and the messages that wait for a listener."""
 
     def __init__(self) -> None:
-        # Who is called back may send at once.
+        # Reentrant: a handler may send in the same thread.
         self._lock = threading.RLock()
         self._waiting: dict[_Address, collections.deque[_Incoming]] = (
             collections.defaultdict(collections.deque)
@@ -115,7 +114,7 @@ class _Bus:
             self._listeners.append(listener)
 
     def begin(self, listener: _Listener) -> None:
-        """Give a listener what was sent to it before it started."""
+        """Pass a listener the messages that were sent before it started."""
         with self._lock:
             for address in listener.addresses:
                 for incoming in self._waiting.pop(address, ()):
@@ -200,14 +199,14 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         return _Listener(self._bus, addresses, batch_size, batch_timeout)
 
     def send_notification(self, *args: object, **kwargs: object) -> None:
-        """Refuse: the pool of one process has no bus for notifications."""
+        """Refuse: this driver carries only RPC."""
         raise NotImplementedError(f"{SCHEME} is for RPC")
 
     def listen_for_notifications(
         self, *args: object, **kwargs: object
     ) -> base.Listener:
-        """Refuse: this project receives no notifications."""
+        """Refuse: this driver carries only RPC."""
         raise NotImplementedError(f"{SCHEME} is for RPC")
 
     def cleanup(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What services count, for Prometheus to read.
+"""Metrics pages for Prometheus.
 
-Each service has a page of its own, made when it is asked for: several of
-them may live in one process.
+Each service makes a page of its own at each scrape; several services may run
+in one process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Definition:
             raise ValueError(f"{self.name}: counters end in _total")
 
 
-#: What every page begins with.
+#: The first metric of every page.
 BUILD = Definition(
     "fpgapool_build_info",
     GAUGE,
@@ -69,10 +69,10 @@ BUILD = Definition(
 
 
 class Page:
-    """What one scrape tells.
+    """The metrics of one scrape.
 
-    :param definitions: all metrics of the service. One without a value is
-        named all the same.
+    :param definitions: all metrics of the service; also those without a value
+        appear.
     """
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
@@ -84,7 +84,7 @@ class Page:
         }
 
     def put(self, name: str, value: float, *labels: str) -> None:
-        """Tell a value.
+        """Add a value.
 
         :param name: of a counter or gauge.
         :param value: its value.
@@ -95,7 +95,7 @@ class Page:
     def put_histogram(
         self, name: str, histogram: tallies.Histogram, *labels: str
     ) -> None:
-        """Tell a histogram; see :meth:`put`."""
+        """Add a histogram; see :meth:`put`."""
         buckets, total = histogram.read()
         self._families[name].add_metric(labels, buckets, total)  # type: ignore[attr-defined]
 
@@ -106,7 +106,7 @@ class Page:
         timings: tallies.Timings,
         *labels: str,
     ) -> None:
-        """Tell durations and failures, whose last label is their kind.
+        """Add durations and failures, with their kind as the last label.
 
         :param name: of the histogram.
         :param failures_name: of the counter.
@@ -117,7 +117,7 @@ class Page:
             self.put(failures_name, failures, *labels, kind)
 
     def families(self) -> list[metrics_core.Metric]:
-        """Return all that was told."""
+        """Return all metrics."""
         return list(self._families.values())
 
 
@@ -127,9 +127,9 @@ Fill = Callable[[Page], None]
 class Collector(registry.Collector):
     """Makes pages for Prometheus's library.
 
-    :param definitions: what is on a page.
-    :param fills: called with each page, by any thread; one for each
-        service that has these metrics.
+    :param definitions: the metrics of a page.
+    :param fills: called with each page, by any thread; one for each service
+        that has these metrics.
     """
 
     def __init__(
@@ -146,26 +146,26 @@ class Collector(registry.Collector):
             try:
                 fill(page)
             except Exception:
-                # What the others tell is worth having.
+                # The other services' values are still useful.
                 LOG.exception("Metrics are incomplete")
         yield from page.families()
 
     def describe(self) -> list[metrics_core.Metric]:
-        """Return the names, for which nobody need be asked."""
+        """Return the metrics without values."""
         return Page(self._definitions).families()
 
 
 class Endpoint:
-    """Serves pages by HTTP, or by HTTPS; a service of the process.
+    """Serves pages by HTTP or HTTPS; a service of the process.
 
-    Without a port it does nothing. The files of its certificate are looked
-    at for each connection.
+    Without a port it does nothing. It checks for each connection whether the
+    certificate's files changed.
 
     :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
-    :param definitions: what is on a page.
+    :param definitions: the metrics of a page.
     :param fills: see :class:`Collector`.
-    :param port: instead of the option's.
+    :param port: replaces the option's port.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Endpoint:
         self._port: int | None = conf.metrics[option] if port is None else port
         self._registry = registry.CollectorRegistry()
         self._registry.register(Collector(definitions, fills))
-        # Its own processor time, memory and descriptors.
+        # The process's CPU time, memory and descriptors.
         prometheus_client.ProcessCollector(registry=self._registry)
         self._conf = conf.metrics
         self._server: scraping.Server | None = None
@@ -189,14 +189,14 @@ class Endpoint:
 
     @property
     def port(self) -> int | None:
-        """Where it listens; None while it does not."""
+        """The port on which it listens; None while it does not."""
         return self._server.server_port if self._server else None
 
     def start(self) -> None:
-        """Listen, if there is a port.
+        """Listen, if a port is set.
 
-        :raises ConfigurationError: if the port is not free, or the
-            certificate cannot be used.
+        :raises ConfigurationError: if the port is in use, or the certificate
+            is unusable.
         """
         if self._port is None:
             return
@@ -237,7 +237,7 @@ class Endpoint:
             ) from error
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Log lines that strangers cause: only so many in a time."""
+"""A rate limit for log lines that unauthenticated peers can cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL_S = 60.0
 
 @dataclasses.dataclass(slots=True)
 class _Kind:
-    """Lines of one format, in the present interval."""
+    """Counts the lines of one format in the current interval."""
 
     until_s: float
     count: int = 0
@@ -26,8 +26,8 @@ class _Kind:
 class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
     """Logs at most :data:`BURST` lines of each format in an interval.
 
-    The first line of the next one tells how many were left out. Safe to use
-    from several threads.
+    The first line of the next interval says how many were left out. Safe to
+    use from several threads.
 
     :param name: of the logger.
     :param clock: monotonic time in seconds.
@@ -39,28 +39,23 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logging.getLogger(name), {})
         self._clock = clock or time.monotonic
         self._lock = threading.Lock()
-        # There are as many as the code has formats.
+        # By format; the code has few.
         self._kinds: dict[object, _Kind] = {}
 
     def log(
         self, level: int, msg: object, *args: object, **kwargs: typing.Any
     ) -> None:
-        """Log a line, or count it if there were too many like it.
-
-        :param level: of the line.
-        :param msg: its format.
-        :param args: what is put in.
-        """
+        """Log a line, or only count it if there were too many like it."""
         left_out = self._count(msg)
         if left_out is None:
             return
         if left_out:
             msg, args = f"{msg} (%d more like it left out)", (*args, left_out)
-        # Told as of the caller's line.
+        # stacklevel: the line names the caller's place in the code.
         super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
 
     def _count(self, msg: object) -> int | None:
-        """:returns: how many were left out before; None to leave this out."""
+        """:returns: the number left out before; None to leave this out."""
         now_s = self._clock()
         with self._lock:
             kind = self._kinds.get(msg)

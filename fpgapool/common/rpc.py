@@ -40,24 +40,24 @@ _OFTEN = ratelimit.RateLimitedLog(__name__)
 EXCHANGE = "fpgapool"
 ALLOWED_EXMODS = ["fpgapool.common.exception"]
 
-# A cast gets that many more tries after a connection was found broken: one
-# to notice, one to connect again. Whoever sends must not hang for as long as
-# the broker is away; what was lost is sent again by higher layers.
+# More tries of a cast on a broken connection: one to notice, one to connect
+# again. A sender must not hang while the broker is away; higher layers send
+# lost messages again.
 SEND_RETRIES = 2
 
 CALL_TIMEOUT_S = 10
 
-#: The method that takes several casts in one message.
+#: The method that carries several casts in one message.
 SEVERAL = "several"
 
-#: The method that takes any other one, with a signature.
+#: The method that carries any other call, with a signature.
 SIGNED = "signed"
 
-#: Gets method, seconds, and whether it was sent or answered.
+#: Takes the method, its duration in seconds, and whether it succeeded.
 Watch = Callable[[str, float, bool], None]
 
-# The defaults of oslo.messaging wait a minute for a dead peer. Operators'
-# own settings win over these.
+# The defaults of oslo.messaging wait a minute for a dead peer. Operators' own
+# settings take precedence over these.
 _RABBIT_DEFAULTS = {
     "heartbeat_timeout_threshold": 15,
     "rabbit_interval_max": 5,
@@ -80,9 +80,9 @@ _pins: dict[str, str] = {}
 
 
 class ContextSerializer(messaging.Serializer):
-    """Carry :class:`fpgapool.common.context.RequestContext` over RPC.
+    """Carries :class:`fpgapool.common.context.RequestContext` over RPC.
 
-    Payloads are made of what JSON knows already.
+    Payloads pass unchanged: they hold only JSON's types.
     """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
@@ -99,7 +99,7 @@ class ContextSerializer(messaging.Serializer):
     def deserialize_context(
         self, ctxt: dict[str, Any]
     ) -> context.RequestContext:
-        # The thread-local context must not be replaced: handlers of several
+        # Must not replace the thread-local context: handlers of several
         # requests share threads.
         return context.RequestContext.from_dict(ctxt, overwrite=False)
 
@@ -107,8 +107,8 @@ class ContextSerializer(messaging.Serializer):
 def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
     """Create the process's transport.
 
-    Nothing is sent yet, so this works while the broker is away. A second
-    call keeps the transport of the first.
+    It does not connect yet, so it works while the broker is away. A second
+    call keeps the first transport.
 
     :param url: None means the option ``transport_url``.
     :raises: oslo_messaging.MessagingException for an unusable URL.
@@ -126,7 +126,7 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
 
 
 def _waits_for_ever(conf: cfg.ConfigOpts, url: str | None) -> bool:
-    """Whether the driver's first call waits for a broker without a limit."""
+    """Whether the driver's first call waits for a broker without limit."""
     return messaging.TransportURL.parse(conf, url).transport == "rabbit"
 
 
@@ -147,7 +147,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def _pinned(target: messaging.Target) -> str:
-    """Return the version to speak: the target's, or an older one."""
+    """Return the RPC version to use: the target's, or an older pin."""
     own = target.version or "1.0"
     pin = _pins.get(target.topic, own)
     if _numbers(pin)[0] != _numbers(own)[0]:
@@ -186,15 +186,16 @@ class Client:
     """Sends to one topic, on behalf of the service itself.
 
     :param target: topic and version of the other side.
-    :param since: the version that each method came with; 1.0 if it is not
-        named. What is newer than ``[upgrade_levels]`` allows is not sent.
-    :param timeout_s: how long a call waits for its answer.
-    :param watch: is told of everything that is sent, by any thread.
-    :param keys: all is signed with.
-    :param by_server: the server that is addressed is the party whose key
-        signs; else it is the one in whose name this process speaks.
-    :raises: ConfigurationError if ``[upgrade_levels]`` names a version that
-        does not go with the target's.
+    :param since: the version that introduced each method; 1.0 if it is not
+        listed. The client does not send methods that are newer than
+        ``[upgrade_levels]`` allows.
+    :param timeout_s: the time that a call waits for its answer.
+    :param watch: called after each message, by any thread.
+    :param keys: sign all messages.
+    :param by_server: sign with the key of the addressed server; else with that
+        of this process's party.
+    :raises: ConfigurationError if ``[upgrade_levels]`` names a version that is
+        not compatible with the target's.
     """
 
     def __init__(
@@ -225,10 +226,10 @@ class Client:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Send what this thread casts meanwhile at the end, in one message.
+        """Collect this thread's casts, and send them at the end.
 
-        One for each server, and in order there: a message costs far more
-        than one more cast in it.
+        Each server gets one message with its casts in order, because a message
+        costs far more than another cast in it.
 
         :raises: as :meth:`cast`, at the end; some may have been sent then.
         """
@@ -249,7 +250,7 @@ class Client:
                 for method, kwargs in casts:
                     self.cast(method, server=server, **kwargs)
             except messaging.MessagingException as error:
-                # Others can perhaps be reached.
+                # Other servers may be reachable.
                 failure = failure or error
         if failure is not None:
             raise failure
@@ -257,7 +258,7 @@ class Client:
     def cast(
         self, method: str, *, server: str | None = None, **kwargs: Any
     ) -> None:
-        """Send without waiting for what comes of it.
+        """Send without waiting for a result.
 
         :param server: one server of the topic; None means any.
         :raises: oslo_messaging.MessagingException if the broker cannot be
@@ -284,9 +285,9 @@ class Client:
         """Send and return the answer.
 
         :param server: one server of the topic; None means any.
-        :param timeout_s: how long to wait, if not as long as usual.
+        :param timeout_s: replaces the client's timeout.
         :raises: oslo_messaging.MessagingException if the broker cannot be
-            reached or no answer comes in time, and what the method raised.
+            reached or no answer comes in time; exceptions of the method.
         """
         self._require(method)
         prepared = self._prepared(server)
@@ -300,10 +301,10 @@ class Client:
     def _sealed(
         self, method: str, server: str | None, kwargs: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return the message that is sent instead, signed if there are keys.
+        """Return the message to send, signed if there are keys.
 
-        What is signed is a text: no two sides need to agree how JSON is
-        written.
+        The signed body is a text, so that the signature does not depend on how
+        each side writes JSON.
         """
         keys = self._keys
         if keys is None:
@@ -311,17 +312,17 @@ class Client:
         party = keys.party
         if self._by_server:
             if server is None:
-                raise ValueError("a message to anybody cannot be signed")
+                raise ValueError("a message without a server cannot be signed")
             party = server
         body = json.dumps([method, kwargs])
         signature = keys.sign(party, self._topic, body)
         return SIGNED, {"party": party, "body": body, "signature": signature}
 
     def _reach_broker(self) -> None:
-        """Fail if the broker is away, and was so since the process began.
+        """Fail if the broker has been away since the process began.
 
-        To connect for answers the driver waits as long as it takes; to
-        connect for a cast it does not.
+        The driver waits without limit for its first connection for answers,
+        but not for that of a cast. So send a cast first.
         """
         global _was_reached
         if not _was_reached:
@@ -358,24 +359,23 @@ class Client:
 
 
 class _Held(threading.local):
-    """Casts that a thread holds back, None if it does not."""
+    """The casts that a thread collects; None if it sends at once."""
 
     casts: list[tuple[str | None, str, dict[str, Any]]] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sender:
-    """Who has signed a message: the context of what it asks for.
+    """The context of a signed message.
 
-    :ivar host_uuid: the host whose key it was; None: one of the pool's own
-        services.
+    :ivar host_uuid: the host that signed it; None: the pool's key signed it.
     """
 
     host_uuid: str | None
 
 
 def host_of(ctxt: Any) -> str | None:
-    """Return the host for which alone a message can speak, if it is known.
+    """Return the host that signed a message; None if it was no host.
 
     :param ctxt: the first argument of an endpoint's method.
     """
@@ -383,10 +383,10 @@ def host_of(ctxt: Any) -> str | None:
 
 
 def tell_refused(party: object, method: object, why: str) -> None:
-    """Log that a message was refused; not each of very many.
+    """Log that a message was refused, at a limited rate.
 
-    :param party: in whose name it came.
-    :param method: what it asked for.
+    :param party: the alleged sender.
+    :param method: the requested method.
     :param why: a clause.
     """
     _OFTEN.warning(
@@ -399,9 +399,9 @@ def tell_refused(party: object, method: object, why: str) -> None:
 
 
 class Endpoint:
-    """Takes what :meth:`Client.together` sends, and what is signed.
+    """Handles messages of :meth:`Client.together`, and signed ones.
 
-    :cvar CASTS: the methods that may come so.
+    :cvar CASTS: the methods that :meth:`Client.together` may carry.
     :cvar OF_HOSTS: the methods that a host may call; None: all.
     """
 
@@ -416,12 +416,12 @@ class Endpoint:
         body: Any = None,
         signature: Any = None,
     ) -> Any:
-        """Do what a message says; without keys, its signature is not read."""
+        """Run a signed method; without keys, the signature is ignored."""
         method, kwargs = _opened(body)
         return _method(self, method)(ctxt, **kwargs)
 
     def several(self, ctxt: Any, casts: Any) -> None:
-        """Do what each of several casts says, in their order."""
+        """Run several casts in order."""
         for cast in casts if isinstance(casts, list) else [casts]:
             try:
                 method, kwargs = self._known_cast(cast)
@@ -431,7 +431,7 @@ class Endpoint:
             try:
                 getattr(self, method)(ctxt, **kwargs)
             except Exception:
-                # The others have nothing to do with it.
+                # The other casts are independent of it.
                 LOG.exception("One of several messages dropped")
 
     def _known_cast(self, cast: Any) -> tuple[str, dict[str, Any]]:
@@ -446,12 +446,12 @@ class Endpoint:
 
 
 class _Guard:
-    """Stands before an endpoint and lets in what is signed.
+    """Passes only signed messages to an endpoint.
 
-    :param endpoint: what it guards.
-    :param topic: to which its messages come.
-    :param keys: that signatures are checked with.
-    :param accept_unsigned: let in what has no signature, too.
+    :param endpoint: gets the messages.
+    :param topic: of the messages.
+    :param keys: to check signatures.
+    :param accept_unsigned: pass unsigned messages, too.
     """
 
     def __init__(
@@ -483,7 +483,7 @@ class _Guard:
         body: Any = None,
         signature: Any = None,
     ) -> Any:
-        """Do what a message says, if it is from whom it says it is."""
+        """Run a signed method, if its signature is right."""
         texts = (party, body, signature)
         if not all(
             isinstance(text, str) for text in texts
@@ -524,8 +524,8 @@ def _method(endpoint: object, name: str) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _broker_errors() -> Iterator[None]:
-    # The driver wraps the errors of a connection that it had, and lets those
-    # of one that it could not make pass as they are.
+    # The driver wraps the errors of established connections only, not those of
+    # connecting.
     try:
         yield
     except (OSError, amqp.AMQPError, kombu.exceptions.KombuError) as error:
@@ -533,12 +533,9 @@ def _broker_errors() -> Iterator[None]:
 
 
 def handler_threads(conf: cfg.ConfigOpts = cfg.CONF) -> int:
-    """Return how many messages a server handles at the same time.
-
-    :param conf: that of :func:`init`.
-    """
-    # Registered only when the first server is made, which is too late to
-    # refuse a value.
+    """Return the number of messages that a server handles at a time."""
+    # oslo.messaging registers it with the first server, which is too late to
+    # refuse a bad value.
     for group, options in messaging_opts.list_opts():
         for option in options:
             if option.name == _THREADS_OPTION:
@@ -557,16 +554,17 @@ def get_server(
 ) -> messaging.MessageHandlingServer:
     """Return a server, not yet started, whose handlers run in threads.
 
-    Its ``start()`` returns only when the broker has been reached; after that
-    it connects again by itself.
+    Its ``start()`` returns when the broker has been reached; after that it
+    reconnects by itself.
 
-    :param topic: what it listens to.
+    :param topic: to listen to.
     :param server: its own name within the topic.
     :param endpoints: objects whose public methods are the RPC interface; of
         the class :class:`Endpoint`, if there are keys.
-    :param keys: what is not signed with one of them is refused; None: all is
-        believed.
-    :param accept_unsigned: believe what has no signature nevertheless.
+    :param keys: to check signatures; the server refuses messages without a
+        valid one. None: it accepts all.
+    :param accept_unsigned: accept messages without a signature, even with
+        keys.
     """
     if keys is not None:
         endpoints = [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The HTTP server of metrics: few connections, and none for long."""
+"""The HTTP server of metrics, with few and short connections."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from fpgapool.common import strangers
 from fpgapool.common import tls
 
-#: Prometheus needs one, and nobody needs many.
+#: Prometheus needs one.
 MAX_CONNECTIONS = 16
 
-#: How long a client may say or read nothing.
+#: The longest time that a client may send or read nothing.
 PATIENCE_S = 10.0
 
 
@@ -25,16 +25,15 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
     timeout = PATIENCE_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: there is a scrape every few seconds."""
+        """Log nothing: there is a scrape every few seconds."""
 
 
 class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     """Serves a WSGI application, a thread for each connection.
 
-    When there are too many connections, one of those is cut that have been
-    there for longest.
+    If there are too many connections, it cuts one of the oldest.
 
-    :param address: name or number, and port; 0 for any.
+    :param address: name or number, and port; 0 for any free port.
     :param app: the application.
     :param certificate: for TLS; None without it.
     :raises OSError: if it cannot listen there.
@@ -58,7 +57,7 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         self.set_app(app)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Take a connection in; it is spoken with in a thread of its own."""
+        """Accept a connection; the handshake happens in its own thread."""
         sock, address = super().get_request()
         sock.settimeout(PATIENCE_S)
         if self._certificate is not None:
@@ -74,10 +73,10 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         super().shutdown_request(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer a request, once the client is known to speak TLS."""
+        """Shake hands if TLS is on, and answer the request."""
         if isinstance(request, ssl.SSLSocket):
             request.do_handshake()
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that go, or that are cut."""
+        """Log nothing: clients may leave, and are cut."""

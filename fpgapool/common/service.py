@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Life of a daemon: one process, ended and reloaded by signals.
+"""Runs a daemon as one process, stopped and reloaded by signals.
 
-There is no launcher of worker processes here, as oslo.service has one: the
-state of a daemon (the scheduling core, the agent's slot table) has a single
-owner, so that more processes of it would only get into each other's way.
+Unlike oslo.service, it launches no worker processes: the state of a daemon
+(the scheduling core, the agent's slot table) has a single owner.
 """
 
 import contextlib
@@ -26,8 +25,8 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-# Who ends a process group sends a signal twice: to the process and to its
-# group. That is one wish, not an insistent one.
+# A supervisor may send one signal twice, to the process and to its group. A
+# second signal within this time does not end the process at once.
 _ECHO_S = 0.5
 
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -35,13 +34,13 @@ _SIGNALS = (*_STOP_SIGNALS, signal.SIGHUP)
 
 
 class Service(Protocol):
-    """What :func:`run` runs."""
+    """A service that :class:`Runner` runs."""
 
     def start(self) -> None:
         """Start the service's threads and return."""
 
     def stop(self) -> None:
-        """End the service in order; called once."""
+        """Stop the service in order; called once."""
 
 
 class _Failed:
@@ -49,13 +48,13 @@ class _Failed:
 
 
 class Runner:
-    """Runs services in the main thread until they are told to end.
+    """Runs services in the main thread until a signal ends them.
 
-    SIGTERM and SIGINT stop the services in order, a second one ends the
+    SIGTERM and SIGINT stop the services in order; a second signal ends the
     process at once. SIGHUP reads the configuration again and applies the
-    options that can change, log levels among them.
+    mutable options, such as log levels.
 
-    :param conf: what SIGHUP reads again.
+    :param conf: read again on SIGHUP.
     :param on_reload: called after the configuration was read again.
     """
 
@@ -70,13 +69,13 @@ class Runner:
         self._inbox: queue.SimpleQueue[signal.Signals | type[_Failed]] = (
             queue.SimpleQueue()
         )
-        # The kernel may give a signal to a thread other than the main one,
-        # which then would sleep on: Python writes here, and wakes it.
+        # The kernel may deliver a signal to another thread, and the main
+        # thread would sleep on. Python writes a byte here, which wakes it.
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._stopping = False
-        self._told_s = 0.0
+        self._stop_requested_s = 0.0
 
     def fail(self, reason: str) -> None:
         """End the process with an error; for threads that cannot go on.
@@ -89,13 +88,13 @@ class Runner:
     def run(self, services: Sequence[Service]) -> int:
         """Start the services, wait for the end and stop them.
 
-        They are started in order and stopped in the opposite order. Must be
-        called in the main thread.
+        It starts them in order and stops them in reverse order. Call it in the
+        main thread.
 
         :returns: the exit code for the process, 1 after :meth:`fail`.
         """
-        # Where the kernel ends the process, as at a look at a truncated file
-        # that is mapped, standard error says at which line it was.
+        # If the kernel ends the process, as after reading a mapped file that
+        # was truncated, standard error shows the line.
         if not faulthandler.is_enabled():
             faulthandler.enable(all_threads=False)
         previous = {
@@ -125,17 +124,18 @@ class Runner:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number in _STOP_SIGNALS:
             now_s = time.monotonic()
-            if self._stopping and now_s - self._told_s > _ECHO_S:
-                # Not sys.exit(): threads that hang are why someone insists.
+            if self._stopping and now_s - self._stop_requested_s > _ECHO_S:
+                # Not sys.exit(): it would wait for threads that hang.
                 os._exit(128 + number)
             if not self._stopping:
-                self._told_s = now_s
+                self._stop_requested_s = now_s
             self._stopping = True
         self._tell(signal.Signals(number))
 
     def _tell(self, message: signal.Signals | type[_Failed]) -> None:
         self._inbox.put(message)
-        # Full, it wakes anyway; closed, there is nobody to wake.
+        # A full socket wakes the main loop anyway; a closed one means that the
+        # loop has ended.
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
@@ -166,7 +166,7 @@ class Runner:
             if self._on_reload is not None:
                 self._on_reload()
         except Exception:
-            # A typing error in a file must not end what runs well.
+            # A typing error in a file must not end a running service.
             LOG.exception("The configuration was not reloaded")
         notify("READY=1")
 
@@ -180,7 +180,7 @@ def _stop(services: list[Service]) -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """Allow as many open files as the system lets this process have.
+    """Raise the limit of open files to the hard limit.
 
     Every client and every worker takes a descriptor or two.
     """
@@ -189,7 +189,7 @@ def raise_descriptor_limit() -> None:
 
 
 def notify(state: str) -> None:
-    """Tell systemd about the service's state, if it has started us.
+    """Tell systemd the service's state, if systemd started it.
 
     :param state: as sd_notify(3) defines it, for example ``READY=1``.
     """

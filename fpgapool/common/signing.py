@@ -2,14 +2,13 @@
 
 """Signatures of messages between hosts and the rest of the pool.
 
-A process that may send to the broker can send anything, in any name. So each
-message says whose it is and has a signature that only that party, and those
-who hold the pool's key, can make.
+A process with access to the broker can send any message in any name. So each
+message names its party and carries a signature. Only that party and the
+holders of the pool's key can make it.
 
-The pool's key makes all others: each host has one of its own, by which it
-signs what it says and checks what it is told, and conductors, the API and
-operators have one among themselves. A host's key is of no use for another
-host.
+All other keys derive from the pool's key. Each host has a key of its own: it
+signs the host's messages and those to the host. Conductors, the API and
+operators share one key. A host's key is of no use to another host.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from oslo_config import cfg
 
 from fpgapool.common import exception
 
-#: The party of conductors, the API and operators' commands. It is no UUID, as
-#: hosts' names are.
+#: The party of conductors, the API and operators' commands. Hosts' parties are
+#: UUIDs.
 CONTROL = "control"
 
 KEY_BYTES = 32
-#: Strangers choose what is looked up, and kept for a while.
+#: Bounds the memory of the key cache: senders choose the names.
 MAX_PARTY_LENGTH = 64
 
 _KEY = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES},}}")
@@ -42,9 +41,9 @@ _MAX_FILE_BYTES = 4096
 class Keys:
     """The keys that a process holds.
 
-    :ivar party: in whose name it speaks.
-    :ivar secrets: of the pool if it is :data:`CONTROL`, else of the host. The
-        first one signs; each of them is accepted, so that they can be
+    :ivar party: the process's own party.
+    :ivar secrets: of the pool if the party is :data:`CONTROL`, else of the
+        host. The first one signs; all are accepted, so that they can be
         replaced one by one.
     """
 
@@ -54,9 +53,9 @@ class Keys:
     def sign(self, party: str, topic: str, body: str) -> str:
         """Return the signature of a message, hexadecimal.
 
-        :param party: from whom it is, or, if it is for a host, that one.
-        :param topic: where it goes to.
-        :param body: what it says.
+        :param party: the sender, or the host that gets the message.
+        :param topic: to which it is sent.
+        :param body: its text.
         :raises ValueError: if this process has no key of that party.
         """
         keys = self._keys(party)
@@ -69,25 +68,24 @@ class Keys:
     ) -> bool:
         """Whether a signature is right.
 
-        :param party: as :meth:`sign`.
-        :param topic: as :meth:`sign`.
-        :param body: as :meth:`sign`.
-        :param signature: that came with them.
+        The other parameters are those of :meth:`sign`.
+
+        :param signature: the signature to check.
         """
         if len(party) > MAX_PARTY_LENGTH:
             return False
-        told = signature.encode(errors="replace")
+        given = signature.encode(errors="replace")
         return any(
             hmac.compare_digest(
-                _signature(key, party, topic, body).encode(), told
+                _signature(key, party, topic, body).encode(), given
             )
             for key in self._keys(party)
         )
 
     def host_key(self, host_uuid: str) -> str:
-        """Return what a host's file has to hold, a line for each secret.
+        """Return the content of a host's key file, a line for each secret.
 
-        :param host_uuid: as the host's configuration says it.
+        :param host_uuid: as in the host's configuration.
         """
         return "\n".join(key.hex() for key in self._keys(host_uuid))
 
@@ -98,7 +96,7 @@ class Keys:
 
 
 def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
-    """Return the keys of a service of the pool's own.
+    """Return the keys of a conductor, the API or a command.
 
     :param conf: with the options of :mod:`fpgapool.conf`.
     :raises ConfigurationError: as :func:`read`.
@@ -120,10 +118,11 @@ def host_keys(conf: cfg.ConfigOpts) -> Keys | None:
 def read(path: str | None, party: str, option: str) -> Keys | None:
     """Read the keys of a file, a line for each, hexadecimal.
 
-    :param path: of the file; None: there are none.
-    :param party: in whose name the process speaks.
-    :param option: names the file, for errors.
-    :raises ConfigurationError: if there are none in it.
+    :param path: of the file; None: no keys.
+    :param party: the process's own party.
+    :param option: names the file in errors.
+    :raises ConfigurationError: if the file cannot be read, or its content is
+        not keys.
     """
     if not path:
         return None
@@ -158,7 +157,7 @@ def _mac(key: bytes, *parts: str) -> bytes:
     mac = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
         data = part.encode(errors="surrogatepass")
-        # So that no two lists of parts are the same bytes.
+        # The lengths make the bytes of different lists of parts differ.
         mac.update(len(data).to_bytes(8, "big"))
         mac.update(data)
     return mac.digest()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections of which nobody knows yet whose they are: only so many."""
+"""A limit for connections that have not identified themselves yet."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fpgapool.common import ratelimit
 
 
 class Strangers:
-    """A bounded number of connections, from which the silent ones are cut.
+    """The unidentified connections; the oldest is cut if there are too many.
 
-    Who is honest says who it is within moments. So where there are too many,
-    the one goes that has been silent for longest, of the address that has
-    most of them: whoever connects and sends nothing turns away itself, not
-    those who come later.
+    Honest clients identify themselves within moments. At the limit, the class
+    cuts the oldest connection of the address that has most of them. So a peer
+    that opens many connections and sends nothing loses its own.
 
     Safe to use from several threads.
 
-    :param limit: how many there may be.
+    :param limit: the most connections at a time.
+    :ivar cut_count: the number of connections cut so far.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,7 +32,6 @@ class Strangers:
         self._lock = threading.Lock()
         # In the order of their arrival.
         self._addresses: dict[socket.socket, str] = {}
-        #: How many were cut.
         self.cut_count = 0
 
     def __len__(self) -> int:
@@ -40,10 +39,10 @@ class Strangers:
             return len(self._addresses)
 
     def enter(self, sock: socket.socket, address: str) -> None:
-        """Take a connection in, and cut another one if there is no room.
+        """Add a connection, and cut another one if there are too many.
 
         :param sock: the connection.
-        :param address: where it is from.
+        :param address: of the peer.
         """
         with self._lock:
             cut = None
@@ -59,20 +58,13 @@ class Strangers:
                 cut.shutdown(socket.SHUT_RDWR)
 
     def leave(self, sock: socket.socket) -> None:
-        """Forget a connection, which is known now, over or was cut.
-
-        :param sock: the connection.
-        """
+        """Remove a connection that is identified now, over, or was cut."""
         with self._lock:
             self._addresses.pop(sock, None)
 
     @contextlib.contextmanager
     def one(self, sock: socket.socket, address: str) -> Iterator[None]:
-        """Take a connection in for as long as this lasts.
-
-        :param sock: the connection.
-        :param address: where it is from.
-        """
+        """Add a connection during the context; see :meth:`enter`."""
         self.enter(sock, address)
         try:
             yield

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counts of what happens, kept where it happens.
+"""Counters and histograms without any library.
 
-Without any library, so that whoever decides can count; what reads them is
-:mod:`fpgapool.common.metrics`.
+Pure code can use them; :mod:`fpgapool.common.metrics` reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 
 from fpgapool.vocabulary import codes
 
-#: Bounds of durations in seconds, from a function's to a timeout's.
+#: Bounds of durations in seconds, from function calls to timeouts.
 SHORT_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -26,7 +25,7 @@ LONG_S = (
     *(0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0),
     *(4 * 3600.0, 24 * 3600.0),
 )
-#: Bounds of how many.
+#: Bounds of numbers of items.
 COUNTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
 _CODES = frozenset(
@@ -35,16 +34,16 @@ _CODES = frozenset(
 
 
 def known(code: str) -> str:
-    """Return a code, or ``other``: who invents codes must not fill memory."""
+    """Return a code; ``other`` if it is unknown, to bound the memory."""
     return code if code in _CODES else "other"
 
 
 class Histogram:
-    """How often values were how large.
+    """Counts of values in classes of size.
 
-    One thread observes, without a lock; any may read meanwhile.
+    One thread observes, without a lock; any thread may read meanwhile.
 
-    :param bounds: upper bounds, which belong to their classes; increasing.
+    :param bounds: upper bounds of the classes, inclusive and increasing.
     """
 
     __slots__ = ("_bounds", "_counts", "_sum")
@@ -60,16 +59,16 @@ class Histogram:
         self._sum += value
 
     def read(self) -> tuple[list[tuple[str, float]], float]:
-        """Return how many values are at most each bound, and their sum."""
+        """Return the number of values up to each bound, and their sum."""
         names = [*map(repr, self._bounds), "+Inf"]
         sums = itertools.accumulate(list(self._counts))
         return [*zip(names, map(float, sums), strict=True)], self._sum
 
 
 class Timings:
-    """How long things of several kinds take, and how often they fail.
+    """Durations and failures of operations of several kinds.
 
-    Any thread may note.
+    Any thread may call :meth:`note`.
 
     :param bounds: see :class:`Histogram`.
     """
@@ -81,11 +80,11 @@ class Timings:
         self._failures = collections.Counter[str]()
 
     def note(self, kind: str, taken_s: float, ok: bool) -> None:
-        """Count one.
+        """Count an operation.
 
         :param kind: one of few.
-        :param taken_s: how long it took.
-        :param ok: whether it did not fail.
+        :param taken_s: its duration.
+        :param ok: whether it succeeded.
         """
         with self._lock:
             if kind not in self._taken:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Blocking byte channels over TLS; the peer is known by its certificate."""
+"""Blocking byte channels over TLS, with a pinned peer certificate."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from fpgapool.protocol import frames
 if typing.TYPE_CHECKING:
     import ssl
 
-# What is encrypted, and received, at a time: some records. The lock of the
-# TLS object is held meanwhile, and the other direction needs it, too.
+# Bytes to encrypt, and to receive, at a time: some records. The thread holds
+# the lock of the TLS object meanwhile, which the other direction needs, too.
 _TLS_SEND_BYTES = 64 * 1024
 _TLS_RECEIVE_BYTES = 256 * 1024
 _TLS_RECORD_BYTES = 16 * 1024
 
 
 class PinMismatch(ConnectionError):
-    """The peer's certificate is not the one that was promised."""
+    """The peer's certificate is not the expected one."""
 
 
 class TlsChannel(channel.Channel):
     """A channel over TLS.
 
-    One TLS object must not be used by two threads at once, so every call of
-    the library is made under a lock. It works on bytes in memory only, and
-    this class moves many records at a time between there and the socket:
-    neither direction has to wait while the other one uses the socket, and
-    system calls are few.
+    Two threads must not use a TLS object at once, so a lock guards every call
+    of the library. The TLS object works on bytes in memory. This class moves
+    many records at a time between memory and the socket, without the lock: so
+    neither direction waits for the socket of the other, and system calls are
+    few.
 
     :param sock: a connected TCP socket.
     :param context: of this side.
-    :param server_side: which side it is. Use :meth:`connect` or
+    :param server_side: whether this is the server. Use :meth:`connect` or
         :meth:`accept`, which shake hands.
     """
 
@@ -130,7 +130,7 @@ class TlsChannel(channel.Channel):
             except self._want_read:
                 pass
             except OSError as exc:
-                # The peer learns why from what the library has to say.
+                # Send the library's alert, which tells the peer why.
                 with contextlib.suppress(channel.ChannelClosed):
                     self._flush(deadline_s)
                 raise channel.ChannelClosed(
@@ -151,11 +151,11 @@ class TlsChannel(channel.Channel):
             self._receive(deadline_s)
 
     def _decrypt(self, buffer: memoryview) -> int:
-        """Take as many bytes as there are; the lock is held."""
+        """Decrypt the available bytes; the caller holds the lock."""
         filled_bytes = 0
         try:
             while filled_bytes < len(buffer):
-                # The library gives a record at a time.
+                # The library returns one record at a time.
                 rest = buffer[filled_bytes:]
                 more_bytes = self._tls.read(len(rest), rest)
                 if not more_bytes:
@@ -182,7 +182,7 @@ class TlsChannel(channel.Channel):
         self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
     ) -> None:
         if sum(map(len, parts)) <= _TLS_RECORD_BYTES:
-            # One record instead of one for each.
+            # One record instead of one per part.
             parts = (b"".join(parts),)
         for part in parts:
             rest = memoryview(part)
@@ -191,7 +191,7 @@ class TlsChannel(channel.Channel):
                 self._send_raw(memoryview(data), deadline_s)
 
     def _encrypt(self, rest: memoryview) -> tuple[bytes, memoryview]:
-        """Return some records for the peer, and the bytes that are left."""
+        """Return some records for the peer, and the remaining bytes."""
         with self._tls_lock:
             try:
                 while rest and self._outgoing.pending < _TLS_SEND_BYTES:
@@ -209,8 +209,8 @@ class TlsChannel(channel.Channel):
 def make_client_tls_context() -> ssl.SSLContext:
     """Make the context of clients: TLS 1.3, identity by :func:`check_pin`.
 
-    :returns: a context that checks no chain of certificates; workers have
-        self-signed ones and are known by their fingerprint.
+    :returns: a context that checks no chain of certificates: workers have
+        self-signed ones and are identified by their fingerprint.
     """
     import ssl
 
@@ -222,7 +222,7 @@ def make_client_tls_context() -> ssl.SSLContext:
 
 
 def check_pin(tls: ssl.SSLObject, certificate_sha256: str) -> None:
-    """Check that the peer has the promised certificate.
+    """Check that the peer has the expected certificate.
 
     :param tls: after the handshake.
     :param certificate_sha256: SHA-256 of the DER, hexadecimal.
@@ -233,5 +233,5 @@ def check_pin(tls: ssl.SSLObject, certificate_sha256: str) -> None:
     expected = certificate_sha256.lower().encode(errors="replace")
     if not hmac.compare_digest(found.encode(), expected):
         raise PinMismatch(
-            f"the peer's certificate has SHA-256 {found}, not the promised one"
+            f"the peer's certificate has SHA-256 {found}, not the expected one"
         )

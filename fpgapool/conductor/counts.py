@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a conductor has done since it was started, term after term."""
+"""Counts of a conductor since its start, over all its terms."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ _long = functools.partial(tallies.Histogram, tallies.LONG_S)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Counts:
-    """Each is changed by one thread only, so that none needs a lock.
+    """Counts for metrics.
 
-    :ivar opened: sessions that were admitted.
-    :ivar refused: requests that were not, by code.
+    Only one thread changes each, so they need no lock.
+
+    :ivar opened: admitted sessions.
+    :ivar refused: refused requests, by code.
     :ivar ended: sessions, by state and code.
     :ivar waits_s: from a session's arrival to its first slot.
-    :ivar service_s: for how long slots were held.
-    :ivar decisions_s: for each batch of inputs.
-    :ivar batch_inputs: how many there are in a batch.
-    :ivar commits_s: for each transaction that was written.
-    :ivar commit_rows: that were written.
-    :ivar commit_failures: transactions that were put off.
-    :ivar dropped: messages to agents, by the thread that should send them.
+    :ivar service_s: the time that sessions held slots.
+    :ivar decisions_s: the time to decide on each batch of inputs.
+    :ivar batch_inputs: the number of inputs in each batch.
+    :ivar commits_s: the time of each successful transaction.
+    :ivar commit_rows: written rows.
+    :ivar commit_failures: postponed transactions.
+    :ivar dropped: dropped messages to agents, by sending thread.
     :ivar notifications_sent: handed to the bus.
-    :ivar notifications_failed: that the bus did not take.
+    :ivar notifications_failed: refused by the bus.
     :ivar inputs_dropped: of clients and agents, because too many waited.
     :ivar notifications_dropped: because too many waited.
-    :ivar placement_syncs: comparisons with what Placement has.
-    :ivar placement_failures: of them, and of looks at allocations.
-    :ivar placement_conflicts: changes that others came before.
+    :ivar placement_syncs: comparisons with Placement.
+    :ivar placement_failures: failed comparisons, and failed queries of
+        allocations.
+    :ivar placement_conflicts: changes retried after conflicts.
     :ivar placement_requests: to Placement.
-    :ivar reconciled: what was not as it should be, and was mended, by kind.
-    :ivar self_tests: of what is out of use, by outcome.
-    :ivar rpc: what was sent to agents.
+    :ivar reconciled: corrected differences, by kind.
+    :ivar self_tests: by outcome.
+    :ivar rpc: messages to agents.
     """
 
     opened: int = 0

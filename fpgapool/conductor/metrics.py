@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a conductor tells Prometheus."""
+"""The conductor's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpgapool.conductor import service
 from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import summary
 
-# Prometheus itself gives up after 10 s.
+# Prometheus's own timeout is 10 s.
 _PATIENCE_S = 2.0
 
 _gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
@@ -248,11 +248,7 @@ DEFINITIONS = (
 def endpoint(
     conf: cfg.ConfigOpts, conductor: service.Conductor
 ) -> metrics.Endpoint:
-    """Return what serves a conductor's metrics.
-
-    :param conf: the configuration.
-    :param conductor: whose they are.
-    """
+    """Return the endpoint of a conductor's metrics."""
     return metrics.Endpoint(
         conf,
         "conductor_port",
@@ -264,11 +260,11 @@ def endpoint(
 def fill(
     conductor: service.Conductor, max_projects: int, page: metrics.Page
 ) -> None:
-    """Tell how a conductor does.
+    """Add a conductor's metrics to a page.
 
     :param conductor: the conductor.
-    :param max_projects: how many projects to tell of one by one.
-    :param page: where.
+    :param max_projects: the most projects to list by name.
+    :param page: takes the metrics.
     """
     _put_counts(conductor, page)
     term = conductor.term

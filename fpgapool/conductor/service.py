@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A conductor: stands by, leads, stands by again."""
+"""A conductor, as stand-by and as leader."""
 
 from __future__ import annotations
 
@@ -57,15 +57,14 @@ _PLACING_PATIENCE_S = 10.0
 
 
 class Conductor:
-    """The conductor's life; ``start`` and ``stop`` return soon.
+    """The service of a conductor.
 
-    :ivar counts: what it has done.
-
+    :ivar counts: for metrics.
     :param conf: the global configuration; RPC must have been set up.
     :param database: its database, with the current schema.
     :param on_failure: called with a reason if it cannot go on.
-    :param keys: of the pool, by which senders are known; None: what they say
-        of themselves is believed.
+    :param keys: of the pool, to check signatures; None: signatures are not
+        checked.
     :raises ConfigurationError: if the strategy's options are wrong, or RPC
         has too few threads.
     """
@@ -83,7 +82,7 @@ class Conductor:
         self._on_failure = on_failure
         self._keys = keys
         self._term: _Term | None = None
-        # Wrong options are better reported before the first election.
+        # Report wrong options before the first election.
         strategy_loading.load_strategy(conf)
         conductor_rpc.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
@@ -100,13 +99,13 @@ class Conductor:
         self._thread = threads.start_later("conductor", self._run, on_failure)
 
     def start(self) -> None:
-        """Stand for election."""
+        """Start the threads; the conductor takes part in the election."""
         if self._publisher is not None:
             self._publisher.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is under way and give the lease back."""
+        """Finish queued work and give the lease back."""
         self._stopping.set()
         self._deposed.set()
         self._thread.join()
@@ -119,7 +118,7 @@ class Conductor:
 
     @property
     def term(self) -> _Term | None:
-        """What there is only while it leads; None while it stands by."""
+        """The objects of the current term; None while it stands by."""
         return self._term
 
     def _run(self) -> None:
@@ -133,7 +132,7 @@ class Conductor:
                 LOG.error("This conductor cannot begin to lead: %s", error)
                 self._stopping.wait(_RETRY_S)
             finally:
-                # A stand-by needs no room for a queue.
+                # A stand-by frees the memory of the queue.
                 garbage.spill(collect=not self._stopping.is_set())
 
     def _lead(self, epoch: int) -> None:
@@ -157,7 +156,7 @@ class Conductor:
         LOG.info("Epoch %d is over", epoch)
 
     def _enter(self, epoch: int) -> _Term:
-        """Take over; a long queue takes longer than the lease lasts."""
+        """Begin a term, renewing the lease meanwhile: a queue may be long."""
         started_s = time.monotonic()
         with self._election.kept(epoch, self._deposed), garbage.filling():
             term = _Term(
@@ -181,17 +180,17 @@ class Conductor:
         return term
 
     def _fail(self, thread_name: str) -> None:
-        """A thread that cannot be replaced has ended: give up office."""
+        """End this conductor after a failure of one of its threads."""
         self._stopping.set()
         self._deposed.set()
         self._on_failure(f"the thread {thread_name} has failed")
 
 
 class _Term:
-    """All that exists only while a conductor leads.
+    """The objects that exist only while a conductor leads.
 
-    :ivar epoch: its number.
-    :ivar inherited_count: sessions that it has taken over.
+    :ivar epoch: its epoch.
+    :ivar inherited_count: the number of sessions taken over.
     """
 
     def __init__(
@@ -209,7 +208,7 @@ class _Term:
         migration.require_newest(database.engine)
         self.epoch = epoch
         snapshot = database.load()
-        # A request must not be older than one that came before it.
+        # New requests must not look older than stored ones.
         self._clock = clock.WallClock(
             not_before=snapshot.latest_at, wall=elected.now
         )
@@ -218,7 +217,7 @@ class _Term:
             database.begin_term(epoch, self.pool_time_s(), self._ahead_s)
         )
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
-        # Orders to agents must not wait behind the news for front doors.
+        # Orders to agents must not wait behind states for front doors.
         self._orders, self._news = (
             sender.Sender(
                 agents, epoch, name=name, on_failure=on_failure, counts=counts
@@ -240,7 +239,7 @@ class _Term:
         if conf.conductor.fair_share:
             _check_default_quota(settings.default_quota, len(snapshot.slots))
         is_unified = conf.quota.driver == quota_conf.UNIFIED
-        brain = engine.Engine(
+        engine_ = engine.Engine(
             core_state.PoolState(
                 strategy,
                 first_generation=epoch << agent_rpcapi.GENERATION_BITS,
@@ -257,7 +256,7 @@ class _Term:
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
         self._pump = pump.Pump(
-            brain,
+            engine_,
             self._clock,
             committer=self._committer,
             outbox=self._orders,
@@ -301,8 +300,8 @@ class _Term:
     def start(self) -> None:
         self._committer.start()
         self._pump.start()
-        # Before anything is sent: agents that are asked answer at once, and
-        # nobody would ask again.
+        # Before messages are sent: agents answer at once, and are not asked
+        # again.
         self._server.start()
         self._orders.start()
         self._news.start()
@@ -311,7 +310,7 @@ class _Term:
         if self._placing is not None:
             self._placing.start()
         else:
-            # Nobody would ever say that those of the database have ended.
+            # Without Placement, end the reservations in the database.
             self._pump.put(inputs.Reservations({}))
         if self._limits is not None:
             self._limits.start()
@@ -320,17 +319,17 @@ class _Term:
         self._pump.put(unrecorded)
 
     def pool_time_s(self) -> float:
-        """Return pool time, for the next leader to go on from."""
+        """Return the pool time, which the next leader continues."""
         return self._clock.now() - self._ahead_s
 
     @property
     def inputs_backlog(self) -> int:
-        """How many inputs wait to be handled."""
+        """The number of waiting inputs."""
         return self._pump.backlog
 
     @property
     def commits_backlog(self) -> int:
-        """How many batches of rows wait to be written."""
+        """The number of batches that wait for their commit."""
         return self._committer.backlog
 
     @property
@@ -341,14 +340,14 @@ class _Term:
     def look(
         self, question: Callable[[questions.Questions], Any], timeout_s: float
     ) -> Any:
-        """Ask the engine something, be it durable or not.
+        """Query the engine, without waiting until the answer is durable.
 
         :raises TimeoutError: if the answer does not come in time.
         """
         return self._pump.ask(question, timeout_s, durable=False)
 
     def look_around(self) -> None:
-        """Take over what operators have changed in the database.
+        """Take over changes of the accelerators in the database.
 
         :raises DatabaseError: if it cannot be read.
         """
@@ -378,7 +377,7 @@ def _ahead_s(
 ) -> float:
     """Return by how much a leader's clock is ahead of pool time.
 
-    The first leader of all begins pool time with its clock's.
+    Pool time begins with the clock of the very first leader.
     """
     pool_time_s = elected.pool_time_s()
     if pool_time_s is None:
@@ -391,7 +390,7 @@ def _watch(
     pumping: pump.Pump,
     on_failure: Callable[[str], None],
 ) -> instance_watch.InstanceWatch | None:
-    """Return what looks after instances, if Nova is to be asked."""
+    """Return the watch of instances; None if Nova is not configured."""
     client = nova.Nova.from_conf(conf)
     if client is None:
         return None
@@ -429,7 +428,7 @@ def _placing(
     on_failure: Callable[[str], None],
     counts: conductor_counts.Counts,
 ) -> placement_sync.Placing | None:
-    """Return what tells Placement of devices, if it is to be told."""
+    """Return the thread for Placement; None if it is not configured."""
     client = placement_client.Placement.from_conf(conf)
     if client is None:
         return None
@@ -505,7 +504,7 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
 def _check_default_quota(
     quota: admission.ProjectQuota, slot_count: int
 ) -> None:
-    """Warn if one project may take all slots from those who share them."""
+    """Warn if one project may take all slots of a shared pool."""
     if slot_count and (quota.sessions is None or quota.sessions >= slot_count):
         LOG.warning(
             "The pool has %d slots, and each project may have %s of them at a"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How jobs come into the queue, move in it, and leave it without a slot."""
+"""Jobs enter the queue, move in it, and leave it without a slot."""
 
 from collections import abc
 
@@ -14,15 +14,15 @@ from fpgapool.vocabulary import codes
 
 
 class Admission:
-    """Lets jobs wait with those that may have the same slots.
+    """Queues each job in the group of jobs that fit the same slots.
 
-    :param strategy: says in which order jobs wait.
-    :param outcome: of the step that is under way.
+    :param strategy: gives each job its key in the queue.
+    :param outcome: receives the instructions of the current step.
 
-    :ivar yielding: jobs that wait again only when the others have been
-        looked at.
-    :ivar shunned: the slots that the jobs of an accelerator avoid, by its
-        name. All of its jobs share one set: in large pools it is large.
+    :ivar yielding: jobs that gave their slots back for others; they are queued
+        again after the pass of this step.
+    :ivar shunned: for each accelerator, the slots that its jobs avoid. All of
+        its jobs share one set, because it is large in large pools.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Admission:
         self.shunned: dict[str, frozenset[model.SlotId]] = {}
 
     def on_submitted(self, event: events.JobSubmitted) -> None:
-        """Let a new job wait."""
+        """Queue a new job."""
         if event.yields:
             self.yielding[event.job.id] = event
         else:
             self._submit(event)
 
     def let_yielding_wait(self) -> None:
-        """Let jobs wait again that have made room for others."""
+        """Queue the jobs again that yielded their slots."""
         yielding, self.yielding = self.yielding, {}
         for event in yielding.values():
             self._submit(event)
@@ -68,13 +68,13 @@ class Admission:
             self._jobs.greet(record)
 
     def add_record(self, job: model.Job) -> queued.JobRecord:
-        """Return the record of a job that was not known."""
+        """Make the record of a new job."""
         record = queued.JobRecord(job, self._strategy.key(job))
         self._jobs.records[job.id] = record
         return record
 
     def enqueue(self, record: queued.JobRecord) -> bool:
-        """Let a job wait, or reject it if it never could be served."""
+        """Queue a job, or reject it if its accelerator is unknown."""
         job = record.job
         if job.accelerator in self.shunned:
             record.avoided = joined(
@@ -97,9 +97,9 @@ class Admission:
         self._outcome.output.append(instructions.Reject(job_id, code, message))
 
     def hurry(self, now: float) -> bool:
-        """Let jobs that have waited for very long go first.
+        """Put the jobs first that have waited for ``max_wait_s``.
 
-        :returns: whether there are any that did not before.
+        :returns: whether there are new ones.
         """
         urgent = self._jobs.take_urgent(now)
         for record in urgent:
@@ -108,7 +108,7 @@ class Admission:
         return bool(urgent)
 
     def reject_overdue(self, now: float) -> None:
-        """Reject jobs that have waited for longer than they want to."""
+        """Reject the jobs whose ``wait_timeout_s`` is over."""
         for record in self._jobs.take_overdue(now):
             self.withdraw(record)
             self._reject(
@@ -128,14 +128,14 @@ class Admission:
         return [self._jobs.records[job.id] for job in self._jobs]
 
     def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
-        """Have some of the waiting jobs wait where they belong now."""
+        """Queue the selected waiting jobs anew, in their current groups."""
         for record in self.waiting():
             if is_moved(record):
                 self._jobs.remove(record)
                 self.enqueue(record)
 
     def see_shapes(self) -> None:
-        """Have jobs wait with those that may have the same slots now."""
+        """Regroup the waiting jobs after shapes or kept slots changed."""
         view = self._view
         if view.note_shapes():
             self.move(
@@ -151,7 +151,7 @@ class Admission:
     def avoid(
         self, record: queued.JobRecord, avoided: frozenset[model.SlotId]
     ) -> None:
-        """Change what a job avoids, and with whom it waits if it does."""
+        """Set the slots that a job avoids, and regroup it if it waits."""
         waits = record.group is not None
         if waits:
             self._jobs.remove(record)
@@ -163,5 +163,5 @@ class Admission:
 def joined(
     avoided: frozenset[model.SlotId], shunned: frozenset[model.SlotId]
 ) -> frozenset[model.SlotId]:
-    """Return both sets as one, which is that of all others if it can be."""
+    """Return the union; the shared set itself if that is the union."""
     return shunned if avoided <= shunned else avoided | shunned

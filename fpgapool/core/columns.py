@@ -2,8 +2,8 @@
 
 """The waiting jobs as vectors, for strategies that look at pairs.
 
-Jobs are in no particular order; those that only differ in size and arrival
-are of one kind.
+Jobs are in no particular order. Jobs that differ only in size and arrival are
+of one kind.
 """
 
 import bisect
@@ -24,13 +24,13 @@ _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
 _NO_HOST = -1
-# So many sizes are remembered, and so few say nothing yet.
+# The window of recent sizes, and the fewest that give a quantile.
 _MOST_SIZES = 2000
 _FEWEST_SIZES = 20
 
 
 class Kind(typing.NamedTuple):
-    """What jobs of one kind have in common."""
+    """The key of a kind: its jobs differ only in size and arrival."""
 
     group: queued.JobGroup
     host_id: model.HostId | None
@@ -38,14 +38,14 @@ class Kind(typing.NamedTuple):
 
 
 class RecentSizes:
-    """The sizes of the jobs that came last."""
+    """The sizes of the latest jobs."""
 
     def __init__(self) -> None:
         self._by_time: collections.deque[float] = collections.deque()
         self._sorted: list[float] = []
 
     def add(self, size_bytes: float) -> None:
-        """Note the next one."""
+        """Add the size of the latest job."""
         if len(self._sorted) == _MOST_SIZES:
             oldest = self._by_time.popleft()
             del self._sorted[bisect.bisect_left(self._sorted, oldest)]
@@ -55,7 +55,7 @@ class RecentSizes:
     def quantile(self, share: float) -> float:
         """The size in bytes that this share of jobs does not exceed.
 
-        Infinite, if that is 1 or more, or if too few are known.
+        Infinite if the share is 1 or more, or if too few sizes are known.
         """
         count = len(self._sorted)
         place = int(count * share)
@@ -65,13 +65,13 @@ class RecentSizes:
 
 
 class Jobs:
-    """One entry per waiting job; only the first ``count`` count.
+    """One entry per waiting job; only the first ``count`` are valid.
 
     :ivar records: the jobs.
-    :ivar weights: what the strategy says of each.
+    :ivar weights: the strategy's weight of each.
     :ivar sizes: in bytes.
-    :ivar arrivals_s: when each came.
-    :ivar kinds: the number of its kind.
+    :ivar arrivals_s: the time of each arrival.
+    :ivar kinds: the number of each job's kind.
     """
 
     def __init__(self) -> None:
@@ -121,22 +121,22 @@ class Jobs:
 class Columns:
     """The waiting jobs and their kinds.
 
-    A kind has a number as long as there are jobs of it; vectors of kinds
-    are longer than there are kinds, and only those with jobs count.
+    A kind has a number while it has jobs. The vectors have spare entries,
+    whose count is 0.
 
-    :param loads: knows the numbers of pipes.
-    :param weight: what the strategy says of a job.
+    :param loads: numbers the pipes.
+    :param weight: the strategy's weight of a job.
 
     :ivar jobs: one entry per job.
-    :ivar recent_sizes: of the jobs that began to wait last.
-    :ivar kinds: by number; None: there is no such kind.
-    :ivar counts: how many jobs there are of each.
-    :ivar host_ids: where they come from; -1: from outside of the pool.
-    :ivar has_home: whether their own host has a usable slot for them.
-    :ivar peaks: bytes/s of input at most.
+    :ivar recent_sizes: the sizes of the jobs that were queued last.
+    :ivar kinds: by number; None: the number is unused.
+    :ivar counts: the number of jobs of each kind.
+    :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
+    :ivar has_home: whether that host has a usable slot for them.
+    :ivar peaks: highest input rate of the accelerator, in bytes/s.
     :ivar return_ratios: bytes sent back per byte of input.
-    :ivar egress: number of the pipe that they leave their host by.
-    :ivar ingress: number of the pipe that results come back by.
+    :ivar egress: the pipe by which their host sends.
+    :ivar ingress: the pipe by which their host receives.
     """
 
     def __init__(
@@ -163,13 +163,13 @@ class Columns:
     def set_library(
         self, library: abc.Mapping[str, model.Accelerator]
     ) -> None:
-        """Learn what accelerators can do."""
+        """Take over the accelerators' rates."""
         self._library = library
         for kind, number in self._numbers.items():
             self._describe(number, kind)
 
     def add(self, record: queued.JobRecord, group: queued.JobGroup) -> None:
-        """Note a job that begins to wait in a group."""
+        """Add a job that was queued in a group."""
         job = record.job
         number = self._number(Kind(group, job.host_id, job.accelerator))
         self.counts[number] += 1
@@ -177,7 +177,7 @@ class Columns:
         self.recent_sizes.add(job.claimed_bytes)
 
     def remove(self, record: queued.JobRecord) -> None:
-        """Note that a job waits no more."""
+        """Remove a job that left the queue."""
         number = self.jobs.remove(record.column)
         self.counts[number] -= 1
         if not self.counts[number]:
@@ -188,7 +188,7 @@ class Columns:
             self._unused.append(number)
 
     def rehome(self, group: queued.JobGroup, host_id: model.HostId) -> None:
-        """Note that a host may have become a home, or none, of a group."""
+        """Update whether a host is a home of a group."""
         for kind, number in self._numbers.items():
             if kind.group is group and kind.host_id == host_id:
                 self.has_home[number] = host_id in group.homes

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How large jobs are: distributions of sizes and their partial moments.
+"""Distributions of job sizes and their partial moments.
 
-Everything takes numbers or arrays and gives arrays. Nothing is drawn here:
-``quantile`` of uniformly distributed numbers is a sample.
+All functions take numbers or arrays and return arrays. To draw a sample, pass
+uniformly distributed numbers to ``quantile``.
 """
 
 from __future__ import annotations
@@ -98,15 +98,15 @@ class SizeDistribution(abc.ABC):
 
     @abc.abstractmethod
     def _cdf(self, sizes: Floats) -> Floats:
-        """Of sizes that are possible."""
+        """Return the share of jobs up to each size, within the bounds."""
 
     @abc.abstractmethod
     def _quantile(self, shares: Floats) -> Floats:
-        """Of shares from 0 to 1."""
+        """Return the quantile of each share from 0 to 1."""
 
     @abc.abstractmethod
     def _partial_moment(self, order: int, low: Floats, high: Floats) -> Floats:
-        """Of order 0, 1 or 2, with low ≤ high, both of any size."""
+        """Return the moment; low ≤ high, both may be out of bounds."""
 
 
 class Exponential(SizeDistribution):
@@ -144,7 +144,7 @@ class Exponential(SizeDistribution):
 
     def _above(self, order: int, sizes: Floats) -> Floats:
         """The integral of x^order f(x) from these sizes on."""
-        # Beyond 700 scales there is nothing left that a float could show.
+        # Beyond 700 scales the rest underflows.
         x = np.clip(
             sizes, self.min_bytes, self.min_bytes + 700.0 * self._scale
         )
@@ -195,8 +195,7 @@ class BoundedPowerLaw(SizeDistribution):
 
     def _quantile(self, shares: Floats) -> Floats:
         with np.errstate(divide="ignore"):
-            # A cut that rounds to −1 makes the share 1 infinite; it is
-            # clipped.
+            # If the cut rounds to −1, share 1 gives infinity; it is clipped.
             logs = -np.log1p(shares * self._cut) / self.alpha
         with np.errstate(over="ignore"):
             return self.min_bytes * np.exp(logs)
@@ -218,12 +217,12 @@ class BoundedPowerLaw(SizeDistribution):
 class Lognormal(SizeDistribution):
     """The logarithm of the size is normally distributed.
 
-    :param median_bytes: the median, before anything is cut off.
+    :param median_bytes: the median before truncation.
     :param sigma: standard deviation of the natural logarithm.
     :param min_bytes: smaller sizes are cut off.
     :param max_bytes: larger sizes are cut off.
     :raises ValueError: unless the median and sigma are positive and finite,
-        and the limits leave something.
+        and the limits leave a part of the distribution.
     """
 
     def __init__(
@@ -237,7 +236,7 @@ class Lognormal(SizeDistribution):
             raise ValueError(
                 f"median_bytes must be positive, not {median_bytes}"
             )
-        # Beyond it the second moment of no truncation would be a float.
+        # Beyond 15 the second moment overflows, however it is truncated.
         if not 0 < sigma <= 15:
             raise ValueError(f"sigma must be above 0 and ≤ 15, not {sigma}")
         if not 0 <= min_bytes < max_bytes:
@@ -268,7 +267,7 @@ class Lognormal(SizeDistribution):
 
     def _quantile(self, shares: Floats) -> Floats:
         from_z = float(self._z(np.asarray(self.min_bytes)))
-        # From the nearer end, as below.
+        # From the nearer end, as in _partial_moment.
         if from_z <= 0:
             below = _below(from_z) + shares * self._share
             z = _inverse_below(below)
@@ -294,7 +293,7 @@ class Lognormal(SizeDistribution):
 
 
 class Empirical(SizeDistribution):
-    """Exactly the sizes of a sample, each as likely as it is frequent.
+    """The sizes of a sample, each as likely as it is frequent.
 
     :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.

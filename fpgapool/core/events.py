@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can happen to the pool.
+"""Events that change the pool.
 
-Events about an assignment carry its generation; one that is not the slot's
-current generation is stale and changes nothing.
+An event about an assignment carries its generation. If that is not the slot's
+current generation, the event is stale and changes nothing.
 
 Reserved names, not used yet: ``GoalChanged``, ``QueueDepth``, ``TaskStats``,
 ``CacheReport``, ``PowerReport``.
@@ -16,9 +16,9 @@ from fpgapool.core import values
 
 
 class _Event:
-    """What all events have.
+    """Base of all events.
 
-    :cvar batch_order: events of one instant count in this order.
+    :cvar batch_order: the core applies events of one instant in this order.
     """
 
     __slots__ = ()
@@ -28,16 +28,16 @@ class _Event:
 
 @values.value
 class AcceleratorsChanged(_Event):
-    """The whole library as it is now."""
+    """The whole accelerator library, as it is now."""
 
     accelerators: tuple[model.Accelerator, ...]
 
 
 @values.value
 class HostUp(_Event):
-    """A host with all its devices and slots, new or changed.
+    """A new or changed host, with all its devices and slots.
 
-    Idempotent; brings its slots up, except those that are faulty.
+    It brings all slots up that are not faulty. Idempotent.
     """
 
     host: model.HostSpec
@@ -45,7 +45,7 @@ class HostUp(_Event):
 
 @values.value
 class HostLost(_Event):
-    """Nothing is heard of a host any more."""
+    """A host no longer reports."""
 
     host_id: model.HostId
 
@@ -67,16 +67,17 @@ class DeviceRestored(_Event):
 
 @values.value
 class DeviceEnabled(_Event):
-    """A board may be used, as all may until something else is said."""
+    """A board may be used. This is the default."""
 
     device_id: model.DeviceId
 
 
 @values.value
 class DeviceDisabled(_Event):
-    """No slot of a board is given to anybody until :class:`DeviceEnabled`.
+    """The slots of a board get no new jobs until :class:`DeviceEnabled`.
 
-    Who has one keeps it. As the next one, it outlives news of the host.
+    Holders keep their slots. Like :class:`DrainRequested`, it stays in force
+    when the host goes down and comes up again.
     """
 
     device_id: model.DeviceId
@@ -84,10 +85,10 @@ class DeviceDisabled(_Event):
 
 @values.value
 class DrainRequested(_Event):
-    """As :class:`DeviceDisabled`; and word is wanted when nobody is left.
+    """Like :class:`DeviceDisabled`; the core reports when it is empty.
 
-    :param deadline_s: when who is left loses the slot: a job that has not
-        begun goes back to its place; None: never.
+    :param deadline_s: when the remaining holders lose their slots; a job that
+        has not begun goes back to its place in the queue; None: never.
     """
 
     device_id: model.DeviceId
@@ -96,10 +97,10 @@ class DrainRequested(_Event):
 
 @values.value
 class ReservableSlotsChanged(_Event):
-    """How many slots of a board instances can reserve, from now on.
+    """The number of slots of a board that instances can reserve.
 
-    As many as are not reserved yet are given to no job that could not be
-    moved out of the way later.
+    The core keeps the slots of this number that are not reserved yet: they go
+    only to jobs that can move to another slot later.
     """
 
     device_id: model.DeviceId
@@ -108,13 +109,14 @@ class ReservableSlotsChanged(_Event):
 
 @values.value
 class ReservationsChanged(_Event):
-    """Which instances have slots reserved: all that there are.
+    """All reservations of all instances.
 
-    A reserved slot is for jobs of its instance alone.
+    Only jobs of its instance get a reserved slot.
 
-    :param by_device: of each device, instances and how many slots each has.
-    :param former_slots: those that had been reserved before a restart, and
-        for whom.
+    :param by_device: for each device, the instances and the number of slots of
+        each.
+    :param former_slots: the slots that were reserved before a restart, with
+        their instances.
     """
 
     by_device: tuple[
@@ -140,9 +142,9 @@ class SlotRestored(_Event):
 
 @values.value
 class AcceleratorFaulty(_Event):
-    """An accelerator fails on a host: its jobs avoid the host's slots.
+    """An accelerator fails on a host.
 
-    As long as there are others that they could have.
+    Its jobs avoid the host's slots while other slots fit them.
     """
 
     host_id: model.HostId
@@ -151,7 +153,7 @@ class AcceleratorFaulty(_Event):
 
 @values.value
 class AcceleratorRestored(_Event):
-    """An accelerator need not be kept off a host any more."""
+    """An accelerator may be used on a host again."""
 
     host_id: model.HostId
     accelerator: str
@@ -159,13 +161,13 @@ class AcceleratorRestored(_Event):
 
 @values.value
 class SessionLimitsChanged(_Event):
-    """How many slots a project may have at a time, from now on.
+    """The number of slots that a project may have at a time.
 
-    It counts only if the strategy has projects share the pool. Nobody loses
-    a slot by it.
+    Limits apply only if the strategy shares the pool between projects. A lower
+    limit takes no slot away.
 
-    :param default: of the projects that are not named; None: any number.
-    :param of_projects: name and limit of those that have another one.
+    :param default: for projects that are not listed; None: any number.
+    :param of_projects: the projects with a limit of their own, and this limit.
     """
 
     default: int | None = None
@@ -174,12 +176,12 @@ class SessionLimitsChanged(_Event):
 
 @values.value
 class JobSubmitted(_Event):
-    """A job came; one whose id is known already changes nothing.
+    """A job came; the core ignores an id that it knows already.
 
-    :param paid_bytes: what is left of a claim that was charged for an earlier
-        job of the same session; None: there was none.
-    :param yields: whether it waits only when those that waited before it have
-        been looked at: it has had a slot and made room for them.
+    :param paid_bytes: the unused rest of a claim that was charged for an
+        earlier job of the same session; None: there was no such claim.
+    :param yields: whether it yielded its slot to others: it is queued after
+        the pass that serves them.
     """
 
     batch_order = 1
@@ -191,7 +193,7 @@ class JobSubmitted(_Event):
 
 @values.value
 class JobCancelled(_Event):
-    """A job is wanted no more, whether it waits or has a slot.
+    """A job is cancelled, whether it waits or has a slot.
 
     It may be submitted and cancelled in one instant.
     """
@@ -208,10 +210,10 @@ class AssignmentRestored(_Event):
 
     The slot's host counts as down until its :class:`HostUp`.
 
-    :param host_id: the slot's host, so that its :class:`HostLost` can be
-        understood before the host was ever up; None: not known.
-    :param device_id: the slot's device, so that a drain is not done before
-        that; None: not known.
+    :param host_id: the slot's host, so that :class:`HostLost` finds the
+        assignment before the host was up; None: not known.
+    :param device_id: the slot's device, so that a drain waits for the
+        assignment; None: not known.
     """
 
     job: model.Job
@@ -246,8 +248,8 @@ class HolderDetached(_Event):
     generation: int
 
 
-#: How an assignment goes on. That its slot is ready, or that its client came,
-#: may be told late or never.
+#: The next phase of an assignment. SlotReady and HolderAttached may come late
+#: or never.
 PHASE_MOVES: typing.Final[dict[tuple[model.Phase, type], model.Phase]] = {
     (model.Phase.PREPARING, SlotReady): model.Phase.READY,
     (model.Phase.PREPARING, HolderAttached): model.Phase.ACTIVE,
@@ -261,7 +263,7 @@ PHASE_MOVES: typing.Final[dict[tuple[model.Phase, type], model.Phase]] = {
 
 @values.value
 class Progress(_Event):
-    """How far a holder is; never causes a scheduling pass."""
+    """The progress of a holder; it never causes a scheduling pass."""
 
     slot_id: model.SlotId
     generation: int
@@ -287,7 +289,7 @@ class SlotReleased(_Event):
 
 @values.value
 class PrepareFailed(_Event):
-    """The slot could not be made ready; its job goes back to its place."""
+    """The slot was not prepared; its job goes back to its place."""
 
     slot_id: model.SlotId
     generation: int

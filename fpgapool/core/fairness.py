@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Max-min fair rates: no flow can get more without a poorer one losing.
+"""Max-min fair rates: a flow can gain only at the cost of a poorer one.
 
-Imports nothing heavy: workers use it too.
+Workers import it too, so it imports nothing heavy.
 """
 
 import heapq
@@ -19,13 +19,13 @@ def max_min_rates(
     Progressive filling: all rates grow together; a flow stops at its cap or
     when a resource that it uses is full.
 
-    :param caps_bytes_per_s: what each flow takes at most.
+    :param caps_bytes_per_s: the highest rate of each flow.
     :param memberships: for each flow, the resources that it uses, each with
         the bytes that one byte of the flow costs there.
-    :param capacities_bytes_per_s: what each resource carries.
+    :param capacities_bytes_per_s: the capacity of each resource.
     :returns: the rate of each flow in bytes/s.
-    :raises ValueError: if an amount is negative or not a number, or if a
-        flow names no resource that exists or one of them twice.
+    :raises ValueError: if an amount is negative or not a number, or if a flow
+        names a resource that does not exist, or one twice.
     """
     if len(caps_bytes_per_s) != len(memberships):
         raise ValueError("each flow needs one cap and one membership")
@@ -57,7 +57,7 @@ class _Filling:
         capacities: abc.Sequence[float],
     ) -> None:
         self.rates = [-1.0] * len(memberships)
-        # Per flow and per resource, without what costs nothing.
+        # Per flow and per resource, without uses of cost 0.
         self._uses: list[list[tuple[int, float]]] = []
         self._users: list[list[int]] = [[] for _ in capacities]
         self._left = list(capacities)
@@ -65,7 +65,7 @@ class _Filling:
         for flow, uses in enumerate(memberships):
             self._uses.append(self._add_uses(flow, uses))
         self._growing = [len(users) for users in self._users]
-        # (the rate at which it would be full, resource), may be too low
+        # (the rate at which it is full, resource); the rate may be too low
         self._heap = [
             (self._full_at(resource), resource)
             for resource, users in enumerate(self._users)
@@ -81,7 +81,9 @@ class _Filling:
         if len(set(resources)) != len(resources) or not all(
             0 <= resource < len(self._users) for resource in resources
         ):
-            raise ValueError(f"flow {flow} uses no such set of resources")
+            raise ValueError(
+                f"flow {flow} names an unknown resource, or one twice"
+            )
         used = [(resource, cost) for resource, cost in uses if cost > 0]
         for resource, cost in used:
             self._users[resource].append(flow)
@@ -109,7 +111,7 @@ class _Filling:
                 self.stop(flow, full_at)
 
     def stop(self, flow: int, rate: float) -> None:
-        """Give a flow this rate for good, unless it has one."""
+        """Fix the rate of a flow, unless it is fixed already."""
         if self.rates[flow] >= 0:
             return
         self.rates[flow] = rate

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which distribution a sample of sizes is from.
+"""Fit a distribution to a sample of sizes.
 
-Each family is fitted by maximum likelihood. A family is believed if the
-distance of Kolmogorov and Smirnov between it and the sample is at most
-1.63/√n, which a sample of n sizes from the very distribution exceeds once in
-a hundred times (and less often here, where the parameters are from the same
-sample). Among those believed, the one with the smallest information criterion
-of Akaike is chosen. If none is, the sample itself is the distribution.
+Each family is fitted by maximum likelihood. A family is accepted if its
+Kolmogorov-Smirnov distance from the sample is at most 1.63/√n. A sample of n
+sizes from the distribution itself exceeds this once in a hundred times (less
+often here, where the parameters come from the same sample). The accepted
+family with the smallest Akaike information criterion is chosen. If no family
+is accepted, the sample itself is the distribution.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _KS_FACTOR = 1.63
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A family with the parameters that make a sample most likely.
+    """A family, fitted to a sample by maximum likelihood.
 
     :ivar family: its name.
-    :ivar distribution: it.
     :ivar aic: Akaike's information criterion; less is better.
     :ivar ks_distance: largest difference between its cumulative
         distribution and the sample's.
@@ -44,14 +43,13 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What a sample is taken for.
+    """The distribution chosen for a sample.
 
     :ivar family: a candidate's, or ``empirical``.
-    :ivar distribution: it.
     :ivar candidates: all families that could be fitted, the best first.
-    :ivar sizes: how many the sample has.
-    :ivar ks_limit: the distance up to which a family is believed.
-    :ivar reason: why this one, in a sentence.
+    :ivar sizes: the size of the sample.
+    :ivar ks_limit: the distance up to which a family is accepted.
+    :ivar reason: why it was chosen, in a sentence.
     """
 
     family: str
@@ -63,7 +61,7 @@ class Fit:
 
 
 def fit(sizes_bytes: npt.ArrayLike) -> Fit:
-    """Choose a distribution for a sample; see the module for how.
+    """Choose a distribution for a sample, as the module describes.
 
     :param sizes_bytes: the sample, in any order.
     :raises ValueError: if it is empty, or a size is not positive and finite.
@@ -125,8 +123,8 @@ def fit_bounded_power_law(
     s0, smax = float(np.min(sizes_bytes)), float(np.max(sizes_bytes))
     width = math.log(smax / s0)
     mean_log = float(np.mean(np.log(sizes_bytes / s0)))
-    # The likelihood is largest where the mean logarithm is the sample's; it
-    # falls from half the width, at α = 0, to nothing.
+    # The likelihood is largest where the law's mean logarithm equals the
+    # sample's. The law's falls from half the width, at α = 0, to 0.
     if not 0 < mean_log < width / 2:
         raise ValueError("the sizes do not fall off as a power law does")
 
@@ -147,7 +145,7 @@ def fit_bounded_power_law(
 
 
 def fit_lognormal(sizes_bytes: Floats) -> distributions.Lognormal:
-    """The lognormal distribution, nothing cut off, that fits best.
+    """The untruncated lognormal distribution that fits best.
 
     :raises ValueError: if all sizes are equal.
     """
@@ -167,7 +165,7 @@ def _candidates(sizes: Floats) -> list[Candidate]:
         try:
             distribution, log_likelihood = fitter(sizes)
         except ValueError:
-            # Not a sample of this family, whatever its parameters are.
+            # No parameters of this family fit the sample.
             continue
         found.append(
             Candidate(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, devices and slots come, fail, are taken out of use, and return."""
+"""Handles events of hosts, devices and slots, and drains devices."""
 
 import math
 
@@ -15,12 +15,10 @@ from fpgapool.vocabulary import codes
 
 
 class Hardware:
-    """Keeps what can be used up to date, and drains what an operator says.
+    """Keeps the usable slots up to date, and drains devices.
 
-    :param queue: of the jobs that wait.
-    :param outcome: of the step that is under way.
-
-    :ivar drains: devices that are to be drained, and their deadlines.
+    :param outcome: receives the instructions of the current step.
+    :ivar drains: the devices being drained, and their deadlines.
     :ivar next_drain_s: the next of these deadlines.
     """
 
@@ -44,7 +42,7 @@ class Hardware:
     # -- hosts -----------------------------------------------------------
 
     def on_host_up(self, event: events.HostUp) -> None:
-        """Take a host in as it is described."""
+        """Add or update a host, and bring it up."""
         host, view = event.host, self._view
         usable_changed = self._slots.put_host(host)
         if view.loads is not None:
@@ -65,7 +63,7 @@ class Hardware:
         self._queue.see_shapes()
 
     def on_host_lost(self, event: events.HostLost) -> None:
-        """Give a host's slots to no job, and take what is not used yet."""
+        """Take a host down, and take its unused assignments back."""
         host_id = event.host_id
         if self._slots.drop_host(host_id):
             self._changed(host_id)
@@ -124,7 +122,7 @@ class Hardware:
             self._slots.refresh_host(host_id)
             self._changed(host_id)
 
-    # -- what operators say ----------------------------------------------
+    # -- administrative states -------------------------------------------
 
     def on_device_enabled(self, event: events.DeviceEnabled) -> None:
         """Give a device's slots to jobs again."""
@@ -132,12 +130,12 @@ class Hardware:
         self._mark_device(self._slots.barred_devices, event.device_id, False)
 
     def on_device_disabled(self, event: events.DeviceDisabled) -> None:
-        """Give a device's slots to no job; who has one keeps it."""
+        """Give a device's slots to no job; holders keep theirs."""
         self._end_drain(event.device_id)
         self._mark_device(self._slots.barred_devices, event.device_id, True)
 
     def on_drain_requested(self, event: events.DrainRequested) -> None:
-        """Give a device's slots to no job, and call jobs back later."""
+        """Give a device's slots to no job until it is empty."""
         self.drains[event.device_id] = (
             math.inf if event.deadline_s is None else event.deadline_s
         )
@@ -148,7 +146,7 @@ class Hardware:
         self._set_next_drain()
 
     def drain(self, now: float) -> None:
-        """See who is left on devices that are to be drained."""
+        """Take slots back after deadlines, and report drained devices."""
         for device_id, deadline_s in sorted(self.drains.items()):
             held = self._slots.held_on(device_id)
             if deadline_s <= now:

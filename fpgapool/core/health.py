@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which accelerators, slots and devices are out of use, and for how long.
+"""Decides which accelerators, slots and devices are out of use.
 
-Failures and times come in; what is taken out and brought back comes out.
-Failures in a row are counted three times: of an accelerator in a slot, of
-the slot with whatever accelerator, and of the device with all its slots.
-The first count that reaches its limit takes the accelerator off its host,
-the second the slot, the third the device: with limits that grow, what is
-taken out grows with what is known.
+Pure: failures and times come in, instructions come out.
 
-What is out is on probation: after a while it is tested. A test that is
-passed brings it back, one that is not doubles the time to the next. What
-was brought back and fails again, with no work done in between, goes on with
-the time that it had come to.
+Each failure in a row counts for three units: the accelerator in the slot, the
+slot with any accelerator, and the device with all its slots. A unit whose
+count reaches its limit is taken out; for an accelerator, that is off this
+host. The limits grow with the unit, so that repeated failures take out larger
+units.
+
+A unit that is out is on probation: after some time it is tested. A passed test
+brings it back. A failed test lengthens the time to the next one. If a unit is
+brought back and fails again before any work succeeded, its time to the next
+test is not reset.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from collections.abc import Mapping
 
 from fpgapool.core import model
 
-# Beyond that, a power of any factor above 1 would only overflow.
+# Keeps the power from overflowing.
 _MAX_EXPONENT = 64
 
 
 class Level(enum.StrEnum):
-    """What can be out of use, smallest first."""
+    """The kinds of units that can be out of use, smallest first."""
 
     ACCELERATOR = "accelerator"
     SLOT = "slot"
@@ -40,9 +41,9 @@ class Level(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
-    """What is taken out and brought back as one.
+    """An accelerator on a host, a slot or a device.
 
-    :param id: of the device or slot; of an accelerator's host.
+    :param id: of the device or slot; for an accelerator, of its host.
     :param accelerator: empty for devices and slots.
     """
 
@@ -53,7 +54,7 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where something has failed or succeeded, and what it was."""
+    """The slot and accelerator of a failure or success."""
 
     host_id: model.HostId
     device_id: model.DeviceId
@@ -61,7 +62,7 @@ class Place:
     accelerator: str
 
     def units(self) -> tuple[Unit, Unit, Unit]:
-        """Return what it is a part of, smallest first."""
+        """Return the units that it counts for, smallest first."""
         return (
             Unit(Level.ACCELERATOR, self.host_id, self.accelerator),
             Unit(Level.SLOT, self.slot_id),
@@ -71,14 +72,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Limits of counts, and times between tests.
+    """Limits of failures, and times between tests.
 
     :param accelerator_limit: failures in a row of an accelerator in a slot
         that take it off the slot's host.
     :param slot_limit: failures in a row that take a slot out.
-    :param device_limit: the same for a device.
-    :param first_s: from taking something out to its first test.
-    :param factor: by which this grows with every test that is not passed.
+    :param device_limit: failures in a row that take a device out.
+    :param first_s: from taking a unit out to its first test.
+    :param factor: by which this time grows with every failed test.
     :param max_s: the longest time between two tests.
     """
 
@@ -107,7 +108,7 @@ class Options:
     def wait_s(self, tries: int) -> float:
         """Return the time to the next test.
 
-        :param tries: tests that were not passed.
+        :param tries: the number of failed tests.
         """
         growth = self.factor ** min(tries, _MAX_EXPONENT)
         return min(self.first_s * growth, self.max_s)
@@ -115,16 +116,16 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why something is out of use, and what has been tried. Times: seconds.
+    """Why a unit is out of use, and its tests. Times are in seconds.
 
     :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
-    :param failures: in a row, that took it out.
+    :param failures: the failures in a row that took it out.
     :param since: when it was taken out.
-    :param tests: that it has not passed.
-    :param tries: the same, with those before it was brought back last.
-    :param last_test: what came of the last one; empty if there was none.
-    :param last_test_at: when it ended.
-    :param next_test_at: when it may be tested next; None while it is.
+    :param tests: its failed tests.
+    :param tries: its failed tests, with those before it was last brought back.
+    :param last_test: the error of the last test; empty if there was none.
+    :param last_test_at: when the last test ended.
+    :param next_test_at: when the next test may begin; None during a test.
     """
 
     unit: Unit
@@ -139,27 +140,27 @@ class Fault:
 
     @property
     def is_tested(self) -> bool:
-        """Whether a test of it is under way."""
+        """Whether a test is under way."""
         return self.next_test_at is None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TakeOut:
-    """Use it no more."""
+    """Take a unit out of use."""
 
     fault: Fault
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BringBack:
-    """Use it again."""
+    """Use a unit again."""
 
     unit: Unit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Test:
-    """Test it, and say by :meth:`Health.tested` what came of it."""
+    """Test a unit, and report the result by :meth:`Health.tested`."""
 
     fault: Fault
 
@@ -168,11 +169,10 @@ Instruction = TakeOut | BringBack | Test
 
 
 class Health:
-    """What is out of use, and what has failed how often.
+    """The units out of use, and the counts of failures in a row.
 
-    :param options: limits and times.
-    :param faults: what was out of use before. No test of it is under way any
-        more.
+    :param faults: the units that were out before a restart. Their tests did
+        not survive it and are due now.
     :param now: seconds.
     """
 
@@ -184,11 +184,12 @@ class Health:
     ) -> None:
         self._options = options
         self._faults: dict[Unit, Fault] = {}
-        # Of accelerators of hosts, in each slot.
+        # Failures of an accelerator on a host, by slot.
         self._pairs: dict[Unit, dict[model.SlotId, int]] = {}
-        # Of slots and devices.
+        # Failures of slots and devices.
         self._counts: dict[Unit, int] = {}
-        # Of what was brought back and has done nothing since.
+        # Failed tests of units that were brought back and have not worked
+        # since.
         self._tries: dict[Unit, int] = {}
         for fault in faults:
             if fault.next_test_at is None:
@@ -197,7 +198,7 @@ class Health:
 
     @property
     def faults(self) -> Mapping[Unit, Fault]:
-        """What is out of use."""
+        """The units out of use."""
         return self._faults
 
     def failures(self, unit: Unit) -> int:
@@ -216,9 +217,9 @@ class Health:
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :param now: seconds.
-        :param spares_device: it is part of what has been held against the
+        :param spares_device: whether the failure has been counted for the
             device already.
-        :returns: what is taken out for it, smallest first.
+        :returns: the units to take out, smallest first.
         """
         accelerator, slot, device = place.units()
         pairs = self._pairs.setdefault(accelerator, {})
@@ -234,10 +235,11 @@ class Health:
         return found
 
     def _is_to_blame(self, accelerator: Unit) -> bool:
-        """Whether it is the accelerator that fails, and not its slots.
+        """Whether the accelerator fails, and not its slots.
 
-        It is out on this host, and has failed in several slots or is out on
-        another host, too. It still gets slots if it is out everywhere.
+        That is so if it is out on this host, and has failed in several slots
+        or is out on another host too. Such an accelerator still gets slots if
+        it is out everywhere.
         """
         return accelerator in self._faults and (
             len(self._pairs.get(accelerator, ())) > 1
@@ -252,9 +254,10 @@ class Health:
     def take_out(
         self, unit: Unit, reason: str, now: float, last_test: str = ""
     ) -> list[Instruction]:
-        """Take something out at once, if it is not out already.
+        """Take a unit out at once, if it is not out already.
 
-        :param last_test: that it has just not passed; empty if none was made.
+        :param last_test: the error of the test that it failed just now; empty
+            if there was no test.
         """
         return self._take_out(
             unit, reason, self.failures(unit), now, last_test
@@ -284,7 +287,7 @@ class Health:
         return [TakeOut(fault)]
 
     def succeeded(self, place: Place) -> None:
-        """Work was done in a slot: nothing there fails in a row any more."""
+        """Reset the counts of a place where work succeeded."""
         if self._counts or self._pairs or self._tries:
             self._forget_counts(place)
             for unit in place.units():
@@ -304,19 +307,19 @@ class Health:
         can_test: Callable[[Unit], bool],
         is_crowded_out: Callable[[Unit], bool] = lambda unit: False,
     ) -> Iterator[Instruction]:
-        """Yield the tests that have fallen due. They are under way then.
+        """Yield the tests that are due, and mark them as under way.
 
-        What could not be tested for as long again as it was out is brought
-        back if only work keeps it from being tested: it may be well. If it
-        is not, it goes on with the time that it had come to.
+        A unit whose test is late by more than its waiting time, only because
+        all slots for it are busy, is brought back without a test. If it fails
+        again, its time to the next test is not reset.
 
-        Each must have begun before the next one is asked for: it may take
-        what that one would have needed.
+        The caller must begin each test before it takes the next one from the
+        iterator: the two may need the same slot.
 
-        :param can_test: asked for what is due; what cannot be tested now
-            stays due.
-        :param is_crowded_out: asked for what stays due for long: whether
-            all that it could be tested in is at work.
+        :param can_test: whether a due unit can be tested now; if not, it stays
+            due.
+        :param is_crowded_out: whether all slots in which a late unit could be
+            tested are busy.
         """
         for unit in list(self._faults):
             fault = self._faults.get(unit)
@@ -335,9 +338,9 @@ class Health:
                 self._tries[unit] = fault.tries + 1
 
     def begin(self, unit: Unit) -> None:
-        """Note that something is tested now, due or not.
+        """Mark a unit as being tested, due or not.
 
-        What is in use stays so meanwhile.
+        A unit in use stays in use meanwhile.
         """
         fault = self._faults.get(unit)
         if fault is not None:
@@ -349,9 +352,9 @@ class Health:
         """Take the result of a test.
 
         :param place: where it was tested.
-        :param unit: what was tested; nothing happens if no test of it is
-            under way.
-        :param error: why it did not pass; empty if it did.
+        :param unit: the tested unit; nothing happens if no test of it is under
+            way.
+        :param error: why it failed; empty if it passed.
         """
         fault = self._faults.get(unit)
         if fault is None or not fault.is_tested:
@@ -372,7 +375,7 @@ class Health:
         return []
 
     def postpone(self, unit: Unit, now: float) -> None:
-        """A test has not taken place; it says nothing of what it was for."""
+        """Schedule a test again that did not take place."""
         fault = self._faults.get(unit)
         if fault is not None and fault.is_tested:
             self._faults[unit] = dataclasses.replace(
@@ -380,7 +383,7 @@ class Health:
             )
 
     def forgive(self, unit: Unit) -> list[Instruction]:
-        """Begin anew with something: an operator says that it is well."""
+        """Bring a unit back on an operator's order; forget its failures."""
         self._counts.pop(unit, None)
         if unit.level is Level.SLOT:
             for pairs in self._pairs.values():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who has a slot: how it gets ready, is used, is called back and released."""
+"""Assignments of slots, from programming to release."""
 
 from fpgapool.core import admission
 from fpgapool.core import events
@@ -10,18 +10,17 @@ from fpgapool.core import slots
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import codes
 
-# Looking up a member of an enumeration takes its time.
+# Looking up a member of an enumeration is slow.
 _PREPARING = model.Phase.PREPARING
 _READY = model.Phase.READY
 
 
 class Holders:
-    """Follows assignments from slots that are given to slots that are free.
+    """Moves assignments through their phases, and ends them.
 
-    :param queue: where jobs wait that have lost their slots.
-    :param outcome: of the step that is under way.
-
-    :ivar overdrawn: slots whose holders are beyond their claims.
+    :param queue: takes jobs that have lost their slots.
+    :param outcome: receives the instructions of the current step.
+    :ivar overdrawn: slots whose holders have exceeded their claims.
     """
 
     def __init__(
@@ -41,16 +40,17 @@ class Holders:
     def current(
         self, slot_id: model.SlotId, generation: int
     ) -> slots.Hold | None:
-        """The slot's assignment, unless an event about it is stale."""
+        """The slot's assignment; None if the generation is stale."""
         hold = self._slots.assignments.get(slot_id)
         if hold is None or hold.generation != generation:
             return None
         return hold
 
     def on_restored(self, event: events.AssignmentRestored) -> None:
-        """Let a job have the slot that it has.
+        """Take over an assignment from before a restart.
 
-        :raises ValueError: if that cannot be.
+        :raises ValueError: if the slot or the job is assigned otherwise, or
+            the job waits.
         """
         job, slot_id = event.job, event.slot_id
         held = self._slots.assignments.get(slot_id)
@@ -91,14 +91,14 @@ class Holders:
         | events.HolderAttached
         | events.HolderDetached,
     ) -> None:
-        """Note how far an assignment is; tell a job that its slot is ready."""
+        """Set the phase of an assignment; grant a slot that is ready."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
         phase = events.PHASE_MOVES.get((hold.phase, type(event)))
         if phase is None:
             return
-        # Word that the slot is ready may be late or lost.
+        # The SlotReady event may be late or lost.
         if hold.phase is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
         hold.phase = phase
@@ -108,27 +108,27 @@ class Holders:
             )
 
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
-        """Note that a job has sent more than it said it would."""
+        """Note that a holder has exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
         if hold is not None and not hold.revoked:
             self.overdrawn.add(event.slot_id)
 
     def on_released(self, event: events.SlotReleased) -> None:
-        """Take a slot back that its job has left."""
+        """Free a slot that its job has left."""
         hold = self.current(event.slot_id, event.generation)
         if hold is not None:
             self._release(hold)
             del self._records[hold.job_id]
 
     def on_prepare_failed(self, event: events.PrepareFailed) -> None:
-        """Let a job wait for another slot than that which failed."""
+        """Queue a job again for another slot than the failed one."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.phase not in (_PREPARING, _READY):
             return
         if hold.slot is not None:
             hold.slot.programmed = None
         if hold.revoked:
-            # Its failure may well come from being revoked.
+            # The revocation may have caused the failure.
             self._release(hold)
             del self._records[hold.job_id]
             return
@@ -136,7 +136,7 @@ class Holders:
         self._requeue(hold, event.reason)
 
     def on_cancelled(self, event: events.JobCancelled) -> None:
-        """Take a job out of the queue, or call it back from its slot."""
+        """Take a job out of the queue, or revoke its slot."""
         record = self._records.get(event.job_id)
         if record is None:
             self._queue.yielding.pop(event.job_id, None)
@@ -152,9 +152,10 @@ class Holders:
     # -- losing slots ----------------------------------------------------
 
     def lose(self, hold: slots.Hold) -> None:
-        """Deal with an assignment whose host is lost."""
+        """End an assignment whose host is lost, if it was not used yet."""
         if hold.phase not in (_PREPARING, _READY):
-            # Its worker may go on, and its session may move when it ends.
+            # The worker may go on. If it does not, the client reopens the
+            # session.
             return
         if hold.revoked:
             self._release(hold)
@@ -163,9 +164,9 @@ class Holders:
             self._requeue(hold, codes.HOST_LOST)
 
     def call_back(self, hold: slots.Hold, reason: str) -> None:
-        """Take a slot from a holder whose time is over.
+        """Take a slot from a holder that has to leave.
 
-        Of a host that is silent it is not known how far the holder is.
+        Holders on a silent host stay: their phase is not known.
         """
         if hold.revoked or hold.slot is None or not hold.slot.host.up:
             return
@@ -177,8 +178,8 @@ class Holders:
     def call_in_overdrawn(self) -> None:
         """Take slots from holders beyond their claims, if others wait.
 
-        Once a holder is asked to leave it cannot stay: what it was asked
-        for may be on its way.
+        The order to leave is never withdrawn: the agent may be carrying it out
+        already.
         """
         for slot_id in sorted(self.overdrawn):
             slot = self._slots.slots.get(slot_id)
@@ -195,7 +196,7 @@ class Holders:
                 self._revoke(hold, codes.CLAIM_EXCEEDED)
 
     def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
-        """Whether a job could have a slot if its holder gave it back."""
+        """Whether a waiting job would get the slot if it were free."""
         holder = self._records[hold.job_id].job.project
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
@@ -223,7 +224,7 @@ class Holders:
         )
 
     def _requeue(self, hold: slots.Hold, reason: str) -> None:
-        """Take a slot from a job that waits for another one."""
+        """Free a slot and queue its job again."""
         self._release(hold)
         if self._queue.enqueue(self._records[hold.job_id]):
             self._outcome.output.append(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the core wants done.
+"""Instructions of the core: what the conductor has to do.
 
 Reserved names, not used yet: ``Resize``, ``Migrate``, ``Preload``,
 ``Evict``, ``Lock``, ``Unlock``.
@@ -14,7 +14,7 @@ from fpgapool.core import values
 
 @values.value
 class Program:
-    """Give a slot to a job: make it ready with the job's accelerator."""
+    """Program a slot with the accelerator of the job that gets it."""
 
     slot_id: model.SlotId
     job_id: model.JobId
@@ -24,7 +24,7 @@ class Program:
 
 @values.value
 class Grant:
-    """The slot is ready: tell the job's client where it is."""
+    """The slot is ready: send its endpoints to the job's client."""
 
     slot_id: model.SlotId
     job_id: model.JobId
@@ -36,7 +36,7 @@ class Reject:
     """The job leaves the queue without a slot.
 
     :param code: of :mod:`fpgapool.vocabulary.codes`.
-    :param message: the same for people.
+    :param message: a sentence for users.
     """
 
     job_id: model.JobId
@@ -46,7 +46,7 @@ class Reject:
 
 @values.value
 class Requeue:
-    """The job lost its slot before it was used, and waits again."""
+    """The job lost a slot that it had not used yet, and waits again."""
 
     job_id: model.JobId
     generation_lost: int
@@ -57,7 +57,7 @@ class Requeue:
 class Revoke:
     """Take the slot from its holder, which was cancelled or must leave.
 
-    The slot stays taken until its release is reported or its host is lost.
+    The slot stays assigned until its release is reported or its host is lost.
     """
 
     slot_id: model.SlotId
@@ -68,10 +68,10 @@ class Revoke:
 
 @values.value
 class Yield:
-    """Take the slot from a holder that can go on in another one later.
+    """Take the slot from a stateless holder that exceeded its claim.
 
-    It has sent more than it claimed while others wait. The slot stays taken
-    as after :class:`Revoke`; its job is to be submitted again then.
+    Other jobs wait for the slot. It stays assigned as after :class:`Revoke`;
+    then the conductor submits the job again.
     """
 
     slot_id: model.SlotId
@@ -81,14 +81,14 @@ class Yield:
 
 @values.value
 class Drained:
-    """Nobody has a slot of a device any more that was to be drained."""
+    """A device that is being drained has no holders left."""
 
     device_id: model.DeviceId
 
 
 @values.value
 class Reserve:
-    """A slot is reserved for an instance from now on; None: for nobody."""
+    """A slot is now reserved for this instance; None: not reserved."""
 
     slot_id: model.SlotId
     instance_id: str | None
@@ -118,10 +118,11 @@ Instruction: typing.TypeAlias = (
 
 
 class Outcome:
-    """What a step has come to so far.
+    """The result of a step so far.
 
-    :ivar output: what follows from its events.
-    :ivar pass_due: whether a waiting job may have a slot now.
+    :ivar output: its instructions.
+    :ivar pass_due: whether a scheduling pass is due, as a waiting job may get
+        a slot.
     """
 
     __slots__ = ("output", "pass_due")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What running jobs carry through DMA pipes and NICs, as far as is known.
+"""The loads that running jobs put on DMA pipes and NICs.
 
-Kept for strategies that estimate rates. Rates come from
-:class:`~fpgapool.core.events.Progress`; until the first one of an
-assignment comes, the strategy's own estimate counts.
+Strategies that estimate rates use them. Rates come from
+:class:`~fpgapool.core.events.Progress`; until the first one of an assignment,
+the strategy's own estimate counts.
 """
 
 import math
@@ -17,15 +17,16 @@ from fpgapool.core import model
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 
-#: A pipe that never limits: what is outside of the pool goes through it.
+#: A pipe without a limit, for traffic from outside the pool.
 NOWHERE = 0
 
 
 class Flow:
-    """What the holder of a slot sends through pipes.
+    """The traffic of one slot's holder.
 
-    :ivar uses: the pipes, each with the bytes there per byte of input.
-    :ivar bytes_per_s: input per second.
+    :ivar uses: the pipes, each with the bytes that it carries per byte of
+        input.
+    :ivar bytes_per_s: the input rate.
     """
 
     __slots__ = ("bytes_per_s", "uses")
@@ -36,14 +37,13 @@ class Flow:
 
 
 class Loads:
-    """Pipes by number, and the flows of all slots that are taken.
+    """Pipes by number, and the flows of all assigned slots.
 
-    The vectors are longer than there are pipes; what is beyond counts
-    nothing.
+    The vectors have spare entries behind the last pipe.
 
     :ivar capacities: bytes/s of each pipe; infinite: not known.
     :ivar loads: bytes/s that flows put on each pipe.
-    :ivar counts: how many flows use each pipe.
+    :ivar counts: the number of flows on each pipe.
     :ivar flows: by slot.
     """
 
@@ -60,17 +60,17 @@ class Loads:
     # -- pipes -----------------------------------------------------------
 
     def dma(self, device_id: model.DeviceId) -> int:
-        """The number of a device's DMA pipe; new, if it is not known."""
+        """The number of a device's DMA pipe."""
         number = self._dma.get(device_id)
         return number or self._make(self._dma, device_id)
 
     def egress(self, host_id: model.HostId) -> int:
-        """The number of the pipe that a host sends by."""
+        """The number of the pipe by which a host sends."""
         number = self._egress.get(host_id)
         return number or self._make(self._egress, host_id)
 
     def ingress(self, host_id: model.HostId) -> int:
-        """The number of the pipe that a host receives by."""
+        """The number of the pipe by which a host receives."""
         number = self._ingress.get(host_id)
         return number or self._make(self._ingress, host_id)
 
@@ -88,7 +88,7 @@ class Loads:
         self.counts = np.append(self.counts, np.zeros(more))
 
     def set_host(self, spec: model.HostSpec) -> None:
-        """Learn what the pipes of a host carry."""
+        """Set the capacities of a host's pipes."""
         self._set(self.egress(spec.id), spec.nic_bytes_per_s)
         self._set(self.ingress(spec.id), spec.nic_bytes_per_s)
         for device in spec.devices:
@@ -103,7 +103,7 @@ class Loads:
     def uses(
         self, job: model.Job, spec: model.SlotSpec, return_ratio: float
     ) -> tuple[tuple[int, float], ...]:
-        """What a job in a slot uses, and how many bytes per byte of input."""
+        """The pipes of a job in a slot, each with bytes per input byte."""
         found = [(self.dma(spec.device_id), 1.0)]
         if job.host_id == spec.host_id:
             return tuple(found)
@@ -119,9 +119,9 @@ class Loads:
     def put(
         self, job: model.Job, spec: model.SlotSpec, return_ratio: float
     ) -> None:
-        """Let the holder of a slot use pipes, instead of what it used.
+        """Set the pipes of a slot's holder.
 
-        Its rate is what it was, 0 at first.
+        Its rate stays; it begins at 0.
         """
         bytes_per_s = self.drop(spec.id)
         flow = Flow(self.uses(job, spec, return_ratio))
@@ -131,9 +131,9 @@ class Loads:
         self._add(flow, bytes_per_s)
 
     def drop(self, slot_id: model.SlotId) -> float:
-        """Let nobody in a slot use anything any more.
+        """Remove the flow of a slot.
 
-        :returns: the rate until now.
+        :returns: its last rate.
         """
         flow = self.flows.pop(slot_id, None)
         if flow is None:
@@ -143,15 +143,15 @@ class Loads:
         for pipe, _ in flow.uses:
             self.counts[pipe] -= 1
             if not self.counts[pipe]:
-                # Nothing is left of rounding errors.
+                # Clears rounding errors.
                 self.loads[pipe] = 0.0
         return bytes_per_s
 
     def set_rate(self, slot_id: model.SlotId, bytes_per_s: float) -> None:
-        """Say how fast the holder of a slot is.
+        """Set the rate of a slot's holder.
 
-        A rate that cannot be, and one of a slot without a flow, changes
-        nothing.
+        A negative or infinite rate, or one of a slot without a flow, is
+        ignored.
         """
         flow = self.flows.get(slot_id)
         if flow is not None and 0 <= bytes_per_s < math.inf:

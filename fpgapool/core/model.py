@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the scheduling core knows: accelerators, hosts, slots and jobs.
+"""Values of the scheduling core: accelerators, hosts, slots and jobs.
 
-Everything here is a value. The state that changes is kept by
-:class:`fpgapool.core.state.PoolState`.
+:class:`fpgapool.core.state.PoolState` keeps the state that changes.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ DeviceId: typing.TypeAlias = int
 SlotId: typing.TypeAlias = int
 JobId: typing.TypeAlias = int
 
-#: Shapes that a bitstream of an accelerator exists for; empty: any shape.
+#: The slot shapes for which an accelerator has bitstreams; empty: any shape.
 Shapes: typing.TypeAlias = frozenset[str]
 
 
@@ -27,9 +26,9 @@ class Accelerator:
     """A function in the library.
 
     :param name: its name, unique in the library.
-    :param peak_bytes_per_s: the input rate of one slot at most.
+    :param peak_bytes_per_s: the highest input rate of one slot.
     :param return_ratio: bytes sent back per byte of input.
-    :param stateless: whether a session can be continued on another slot.
+    :param stateless: whether a session can go on in another slot.
     :param shapes: the slot shapes that it fits; empty means any shape.
     """
 
@@ -48,10 +47,10 @@ class Accelerator:
 class SlotSpec:
     """One reconfigurable region.
 
-    :param number: position over all slots of its host; ``index`` order is
+    :param number: position among all slots of its host; ``index`` order is
         (host id, number).
     :param programmed: the accelerator that it holds now, if known.
-    :param programming_time_s: how long programming another one takes.
+    :param programming_time_s: the time to program another one.
     """
 
     id: SlotId
@@ -67,8 +66,8 @@ class SlotSpec:
 class DeviceSpec:
     """One board.
 
-    :param dma_bytes_per_s: total rate that its slots share.
-    :param healthy: what the board's driver says.
+    :param dma_bytes_per_s: the rate that its slots share.
+    :param healthy: the state that the board's driver reports.
     """
 
     id: DeviceId
@@ -124,20 +123,21 @@ def _require(condition: bool, what: str, host: HostSpec) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """The scheduler's view of a session that waits.
+    """A waiting session, as the scheduler sees it.
 
     Reserved names, not used yet: ``deadline_s``, ``minimum_bytes_per_s``,
     ``min_slots``, ``max_slots``, ``preemptible``, ``affinity_key``,
     ``input_block_ids``.
 
-    :param host_id: where its data comes from; None: from outside the pool.
-    :param claimed_bytes: how much input it says it has.
-    :param arrival_s: when it first came; it keeps its place after a requeue.
+    :param host_id: the host that its data comes from; None: outside the pool.
+    :param claimed_bytes: the input that the client claims to have.
+    :param arrival_s: its first arrival; a requeued job keeps it, and so its
+        place.
     :param skips: how often slots of other hosts passed it over.
-    :param wait_timeout_s: after waiting so long since its arrival it is
+    :param wait_timeout_s: the time since its arrival after which it is
         rejected; None: never.
-    :param instance_id: whose it is; None: of no instance that could have
-        slots reserved.
+    :param instance_id: the instance that it belongs to, which may have slots
+        reserved; None: it belongs to no instance.
     """
 
     id: JobId
@@ -157,7 +157,7 @@ class Job:
 
 
 class AdminState(enum.Enum):
-    """What an operator says of a device or host.
+    """The administrative state of a device or host.
 
     ``DRAINING`` becomes ``DISABLED`` when the last session has gone.
     """
@@ -168,7 +168,7 @@ class AdminState(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """How far an assignment has come."""
+    """The phase of an assignment."""
 
     PREPARING = states.PREPARING
     READY = states.READY
@@ -178,13 +178,13 @@ class Phase(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """The record of who has a slot.
+    """A slot and its holder.
 
-    :param job_id: the holder (holders other than jobs are reserved).
+    :param job_id: the holder.
     :param local: whether the data stays on the holder's own host.
     :param started_s: when the slot was assigned.
-    :param revoked: the job was cancelled; the slot is still taken until it
-        is released.
+    :param revoked: whether the core is taking the slot back; it is assigned
+        until its release.
     """
 
     slot_id: SlotId
@@ -198,7 +198,7 @@ class Assignment:
 
 
 class Verdict(enum.Enum):
-    """Whether a job has its slot, may get one later, or never will."""
+    """Whether a job has a slot, may get one later, or never will."""
 
     OK = "OK"
     NOT_NOW = "NOT_NOW"
@@ -207,9 +207,10 @@ class Verdict(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """Where a job stands.
+    """Whether a job has a slot, and if not, why.
 
-    :param reasons: of :mod:`fpgapool.vocabulary.codes`; empty if it is OK.
+    :param reasons: codes of :mod:`fpgapool.vocabulary.codes`; empty if the
+        verdict is OK.
     """
 
     verdict: Verdict

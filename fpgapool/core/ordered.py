@@ -9,8 +9,8 @@ import math
 import typing
 from collections import abc
 
-#: A sort key. Keys of one container have members that compare, and no two
-#: are equal; a job's key ends with its id.
+#: A sort key. Keys of one container are comparable, and no two are equal; a
+#: job's key ends with its id.
 Key: typing.TypeAlias = tuple[typing.Any, ...]
 
 #: (time_s, job id)
@@ -18,12 +18,11 @@ Timer: typing.TypeAlias = tuple[float, int]
 
 _Bucket = typing.TypeVar("_Bucket")
 
-# Lists of this length are split in two: long enough that there are few of
-# them, short enough that inserting into one moves little memory, and that
-# putting one in order is quickly done.
+# Longer lists are split in two. The limit is a trade-off: few lists, but cheap
+# insertion into one, and quick sorting.
 _MAX_CHUNK = 1024
 
-# So many changes are followed at once: some milliseconds.
+# Changes that Ranks applies at once: some milliseconds.
 _MAX_CHANGES = 2048
 
 
@@ -85,7 +84,7 @@ class SortedKeys:
         self._last_keys.insert(number, chunk[half - 1])
 
     def remove(self, key: Key) -> None:
-        """Take a key out.
+        """Remove a key.
 
         :raises KeyError: if it is not there.
         """
@@ -123,21 +122,21 @@ class SortedKeys:
 
 
 class _Queue(abstract.ABC, typing.Generic[_Bucket]):
-    """Keys of which the smallest is always at hand.
+    """A priority queue of keys.
 
-    Only the first are kept in order. The others lie in buckets, each of
-    which is put in order when its turn comes: most keys of a long queue are
-    never compared with more than the bounds of the buckets.
+    Only the front is sorted. The other keys lie in buckets, and each bucket is
+    sorted when it becomes the front: most keys of a long queue are only
+    compared with the bounds of the buckets.
 
-    :ivar front: for reading: the first keys in order; empty if there are
-        none at all. It is always the same list.
+    :ivar front: read only: the smallest keys, in order; empty if the queue is
+        empty. It is always the same list.
     """
 
     __slots__ = ("_bounds", "_buckets", "front")
 
     def __init__(self) -> None:
         self.front: list[Key] = []
-        #: What the keys in each bucket are not below.
+        #: The lower bound of each bucket's keys.
         self._bounds: list[Key] = []
         self._buckets: list[_Bucket] = []
 
@@ -151,14 +150,14 @@ class _Queue(abstract.ABC, typing.Generic[_Bucket]):
 
     @abstract.abstractmethod
     def _in_order(self, bucket: _Bucket) -> list[Key]:
-        """The keys in a bucket."""
+        """Return the keys of a bucket, sorted."""
 
     @abstract.abstractmethod
     def _put(self, number: int, keys: list[Key]) -> None:
-        """Put keys, which are in order, into a new bucket."""
+        """Put sorted keys into a new bucket."""
 
     def _take(self, number: int) -> list[Key]:
-        """Take out a bucket's keys, in order."""
+        """Remove a bucket and return its keys, sorted."""
         del self._bounds[number]
         return self._in_order(self._buckets.pop(number))
 
@@ -176,19 +175,19 @@ class _Queue(abstract.ABC, typing.Generic[_Bucket]):
 
 
 class KeyQueue(_Queue[list[Key]]):
-    """A set of keys, each with another last member.
+    """A priority queue of keys whose last members differ.
 
-    Most keys are taken out when they are the smallest. Of another one it is
-    only noted that it is gone, unless it is in front.
+    Most keys are removed when they are the smallest. A key that is removed
+    from a bucket is only marked as gone.
     """
 
     __slots__ = ("_behind", "_gone")
 
     def __init__(self) -> None:
         super().__init__()
-        #: How many keys are in the buckets, with those that are gone.
+        #: The number of keys in the buckets, including those that are gone.
         self._behind = 0
-        #: Those that are gone, by their last members.
+        #: The keys that are gone, by their last members.
         self._gone: dict[typing.Any, Key] = {}
 
     def __len__(self) -> int:
@@ -199,7 +198,7 @@ class KeyQueue(_Queue[list[Key]]):
         return self.front[0] if self.front else None
 
     def below(self, key: Key | None) -> list[Key]:
-        """All keys below this one, in order; None: all there are."""
+        """All keys below this one, in order; None: all keys."""
         front = self.front
         if key is None:
             return list(self)
@@ -223,7 +222,7 @@ class KeyQueue(_Queue[list[Key]]):
                 self._split(number)
 
     def remove(self, key: Key) -> None:
-        """Take out a key that is in the set."""
+        """Remove a key that is in the set."""
         bounds, front = self._bounds, self.front
         if front[0] == key:
             del front[0]
@@ -237,9 +236,9 @@ class KeyQueue(_Queue[list[Key]]):
                 self._sweep()
 
     def _revive(self, key: Key) -> bool:
-        """Let a key with the last member of one that is gone come.
+        """Drop the gone key with the same last member as a new key.
 
-        :returns: whether they are the same, so that it is there again.
+        :returns: whether they are equal, so that the key is back already.
         """
         former = self._gone.pop(key[-1])
         if former == key:
@@ -264,7 +263,7 @@ class KeyQueue(_Queue[list[Key]]):
         self._behind += len(keys)
 
     def _split(self, number: int) -> None:
-        # With the keys that are gone: to look for them takes longer.
+        # Keeps the keys that are gone: filtering them takes longer.
         bucket = self._buckets[number]
         bucket.sort()
         half = len(bucket) // 2
@@ -282,7 +281,7 @@ class KeyQueue(_Queue[list[Key]]):
         return keys
 
     def _sweep(self) -> None:
-        """Forget the keys that are gone, and buckets of no others."""
+        """Drop the keys that are gone, and buckets that become empty."""
         kept = zip(self._bounds, map(self._kept, self._buckets), strict=True)
         pairs = [(bound, keys) for bound, keys in kept if keys]
         self._bounds = [bound for bound, _ in pairs]
@@ -292,20 +291,20 @@ class KeyQueue(_Queue[list[Key]]):
 
 
 class Timers(_Queue[dict[int, float]]):
-    """Jobs by the time when something falls due for them.
+    """A priority queue of jobs by due time.
 
-    Its keys are of the type :data:`Timer`. Most are taken out before they
-    are in front: a bucket holds their times by the jobs.
+    Its keys are of the type :data:`Timer`. Most are removed before they reach
+    the front, so a bucket maps each job to its time.
     """
 
     __slots__ = ()
 
     def first_s(self) -> float:
-        """The earliest time; infinite: there is none."""
+        """The earliest time; infinite if there is none."""
         return self.front[0][0] if self.front else math.inf
 
     def add(self, time_s: float, job_id: int) -> None:
-        """Add a job; that the time is infinite is the caller's care."""
+        """Add a job; the caller makes sure that the time is finite."""
         timer = (time_s, job_id)
         number = bisect.bisect_right(self._bounds, timer) - 1
         if number < 0:
@@ -317,7 +316,7 @@ class Timers(_Queue[dict[int, float]]):
             self._split(number)
 
     def remove(self, time_s: float, job_id: int) -> None:
-        """Take out a job that was added with this time."""
+        """Remove a job that was added with this time."""
         timer = (time_s, job_id)
         number = bisect.bisect_right(self._bounds, timer) - 1
         if number < 0:
@@ -330,7 +329,7 @@ class Timers(_Queue[dict[int, float]]):
             self._merge(number)
 
     def take_due(self, now: float) -> list[int]:
-        """Take out the jobs whose time has come, the earliest first."""
+        """Remove and return the jobs that are due, the earliest first."""
         front = self.front
         due: list[int] = []
         while front and front[0][0] <= now:
@@ -355,7 +354,7 @@ class Timers(_Queue[dict[int, float]]):
         self._put(number + 1, later)
 
     def _merge(self, number: int) -> None:
-        """Put a small bucket together with another small one beside it."""
+        """Merge a small bucket with a small neighbour."""
         bounds, buckets = self._bounds, self._buckets
         for left in range(
             max(number - 1, 0), min(number + 1, len(bounds) - 1)
@@ -368,12 +367,12 @@ class Timers(_Queue[dict[int, float]]):
 
 
 class Ranks:
-    """How many keys come before others, for a set that is kept elsewhere.
+    """Ranks of keys in a set that is kept elsewhere.
 
-    Costs next to nothing while nobody asks. Once asked it follows the
-    changes, many at a time, until nobody has asked for long.
+    After a question it follows the set's changes, many at a time, until it has
+    not been asked for long. While it is not asked it costs next to nothing.
 
-    :param keys: gives all keys of the set, in any order.
+    :param keys: returns all keys of the set, in any order.
     """
 
     __slots__ = ("_asked_ago", "_changed", "_keys", "_sorted")
@@ -381,15 +380,15 @@ class Ranks:
     def __init__(self, keys: abc.Callable[[], abc.Iterable[Key]]) -> None:
         self._keys = keys
         self._sorted: SortedKeys | None = None
-        #: Keys that came or went since it was last up to date. One that did
-        #: both is not there.
+        #: Keys that came or went since the last update. A key that did both is
+        #: not in it.
         self._changed: set[Key] = set()
-        #: How many changes were followed since somebody asked.
+        #: The number of changes followed since the last question.
         self._asked_ago = 0
 
     @property
     def followed(self) -> bool:
-        """Whether changes have to be noted."""
+        """Whether the caller has to report changes by :meth:`note`."""
         return self._sorted is not None
 
     def rank(self, key: Key) -> int:

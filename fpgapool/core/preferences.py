@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a strategy needs of the pool, and how it answers.
+"""What a strategy needs from the pool, and its answer.
 
-The pool keeps its jobs and slots by this; it need not know how a strategy
-chooses (:mod:`fpgapool.core.strategy`).
+The pool builds its indexes by these preferences. How a strategy chooses is in
+:mod:`fpgapool.core.strategy`.
 """
 
 import abc
@@ -25,12 +25,12 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdleIndexes:
-    """Which indexes over idle slots a strategy needs.
+    """The indexes over idle slots that a strategy needs.
 
-    :param by_busy: hosts with the fewest busy slots come first, else the
+    :param by_busy: hosts with the fewest busy slots come first; otherwise
         hosts come in the order of their ids.
-    :param by_programmed: apart by what is programmed.
-    :param by_slot: slots can be counted off, as a random choice needs.
+    :param by_programmed: separate indexes by programmed accelerator.
+    :param by_slot: slots can be selected by rank, as a random choice needs.
     """
 
     by_busy: bool = False
@@ -39,47 +39,46 @@ class IdleIndexes:
 
 
 class Preferences(abc.ABC):
-    """What the pool must keep for a strategy, and how it orders jobs."""
+    """What a strategy needs from the pool, and how it orders jobs."""
 
     #: The indexes that the view keeps for it.
     idle_indexes: IdleIndexes = IdleIndexes()
-    #: Whether it asks for the waiting jobs of a host, and which jobs wait for
-    #: their own; if not, they need not be kept apart.
+    #: Whether the pool keeps jobs by host, and which jobs wait for their own
+    #: host.
     wants_hosts: bool = True
     #: Whether it estimates rates: the view then keeps the loads of pipes and
     #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
-    #: is of use.
+    #: sets rates.
     wants_rates: bool = False
-    #: If jobs and idle slots are left by a pass, another one follows after so
-    #: many seconds: what it looks at changes by itself. None: it does not.
+    #: If a pass leaves jobs and idle slots, the next one follows after this
+    #: time, because the strategy's inputs change with time. None: no such
+    #: pass.
     look_again_s: float | None = None
-    #: A job passed over so often may leave its host; None: not by skips.
+    #: A job that was passed over so often may go to other hosts; None: skips
+    #: do not matter.
     skip_limit: int | None = None
-    #: How projects share the pool: the view then keeps their jobs apart where
-    #: that matters. None: whose a job is does not matter.
+    #: How projects share the pool: the view then keeps their jobs in separate
+    #: lanes where needed. None: projects do not matter.
     shares: sharing.Options | None = None
-    #: A job that has waited for so long is kept apart, too, and ordered by its
-    #: arrival; None: none is.
+    #: A job that has waited for so long is urgent: it goes first, by arrival;
+    #: None: no job is.
     max_wait_s: float | None = None
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:
         """The job's place in the queue: smaller keys come first.
 
-        The same for the same job always; its last member is the job's id.
+        A job's key never changes; its last member is the job's id.
         """
 
     def patience_s(self, job: model.Job) -> float | None:
-        """How long a job waits for its own host; None: for ever."""
+        """The time that a job waits for its own host; None: for ever."""
         return None
 
     def weight(self, job: model.Job) -> float:
-        """What the job's column of weights says, if it wants rates."""
+        """The job's entry in the column of weights, if it wants rates."""
         return 0.0
 
     def remote_limit(self, slot_count: int) -> int | None:
-        """How many remote jobs a host with so many slots may have.
-
-        None: any number.
-        """
+        """The number of remote jobs that a host may have; None: any."""
         return None

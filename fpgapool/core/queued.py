@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting jobs, in groups that fit the same slots and lanes shown together."""
+"""Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
 from collections import abc
 
@@ -15,18 +15,20 @@ class JobRecord:
 
     :ivar key: its place in the queue.
     :ivar skips: how often slots of other hosts passed it over.
-    :ivar avoided: the slots on which it failed to start.
-    :ivar group: the group that it waits in; None: it has a slot.
+    :ivar avoided: the slots that it avoids: it failed to start there, or its
+        accelerator is out of use on their host.
+    :ivar group: the group in which it waits; None: it has a slot.
     :ivar homed: whether it waits for its own host.
-    :ivar patience_s: when it will have waited for its own host for long
-        enough, if it does wait for it.
-    :ivar limit_s: when it will have waited for too long, if it waits and ever.
-    :ivar urgent: whether it has waited for so long that it goes first.
-    :ivar urgent_s: when it will have, if it waits and ever.
+    :ivar patience_s: when it may go to other hosts; None: it does not wait for
+        its own host, or for ever.
+    :ivar limit_s: when ``wait_timeout_s`` is over; None: never.
+    :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
+    :ivar urgent_s: when it becomes urgent; None: never.
     :ivar slot_id: the slot that it has.
-    :ivar paid_bytes: what is left of its claim after earlier slots; None: the
+    :ivar paid_bytes: the rest of its claim after earlier slots; None: the
         claim was not charged yet.
-    :ivar column: its place in the columns, while it waits and they are kept.
+    :ivar column: its place in the columns, while it waits and the view keeps
+        them.
     """
 
     __slots__ = (
@@ -64,17 +66,17 @@ class JobRecord:
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
-    :ivar lane: the lane.
-    :ivar count: how many there are.
-    :ivar jobs: all of them.
-    :ivar homed_count: how many of them wait for their own host.
-    :ivar roaming: those that do not: they have waited for it for long
-        enough, it has no usable slot that fits them, or they have none.
-    :ivar by_host: the jobs of each host. This and the two above are empty,
-        if the strategy does not ask for hosts.
-    :ivar homes: those of these hosts that have a usable slot that fits.
-    :ivar avoided: the slots on which its jobs failed to start.
-    :ivar avoiding: ``avoided``, or nothing while no other slot is left.
+    :ivar count: the number of jobs.
+    :ivar jobs: all jobs.
+    :ivar homed_count: the number of jobs that wait for their own host.
+    :ivar roaming: the jobs that may go to any host: they have waited for their
+        own for long enough, it has no usable slot that fits, or they come from
+        outside the pool.
+    :ivar by_host: the jobs of each host. This and the two above are empty
+        unless the strategy wants hosts.
+    :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
+    :ivar avoided: the slots that its jobs avoid.
+    :ivar avoiding: ``avoided``; empty if the jobs fit no other usable slot.
     """
 
     __slots__ = (
@@ -116,15 +118,15 @@ class JobGroup:
         return self.fits_shape(shape) and slot_id not in self.avoiding
 
     def first(self) -> ordered.Key | None:
-        """The first of its jobs."""
+        """The key of its first job."""
         return self.jobs.first()
 
     def first_for(
         self, host_id: model.HostId, is_open: bool
     ) -> ordered.Key | None:
-        """The first of its jobs that come from this host.
+        """The key of its first job that comes from this host.
 
-        :param is_open: or that may go to any host.
+        :param is_open: whether roaming jobs count, too.
         """
         jobs = self.by_host.get(host_id)
         first = None if jobs is None else jobs.front[0]
@@ -138,7 +140,8 @@ class JobGroup:
 class Shown:
     """The waiting jobs that a strategy sees.
 
-    :ivar arrived: those that were submitted at this event, by their ids.
+    :ivar arrived: the jobs among them that were submitted at this event, by
+        id.
     """
 
     __slots__ = ("_by_shape", "_groups", "arrived")
@@ -150,7 +153,7 @@ class Shown:
 
     @property
     def count(self) -> int:
-        """How many jobs there are."""
+        """The number of jobs."""
         return sum(group.count for group in self._groups)
 
     def groups(self) -> abc.Collection[JobGroup]:
@@ -158,7 +161,7 @@ class Shown:
         return self._groups
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
-        """The groups whose jobs slots of this shape fit."""
+        """The groups whose jobs fit slots of this shape."""
         groups = self._by_shape.get(shape)
         if groups is None:
             groups = self._by_shape[shape] = tuple(
@@ -167,19 +170,19 @@ class Shown:
         return groups
 
     def greet(self, lanes: abc.Iterable["Lane"]) -> None:
-        """See which jobs were submitted at this event.
+        """Update :attr:`arrived`.
 
-        :param lanes: where there are any.
+        :param lanes: the lanes with jobs that were submitted at this event.
         """
 
 
 class Lane(Shown):
     """Jobs that are always shown or hidden together.
 
-    :ivar project: whose jobs they are; None: of all projects that have no
+    :ivar project: the project of the jobs; None: all projects that have no
         lane of their own.
-    :ivar urgent: whether they have waited for so long that they go first.
-    :ivar size: how many there are.
+    :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
+    :ivar size: the number of jobs.
     :ivar by_needs: their groups.
     """
 
@@ -196,7 +199,7 @@ class Lane(Shown):
 
     @property
     def count(self) -> int:
-        """How many jobs there are."""
+        """The number of jobs."""
         return self.size
 
     def make_group(
@@ -215,7 +218,7 @@ class Lane(Shown):
 
 
 class Together(Shown):
-    """The jobs of several lanes, as long as these keep their groups."""
+    """The jobs of several lanes; valid while these keep their groups."""
 
     __slots__ = ("_lanes",)
 
@@ -224,7 +227,7 @@ class Together(Shown):
         self._lanes = frozenset(lanes)
 
     def greet(self, lanes: abc.Iterable[Lane]) -> None:
-        """See which jobs were submitted at this event."""
+        """Update :attr:`arrived`."""
         self.arrived = {
             job_id: record
             for lane in lanes
@@ -234,12 +237,12 @@ class Together(Shown):
 
 
 def together(lanes: abc.Sequence[Lane]) -> Shown:
-    """The jobs of one lane or more."""
+    """The jobs of one or more lanes."""
     return lanes[0] if len(lanes) == 1 else Together(lanes)
 
 
 def first_key(*keys: ordered.Key | None) -> ordered.Key | None:
-    """The smallest key of those that there are."""
+    """The smallest key; None if all are None."""
     first: ordered.Key | None = None
     for key in keys:
         if key is not None and (first is None or key < first):

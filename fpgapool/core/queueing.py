@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long jobs take in priority queues by size, and the best thresholds.
+"""Completion times in priority queues by size, and the best thresholds.
 
-One server of a bandwidth serves jobs that arrive as a Poisson process, queue
-by queue, and finishes what it began: a non-preemptive priority M/G/1.
+The model is a non-preemptive priority M/G/1: jobs arrive as a Poisson process,
+and one server of a given bandwidth serves them queue by queue.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ Structure = typing.Literal["hybrid", "geometric", "linear"]
 class PriorityServer:
     """A server and its load.
 
-    :param sizes: how large jobs are.
-    :param arrivals_per_s: how many come in a second on average.
-    :param bandwidth_bytes_per_s: what the server does in a second.
-    :raises ValueError: if a rate is not positive and finite, or if the
-        server has not more than enough bandwidth: jobs would wait longer and
-        longer.
+    :param sizes: the distribution of job sizes.
+    :param arrivals_per_s: the mean rate of arrivals.
+    :param bandwidth_bytes_per_s: the server's bandwidth.
+    :raises ValueError: if a rate is not positive and finite, or if the load is
+        1 or more: jobs would wait longer and longer.
     """
 
     def __init__(
@@ -72,16 +71,17 @@ class PriorityServer:
 
         :param thresholds_bytes: upper bounds of all queues but the last,
             along the last axis; none: first come, first served.
-        :param formula: ``cobham`` is right. ``paper`` is the one of the
-            paper's Fig. 5, which lets a job wait only for the rest of a job
-            of its own queue; it is too low, and falls for ever with the
-            number of queues.
+        :param formula: ``cobham`` is right. ``paper`` is that of the paper's
+            Fig. 5, in which a job waits only for the rest of a job of its own
+            queue. Its result is too low, and falls without limit as the number
+            of queues grows.
         :returns: seconds, one number for each row of thresholds.
         """
         bounds = _with_ends(thresholds_bytes)
         shares = self._between(0, bounds)
         works = self._between(1, bounds)
-        # What is left for a queue by those before it; one more than queues.
+        # The bandwidth left by the queues before each; one entry more than
+        # queues.
         left = self.bandwidth_bytes_per_s - self.arrivals_per_s * np.cumsum(
             np.concatenate((np.zeros_like(works[..., :1]), works), axis=-1),
             axis=-1,
@@ -107,10 +107,10 @@ class PriorityServer:
 
 
 def check_load(load: float) -> None:
-    """Make sure that a server can keep up.
+    """Check that a server can keep up.
 
     :param load: arrivals × mean size / bandwidth.
-    :raises ValueError: if it cannot.
+    :raises ValueError: if the load is not above 0 and below 1.
     """
     if not 0 < load < 1:
         raise ValueError(
@@ -124,9 +124,9 @@ def make_server(
     load: float,
     bandwidth_bytes_per_s: float = 1e9,
 ) -> PriorityServer:
-    """A server of which only the load is known.
+    """A server with a given load.
 
-    The best thresholds depend on nothing else.
+    The best thresholds depend only on the load and the sizes.
 
     :param load: arrivals × mean size / bandwidth.
     :param bandwidth_bytes_per_s: only scales times.
@@ -150,7 +150,7 @@ def _with_ends(thresholds_bytes: npt.ArrayLike) -> Floats:
 class Tuning:
     """Thresholds, as :func:`.thresholds.hybrid_thresholds` takes them.
 
-    :ivar completion_s: the mean that they are expected to give.
+    :ivar completion_s: the expected mean completion time.
     """
 
     E_bytes: float
@@ -168,13 +168,13 @@ class Tuning:
         )
 
 
-#: What is worth another structure than the simplest, geometric one.
+#: The relative gain that justifies another structure than geometric.
 _WORTH = 1e-3
-#: Thresholds looked at in the first round, about.
+#: About the number of thresholds evaluated in the first round.
 _BUDGET = 1_500_000
 _MIN_RATIO = 1.001
 _MAX_RATIO = 1000.0
-#: On each of the two axes of a grid.
+#: Points on each of the two axes of a grid.
 _MIN_POINTS = 8
 _MAX_POINTS = 60
 _CANDIDATES = 12
@@ -191,19 +191,19 @@ def minimise(
 ) -> Tuning:
     """Find the thresholds with the smallest mean completion time.
 
-    The function has many valleys. A coarse grid over all variables is
-    searched first, with E and q on logarithmic axes; then windows around the
-    best choices of k1 and k2 shrink to their minima. There is no chance in
-    it: the same input gives the same thresholds.
+    The function has many local minima. The search begins with a coarse grid
+    over all variables, with E and q on logarithmic axes. Then windows around
+    the best choices of k1 and k2 shrink to their minima. The search is
+    deterministic.
 
-    :param server: what is minimised for.
-    :param queues: how many queues; not searched.
+    :param server: the server and its load.
+    :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
     :param formula: see :meth:`PriorityServer.completion_s`.
-    :param E_bytes: the first threshold; None: searched, too.
-    :returns: the best; with k1 = 1 and k2 = 2 unless others are better by
-        more than a thousandth.
+    :param E_bytes: the first threshold; None: searched too.
+    :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
+        better by more than a thousandth.
     :raises ValueError: if there are no queues, or E is not positive.
     """
     if queues < 1:
@@ -224,9 +224,9 @@ def minimise(
 
 
 def _pairs(queues: int) -> list[tuple[int, int]]:
-    """Choices of k1 and k2; some of them, if there are too many.
+    """Choices of k1 and k2; a selection if there are too many.
 
-    Neighbours are left out, they are geometric.
+    Neighbours are left out: they are geometric.
     """
     most = max(_BUDGET // (_MIN_POINTS**2 * queues), 40)
     count = min(queues, math.isqrt(2 * most) + 3)
@@ -245,10 +245,10 @@ def _pairs(queues: int) -> list[tuple[int, int]]:
 
 
 class _Search:
-    """Over E and q for given choices of k1 and k2.
+    """Searches E and q for given choices of k1 and k2.
 
-    In place of q, its power is searched that leads from the first threshold
-    to the last: that has the same scale for any number of queues.
+    In place of q it searches the ratio of the last threshold to the first,
+    which has the same scale for any number of queues.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class _Search:
         else:
             self._log_E = (math.log(E_bytes), math.log(E_bytes))
         if queues <= 2:
-            # There are no thresholds that it could relate.
+            # Only one threshold: the ratio does not matter.
             self._log_span = (math.log(2.0), math.log(2.0))
             return
         widest = max(high_bytes / min(low_bytes, E_bytes or low_bytes), 1.1)
@@ -282,7 +282,7 @@ class _Search:
         )
 
     def best(self, pairs: list[tuple[int, int]]) -> Tuning:
-        """The best of all E and q with these choices of k1 and k2."""
+        """The best E and q with these choices of k1 and k2."""
         points = int(math.sqrt(_BUDGET / (len(pairs) * self._queues)))
         points = min(max(points, _MIN_POINTS), _MAX_POINTS)
         fixed = self._log_E[0] == self._log_E[1]
@@ -305,7 +305,7 @@ class _Search:
     def _lowest(
         self, pair: tuple[int, int], log_E: Floats, log_span: Floats
     ) -> tuple[float, float, float]:
-        """The lowest point of a grid: its height and where it is."""
+        """The lowest point of a grid: its height and position."""
         factors = queue_thresholds.hybrid_factors(
             np.exp(log_span / self._steps), *pair, self._queues
         )
@@ -348,7 +348,7 @@ class _Search:
 def _window(
     centre: float, width: float, limits: tuple[float, float]
 ) -> Floats:
-    # The centre itself is one of them, so that it never gets worse.
+    # The points include the centre, so that the result never gets worse.
     points = centre + width * np.linspace(-1, 1, 7)
     return np.asarray(np.clip(points, *limits))
 
@@ -356,7 +356,7 @@ def _window(
 def _range_of(
     sizes: distributions.SizeDistribution,
 ) -> tuple[float, float]:
-    """Where a first threshold can be of use, in bytes."""
+    """The useful range of a first threshold, in bytes."""
     low_bytes, high_bytes = sizes.quantile([1e-4, 1 - 1e-5]).tolist()
     low_bytes = max(low_bytes, sizes.mean_bytes * 1e-6, 1.0)
     return low_bytes, max(high_bytes, low_bytes * 1.1)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which slots are reserved for which instances.
+"""Chooses the slots that are reserved for instances.
 
-A reservation is for a slot of a device, not for a certain one: here it gets
-one, keeps it as long as it can be used, and gets another one if not. Slots
-that can be reserved, and are not yet, are kept for it: none of them is given
-to a session that could not be moved out of the way.
+An instance reserves a number of slots of a device. This module binds each
+reservation to a slot, and to another one when that slot cannot be used. It
+keeps the reservable slots that are not reserved yet for later reservations:
+they go only to jobs that can move to another slot.
 """
 
 import typing
@@ -20,18 +20,18 @@ from fpgapool.core import slot_table
 from fpgapool.core import slots
 from fpgapool.core import waiting
 
-#: Who a slot is reserved for from now on; None: nobody.
+#: A slot and the instance that it is now reserved for; None: not reserved.
 Change = tuple[model.SlotId, str | None]
 
 _PREPARING = model.Phase.PREPARING
 
-# How well a slot serves a reservation: at once, when its holder has been moved
-# out of the way, or nobody knows when.
+# When a slot can serve a reservation: at once, when its holder has moved to
+# another slot, or at an unknown time.
 _AT_ONCE, _SOON, _SOMETIME = range(3)
 
 
 class Pool(typing.Protocol):
-    """What reservations ask of the pool; see the members of its view."""
+    """The members of the pool's view that reservations use."""
 
     accelerators: dict[str, model.Accelerator]
     next_generation: int
@@ -43,10 +43,10 @@ class Pool(typing.Protocol):
         """Return whether sessions of an accelerator can change slots."""
 
     def is_held(self, project: str | None) -> bool:
-        """Return whether a project has as many slots as it may."""
+        """Return whether a project has reached its limit of slots."""
 
     def topology_changed(self, host_id: model.HostId) -> None:
-        """Bring the queues up to date with a host whose slots changed."""
+        """Update the queues after a host's slots changed."""
 
     def give(
         self, record: queued.JobRecord, slot: slots.Slot, *, in_turn: bool
@@ -57,19 +57,17 @@ class Pool(typing.Protocol):
 class Reservations:
     """The reservations of all devices, and the slots that they have.
 
-    :param view: the pool.
-    :param table: its slots.
-    :param jobs: its waiting jobs.
-
-    :ivar wanted: how many slots which instances have reserved, by device.
-    :ivar reservable: how many slots can be reserved at most, by device, where
-        there are any.
-    :ivar bound: the slots of the reservations, by device.
-    :ivar short: devices with a reservation that waits for a better slot, or
-        for any.
-    :ivar stirred: instances for which a reserved slot or a job may be new.
-    :ivar since: the first generation that was given out after a slot was
-        reserved.
+    :ivar wanted: by device, the instances and the number of slots that each
+        has reserved.
+    :ivar reservable: by device, the number of slots that can be reserved, if
+        above 0.
+    :ivar bound: by device, the reserved slots and their instances.
+    :ivar short: devices with a reservation that waits for a slot, or for a
+        better one.
+    :ivar stirred: instances that have a new reserved slot or a new job since
+        the last pass.
+    :ivar since: by reserved slot, the first generation that was assigned after
+        it was reserved.
     """
 
     def __init__(
@@ -89,13 +87,13 @@ class Reservations:
         self.since: dict[model.SlotId, int] = {}
         self._unsettled: set[model.DeviceId] = set()
         self.withheld: dict[tuple[str, str | None, bool], bool] = {}
-        # The slots of before a restart, until they are known.
+        # The slots reserved before a restart, until their hosts are up.
         self._former: dict[model.SlotId, str] = {}
 
-    # -- what is said ----------------------------------------------------
+    # -- inputs ----------------------------------------------------------
 
     def set_wanted(self, event: events.ReservationsChanged) -> None:
-        """Take in all reservations that there are."""
+        """Set all reservations."""
         wanted = {
             device_id: {name: count for name, count in counts if count > 0}
             for device_id, counts in event.by_device
@@ -107,7 +105,7 @@ class Reservations:
         self._former.update(event.former_slots)
 
     def set_reservable(self, device_id: model.DeviceId, count: int) -> None:
-        """Say how many slots of a device can be reserved."""
+        """Set the number of slots of a device that can be reserved."""
         if count > 0:
             self.reservable[device_id] = count
         else:
@@ -115,7 +113,7 @@ class Reservations:
         self._unsettled.add(device_id)
 
     def touch_host(self, host_id: model.HostId) -> None:
-        """See again to the devices of a host that is not as it was."""
+        """Settle the devices of a changed host again."""
         host = self._table.hosts.get(host_id)
         if host is None or not (
             self.wanted or self.reservable or self.bound or self._former
@@ -124,27 +122,27 @@ class Reservations:
         self._unsettled.update(device.id for device in host.spec.devices)
 
     def touch_short(self, device_id: model.DeviceId) -> None:
-        """See again to a device where a slot may have become better."""
+        """Settle a device again if a reservation waits for a better slot."""
         if device_id in self.short:
             self._unsettled.add(device_id)
 
     def library_changed(self) -> None:
-        """See again to all: other holders can be moved, other slots used."""
+        """Settle all again: the library decides who can move, and where."""
         self._unsettled.update(self.wanted, self.reservable)
 
     def stir_all(self) -> None:
-        """Look again for jobs of all instances."""
+        """Have the next pass look at the jobs of all instances."""
         for bound in self.bound.values():
             self.stirred.update(bound.values())
 
     def note_restored(self, hold: slots.Hold) -> None:
-        """An assignment is older than the reservation of its slot."""
+        """Note that an assignment is older than its slot's reservation."""
         if hold.slot_id in self.since:
             self.since[hold.slot_id] = max(
                 self.since[hold.slot_id], hold.generation + 1
             )
 
-    # -- which slots -----------------------------------------------------
+    # -- choosing slots --------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
@@ -152,9 +150,10 @@ class Reservations:
         return not self._unsettled
 
     def settle(self) -> tuple[list[Change], list[slots.Hold]]:
-        """Give reservations slots.
+        """Bind reservations to slots.
 
-        :returns: what has changed, and who has to leave reserved slots.
+        :returns: the changes, and the holders that have to leave reserved
+            slots.
         """
         changes: list[Change] = []
         leaving: list[slots.Hold] = []
@@ -207,8 +206,8 @@ class Reservations:
         known: list[slots.Slot],
         old: abc.Mapping[model.SlotId, str],
     ) -> tuple[dict[model.SlotId, str], dict[model.SlotId, str]]:
-        """:returns: the slots that stay reserved, and those that had better
-        not, as they cannot be used.
+        """:returns: the slots that stay reserved, and the poor ones, which
+        stay only if there are no others.
         """
         left = dict(self.wanted.get(device_id, {}))
         new: dict[model.SlotId, str] = {}
@@ -233,7 +232,7 @@ class Reservations:
         new: dict[model.SlotId, str],
         poor: abc.Mapping[model.SlotId, str],
     ) -> None:
-        """Reserve other slots; where there is none, poor ones stay."""
+        """Reserve more slots; where none is left, poor ones stay."""
         for instance_id in sorted(wanted):
             missing = wanted[instance_id] - _count(new, instance_id)
             fair = sorted(
@@ -245,7 +244,7 @@ class Reservations:
                 )
                 if rank[1] < _SOMETIME
             )
-            # For one that has a slot, if a poor one, nobody has to leave.
+            # A reservation that has a poor slot makes no holder leave.
             urgent = missing - _count(poor, instance_id)
             for n, (rank, slot_id) in enumerate(fair[: max(missing, 0)]):
                 if rank[1] == _AT_ONCE or n < urgent:
@@ -287,7 +286,7 @@ class Reservations:
     def _can_move(self, hold: slots.Hold) -> bool:
         """Whether a holder can go on in another slot.
 
-        While its slot is prepared its client knows nothing of it yet.
+        While its slot is prepared, its client does not know the slot yet.
         """
         return hold.phase is _PREPARING or self._view.is_stateless(
             hold.accelerator
@@ -314,7 +313,7 @@ class Reservations:
         old: abc.Mapping[model.SlotId, str],
         new: abc.Mapping[model.SlotId, str],
     ) -> None:
-        """Let the table know, and the queues."""
+        """Mark the slots in the table, and update the queues."""
         for slot_id in old.keys() | new.keys():
             if slot_id not in new:
                 self.since.pop(slot_id, None)
@@ -332,7 +331,7 @@ class Reservations:
         known: list[slots.Slot],
         bound: abc.Mapping[model.SlotId, str],
     ) -> set[model.SlotId]:
-        """Choose the slots that are kept for further reservations."""
+        """Choose the slots to keep for further reservations."""
         count = self.reservable.get(device_id, 0) - sum(
             self.wanted.get(device_id, {}).values()
         )
@@ -345,13 +344,13 @@ class Reservations:
         return {slot.id for slot in free[: max(count, 0)]}
 
     def _is_stuck(self, slot: slots.Slot) -> bool:
-        """Whether who has it can never be moved."""
+        """Whether its holder can never move to another slot."""
         hold = self._table.assignments.get(slot.id)
         return hold is not None and not self._view.is_stateless(
             hold.accelerator
         )
 
-    # -- who is served ---------------------------------------------------
+    # -- serving jobs ----------------------------------------------------
 
     def serve(self) -> abc.Iterator[preferences.Choice]:
         """Give idle reserved slots to waiting jobs of their instances."""
@@ -399,7 +398,7 @@ class Reservations:
                 avoiding = record.group.avoiding if record.group else ()
                 allowed = [s for s in fitting if s.id not in avoiding]
                 if self._view.is_held(record.job.project):
-                    # All of an instance are of one project.
+                    # All jobs of an instance belong to one project.
                     break
                 if allowed:
                     avoided = record.avoided
@@ -414,7 +413,7 @@ class Reservations:
         return None, None
 
     def is_wanted(self, slot: slots.Slot) -> bool:
-        """Whether a waiting job could have a reserved slot."""
+        """Whether a waiting job fits a reserved slot."""
         queues = self._jobs.of_instances.get(slot.reserved_for or "", {})
         return any(
             self._view.accelerators[name].fits(slot.spec.shape)
@@ -422,9 +421,9 @@ class Reservations:
         )
 
     def withholds(self, job: model.Job, *, idle: bool) -> bool:
-        """Whether a job does not get a slot because of reservations.
+        """Whether reservations keep a job from a slot.
 
-        :param idle: a slot that nobody has; else any that can be used.
+        :param idle: whether only idle slots count; else all usable slots do.
         """
         own = job.instance_id
         if own not in self._table.reserved.values():
@@ -453,7 +452,7 @@ class Reservations:
     # -- figures ---------------------------------------------------------
 
     def pending(self, device_id: model.DeviceId) -> int:
-        """How many reserved slots of a device cannot be used now."""
+        """The number of reserved slots of a device that cannot be used now."""
         ready = sum(
             slot is not None
             and slot.is_usable

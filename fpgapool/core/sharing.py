@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How projects share the pool: whose round it is, and who has enough slots.
+"""Shares the pool between projects: rounds and limits.
 
-Deficit round robin with explicit rounds: all projects of the same round may
-have slots, in whatever order. A project whose bytes are used up
-goes to the end of the first round in which it has some again, so that what it
-owes for a large job costs no more to work out than for a small one.
+The method is deficit round robin with explicit rounds. All projects of the
+current round may get slots, in any order. A project that has used up its bytes
+goes to the end of the first round in which it has some again. The cost of
+finding this round does not depend on the size of its debt.
 
-A slot costs its rate for as long as it is held, and a job at least its claim.
+A slot costs its rate for as long as it is held; a job costs at least its
+claim.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from fpgapool.core import ordered
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
 
-#: Projects that wait are charged for the slots they hold this often at most.
+#: The shortest interval between charging waiting projects for held slots.
 CHARGE_INTERVAL_S = 1.0
 
 
@@ -28,9 +29,9 @@ CHARGE_INTERVAL_S = 1.0
 class Options:
     """How projects share.
 
-    :param fair: whether they have rounds; if not, only their limits count.
-    :param quantum_bytes: what a project of weight 1 may begin in each round.
-    :param weights: of projects; those that are not named have 1.
+    :param fair: whether they have rounds; if not, only limits apply.
+    :param quantum_bytes: the bytes per round of a project of weight 1.
+    :param weights: of projects; the default is 1.
     :raises ValueError: if the quantum or a weight is not positive and finite.
     """
 
@@ -44,7 +45,7 @@ class Options:
             _check_positive(f"the weight of {project!r}", weight)
 
     def share_bytes(self, project: str) -> float:
-        """What a project may begin in each round."""
+        """The bytes that a project gets in each round."""
         return self.quantum_bytes * self.weights.get(project, 1.0)
 
 
@@ -59,17 +60,17 @@ class Hold(typing.Protocol):
     slot_id: model.SlotId
 
     def charge(self, now: float, /) -> float:
-        """What it costs since it was charged last, in bytes."""
+        """Return its cost since the last charge, in bytes."""
 
 
 class Account:
-    """What is known of one project.
+    """The account of one project.
 
-    :ivar share_bytes: what it may begin in each round.
-    :ivar left_bytes: what is left of that in its round; always positive.
-    :ivar round: the round in which it may have slots next.
-    :ivar place: its place among those of the same round.
-    :ivar waits: whether it has jobs that wait for its round.
+    :ivar share_bytes: the bytes that it gets in each round.
+    :ivar left_bytes: the bytes left in its round; always positive.
+    :ivar round: the next round in which it may get slots.
+    :ivar place: its place among the projects of the same round.
+    :ivar waits: whether it has waiting jobs.
     :ivar holds: the slots that it has.
     """
 
@@ -94,17 +95,17 @@ class Account:
 
     @property
     def key(self) -> ordered.Key:
-        """Its place among those that wait for their rounds."""
+        """Its place among the waiting projects."""
         return (self.round, self.place, self.project)
 
 
 class Accounts:
     """The projects that have jobs, slots or debts.
 
-    :ivar now_s: the time of the step that is under way.
-    :ivar round: that in which a slot was given away last.
-    :ivar changes: grows whenever a place or the round changes, or whether a
-        project has as many slots as it may.
+    :ivar now_s: the time of the current step.
+    :ivar round: the current round: that of the last slot given in turn.
+    :ivar changes: counts changes of places and of the round, and projects that
+        reach or leave their limit.
     """
 
     def __init__(self, options: Options) -> None:
@@ -121,7 +122,7 @@ class Accounts:
         self._kept = 0
 
     def all(self) -> list[Account]:
-        """All that are known."""
+        """All accounts."""
         return list(self._accounts.values())
 
     # -- limits ----------------------------------------------------------
@@ -131,29 +132,29 @@ class Accounts:
         default: int | None,
         of_projects: abc.Iterable[tuple[str, int | None]],
     ) -> None:
-        """Say how many slots projects may have."""
+        """Set the numbers of slots that projects may have."""
         self._default_limit = default
         self._limits = dict(of_projects)
         self.changes += 1
 
     def limit_of(self, project: str) -> int | None:
-        """How many slots a project may have; None: any number."""
+        """The number of slots that a project may have; None: any number."""
         return self._limits.get(project, self._default_limit)
 
     def is_full(self, project: str | None) -> bool:
-        """Whether a project has as many slots as it may."""
+        """Whether a project has reached its limit of slots."""
         if project is None:
             return False
         limit = self.limit_of(project)
         return limit is not None and self.sessions(project) >= limit
 
     def sessions(self, project: str) -> int:
-        """How many slots a project has."""
+        """The number of slots that a project has."""
         account = self._accounts.get(project)
         return 0 if account is None else len(account.holds)
 
     def lane_of(self, project: str) -> str | None:
-        """The project itself, if its jobs are to be kept apart."""
+        """The project, if its jobs get a lane of their own; else None."""
         if self.options.fair or self.limit_of(project) is not None:
             return project
         return None
@@ -161,30 +162,30 @@ class Accounts:
     # -- rounds ----------------------------------------------------------
 
     def places(self) -> list[ordered.Key]:
-        """The places of all projects that wait for their rounds, in order."""
+        """The places of all waiting projects, in order."""
         return list(self._places)
 
     def first_from(self, cursor: ordered.Key) -> Account | None:
-        """The first project at this place or after it."""
+        """The first waiting project at this place or after it."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
 
     def round_of(self, account: Account) -> int:
-        """The round in which a project would be given a slot now."""
+        """The round in which a project would get a slot now."""
         return max(account.round, self.round)
 
     def has_to_wait(self, project: str) -> bool:
-        """Whether a project has nothing left for this round."""
+        """Whether a project has used up its bytes of this round."""
         return self._accounts[project].round > self.round
 
     def join(self, project: str) -> None:
-        """A project's first job waits for its round."""
+        """Add a project whose first job begins to wait."""
         if not self.options.fair:
             return
         account = self._account(project)
         self._charge(account)
         if account.round <= self.round:
-            # What it had left is lost, what it owed was not.
+            # An absent project loses what it had left; debts stay.
             account.round = self.round
             account.left_bytes = account.share_bytes
         self._move(account, account.round, self._new_place())
@@ -193,7 +194,7 @@ class Accounts:
         self.changes += 1
 
     def leave(self, project: str) -> None:
-        """No job of a project waits for its round any more."""
+        """Remove a project whose last job stopped waiting."""
         if not self.options.fair:
             return
         account = self._accounts[project]
@@ -212,12 +213,11 @@ class Accounts:
         *,
         in_round: bool,
     ) -> None:
-        """Count that a project gets a slot.
+        """Give a project a slot, and charge the job's claim.
 
-        :param claimed_bytes: what is charged at once; 0: the job was charged
-            its claim before.
-        :param in_round: because it is its round; if not, that of the pool
-            stays.
+        :param claimed_bytes: the charge; 0 if the claim was charged before.
+        :param in_round: whether the slot is given in turn; if not, the pool's
+            round does not advance.
         """
         account = self._account(project)
         account.holds[hold.slot_id] = hold
@@ -233,7 +233,7 @@ class Accounts:
         self._take(account, claimed_bytes)
 
     def take_back(self, project: str, hold: Hold) -> None:
-        """Count that it gave one back, and what that has cost."""
+        """Take a project's slot back, and charge the rest of its cost."""
         account = self._accounts[project]
         if len(account.holds) == self.limit_of(project):
             self.changes += 1
@@ -243,7 +243,7 @@ class Accounts:
         self._forget(account)
 
     def charge_waiting(self) -> None:
-        """Charge all projects that wait for what they hold, if it is time."""
+        """Charge waiting projects for held slots, once per interval."""
         if self.now_s - self._charged_at_s < CHARGE_INTERVAL_S:
             return
         self._charged_at_s = self.now_s
@@ -260,11 +260,11 @@ class Accounts:
             self._owe(account)
 
     def _owe(self, account: Account) -> None:
-        """Go to the end of the first round in which something is left."""
+        """Move to the end of the first round in which bytes are left."""
         share = account.share_bytes
         rounds = math.floor(-account.left_bytes / share) + 1
         account.left_bytes += rounds * share
-        # Of very many bytes, small differences are not exact.
+        # With very large debts, rounding may leave the range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
         self._move(account, account.round + rounds, self._new_place())
@@ -305,7 +305,7 @@ class Accounts:
         )
 
     def _sweep(self, new: Account) -> None:
-        """Forget whose debts are paid by now."""
+        """Forget the accounts whose debts are paid."""
         for account in self.all():
             if account is not new:
                 self._forget(account)

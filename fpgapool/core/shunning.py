@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts that accelerators are kept off."""
+"""Jobs avoid the slots of hosts on which their accelerator fails."""
 
 from collections import abc
 
@@ -14,10 +14,7 @@ _Slots = frozenset[model.SlotId]
 
 
 class Shunning:
-    """Has the jobs of accelerators avoid the slots of hosts.
-
-    :param queue: where these jobs wait.
-    """
+    """Keeps the set of slots that each accelerator's jobs avoid."""
 
     def __init__(
         self, view: pool_view.PoolView, queue: admission.Admission
@@ -35,7 +32,7 @@ class Shunning:
             self._shun(event.accelerator)
 
     def on_restored(self, event: events.AcceleratorRestored) -> None:
-        """Let an accelerator on a host again."""
+        """Allow an accelerator on a host again."""
         hosts = self._hosts.get(event.accelerator, set())
         if event.host_id not in hosts:
             return
@@ -57,13 +54,13 @@ class Shunning:
         )
 
     def see_host(self, host_id: model.HostId) -> None:
-        """See again which slots a host has."""
+        """Update the avoided slots after a host's slots changed."""
         for accelerator, hosts in self._hosts.items():
             if host_id in hosts:
                 self._shun(accelerator)
 
     def _shun(self, accelerator: str) -> None:
-        """Have those that wait for an accelerator avoid what they should."""
+        """Update the slots that an accelerator's waiting jobs avoid."""
         shunned = self._slots_of(self._hosts[accelerator])
         if shunned != self._queue.shunned.get(accelerator):
             self._queue.shunned[accelerator] = shunned
@@ -88,7 +85,7 @@ class Shunning:
         records: abc.Iterable[queued.JobRecord],
         change: abc.Callable[[_Slots], _Slots],
     ) -> None:
-        """Change what an accelerator's jobs avoid, equal sets once only."""
+        """Change the avoided slots of an accelerator's jobs, sharing sets."""
         changed: dict[_Slots, _Slots] = {}
         for record in records:
             if record.job.accelerator != accelerator:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All hosts and slots, who has them, and which are idle.
+"""Hosts, slots, assignments, and indexes over idle slots.
 
-Slot faults and assignments are kept by id, apart from the topology: they
-outlive a host that is not known yet or any more.
+Faults and assignments are kept by id, apart from the topology: they exist also
+while their host is not known.
 """
 
 import bisect
@@ -23,18 +23,18 @@ _NUMBER = operator.attrgetter("number")
 class SlotTable:
     """The topology, the assignments and the indexes over idle slots.
 
-    :ivar hosts: the hosts that are known, up or not.
+    :ivar hosts: the known hosts, up or not.
     :ivar slots: their slots.
-    :ivar assignments: who has which slot; slots may be unknown.
+    :ivar assignments: by slot; the slot may be unknown.
     :ivar idle_hosts: the hosts that have idle slots.
-    :ivar idle_total: how many slots are idle.
-    :ivar barred_devices: those whose slots an operator wants given to
-        nobody, known or not.
-    :ivar reserved: the instances that slots are reserved for; they are not
-        up, and idle for nobody else.
+    :ivar idle_total: the number of idle slots.
+    :ivar barred_devices: the devices that an operator disabled or drains,
+        known or not.
+    :ivar reserved: by reserved slot, its instance. A reserved slot counts
+        neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
-    :ivar reserved_idle: the reserved slots that can be used and that nobody
-        has, by instance.
+    :ivar reserved_idle: by instance, its usable reserved slots without a
+        holder.
     """
 
     def __init__(self, strategy: preferences.Preferences) -> None:
@@ -57,12 +57,12 @@ class SlotTable:
         self.reserved: dict[model.SlotId, str] = {}
         self.kept: set[model.SlotId] = set()
         self.reserved_idle: dict[str, dict[model.SlotId, slots.Slot]] = {}
-        # Hosts and devices of held slots that are not in the topology.
+        # Hosts and devices of assigned slots that are not in the topology.
         self._host_hints: dict[model.SlotId, model.HostId] = {}
         self._device_hints: dict[model.SlotId, model.DeviceId] = {}
         self._device_hosts: dict[model.DeviceId, model.HostId] = {}
-        # Brought up to date only when somebody looks: most slots that
-        # become idle are taken again at once.
+        # Updated only when read: most slots that become idle are assigned
+        # again at once.
         self._hosts_by_bucket: dict[slots.Bucket, ordered.SortedKeys] = {}
         self._changed_hosts: list[slots.Host] = []
         self._slots_by_bucket: dict[
@@ -72,11 +72,11 @@ class SlotTable:
     # -- topology --------------------------------------------------------
 
     def put_host(self, spec: model.HostSpec) -> bool:
-        """Bring a host up as it is described.
+        """Add or update a host, and bring it up.
 
-        :returns: whether other slots can be used than before.
-        :raises ValueError: if one of its slots or devices is known as
-            another host's.
+        :returns: whether the set of usable slots changed.
+        :raises ValueError: if one of its slots or devices belongs to another
+            host.
         """
         host = self.hosts.get(spec.id)
         if host is not None and host.up and host.spec == spec:
@@ -142,7 +142,7 @@ class SlotTable:
             return
         hold.slot = slot
         if old is not None:
-            # What is said of a slot in use may be older than what is known.
+            # The report on an assigned slot may be older than our record.
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
@@ -159,7 +159,7 @@ class SlotTable:
         return True
 
     def refresh_host(self, host_id: model.HostId) -> None:
-        """See again which of its slots are up, after a fault or a repair."""
+        """Update which slots are up, after a fault or a repair."""
         host = self.hosts[host_id]
         self._clear(host)
         self._fill(host)
@@ -171,10 +171,10 @@ class SlotTable:
         reserved: abc.Mapping[model.SlotId, str],
         kept: abc.Set[model.SlotId],
     ) -> model.HostId | None:
-        """Say which slots of a device, that is known, are reserved or kept.
+        """Set which slots of a known device are reserved or kept.
 
-        :param old: those that were reserved before, there or not.
-        :returns: its host, if anything is not as it was.
+        :param old: the slots reserved before, in the topology or not.
+        :returns: its host, if anything changed.
         """
         for slot_id in old:
             self.reserved.pop(slot_id, None)
@@ -199,7 +199,7 @@ class SlotTable:
         return host.id
 
     def slots_of(self, device_id: model.DeviceId) -> list[slots.Slot]:
-        """The slots of a device, if that is known."""
+        """The slots of a device; none if it is unknown."""
         host_id = self._device_hosts.get(device_id)
         if host_id is None:
             return []
@@ -210,17 +210,17 @@ class SlotTable:
         ]
 
     def known_shapes(self) -> model.Shapes:
-        """The shapes that slots have, up or not, kept or not."""
+        """The shapes of all known slots, up or not, kept or not."""
         return frozenset(
             shape for shape, count in self._known_by_shape.items() if count
         )
 
     def host_of_device(self, device_id: model.DeviceId) -> model.HostId | None:
-        """The host of a device that is known."""
+        """The host of a device; None if it is unknown."""
         return self._device_hosts.get(device_id)
 
     def held_slots(self, host_id: model.HostId) -> list[model.SlotId]:
-        """The host's slots that are taken, also if it was never up."""
+        """The host's assigned slots, also if it was never up."""
         host = self.hosts.get(host_id)
         slots = host.slots if host is not None else []
         held = [slot.id for slot in slots if slot.id in self.assignments]
@@ -232,7 +232,7 @@ class SlotTable:
         return sorted(held)
 
     def held_on(self, device_id: model.DeviceId) -> list[model.SlotId]:
-        """The device's slots that are taken, also if it was never there."""
+        """The device's assigned slots, also if it is unknown."""
         held = [
             slot.id
             for slot in self.slots_of(device_id)
@@ -250,15 +250,15 @@ class SlotTable:
         self._device_hints.pop(slot_id, None)
 
     def up_count(self, shapes: model.Shapes) -> int:
-        """How many slots of these shapes are up."""
+        """The number of slots of these shapes that are up."""
         return self._count(self.up_by_shape, shapes)
 
     def barred_count(self, shapes: model.Shapes) -> int:
-        """How many slots of these shapes would be up but for an operator."""
+        """The number of slots of these shapes that only an operator bars."""
         return self._count(self.barred_by_shape, shapes)
 
     def idle_count(self, shapes: model.Shapes) -> int:
-        """How many slots of these shapes are idle."""
+        """The number of idle slots of these shapes."""
         if not shapes:
             return self.idle_total
         return self._count(self.idle_by_shape, shapes)
@@ -270,7 +270,7 @@ class SlotTable:
         return sum(counter[shape] for shape in shapes)
 
     def _clear(self, host: slots.Host) -> None:
-        """Take a host out of all counts and indexes."""
+        """Remove a host from all counts and indexes."""
         for slot in host.idle:
             self._count_idle(slot, -1)
         if self.reserved_idle:
@@ -286,7 +286,7 @@ class SlotTable:
         self._changed(host)
 
     def _fill(self, host: slots.Host) -> None:
-        """Count and index a host's slots as they are now."""
+        """Add a host's slots to all counts and indexes."""
         usable = {
             device.id
             for device in host.spec.devices
@@ -325,10 +325,10 @@ class SlotTable:
         host_hint: model.HostId | None = None,
         device_hint: model.DeviceId | None = None,
     ) -> None:
-        """Give a slot that nobody has to a holder.
+        """Assign a free slot.
 
         :param host_hint: its host, if the slot is not known.
-        :param device_hint: its device, if so.
+        :param device_hint: its device, if the slot is not known.
         """
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
@@ -371,7 +371,7 @@ class SlotTable:
             self._changed(host)
 
     def set_local(self, slot_id: model.SlotId, local: bool) -> None:
-        """Correct whether a holder is local, once its host is known."""
+        """Correct whether a holder is local, now that its host is known."""
         host = self.slots[slot_id].host
         hold = self.assignments[slot_id]
         host.remote_count += hold.local - local
@@ -389,7 +389,7 @@ class SlotTable:
     def slots_in(
         self, bucket: str | slots.ProgrammedBucket
     ) -> ordered.SortedKeys | None:
-        """Positions of the idle slots of a shape, or of one programmed."""
+        """Positions of the idle slots of a bucket."""
         return self._slots_by_bucket.get(bucket)
 
     def is_idle(self, slot_id: model.SlotId) -> bool:
@@ -439,13 +439,13 @@ class SlotTable:
             _change(self._slots_by_bucket, bucket, slot.position, idle)
 
     def _changed(self, host: slots.Host) -> None:
-        """Note that its entries in the indexes may have to change."""
+        """Mark a host whose entries in the indexes may be outdated."""
         if host.is_listed:
             host.is_listed = False
             self._changed_hosts.append(host)
 
     def _relist(self, host: slots.Host) -> None:
-        """Bring the host's entries in the indexes up to date."""
+        """Update a host's entries in the indexes."""
         host.is_listed = True
         rank, is_open = host.rank, host.is_open
         wanted: dict[slots.Bucket, ordered.Key] = {}
@@ -481,5 +481,5 @@ def _change(
     if present:
         keys.add(key)
         return
-    # An empty bucket stays: it is soon used again, and there are few.
+    # An empty bucket stays: there are few, and it is used again soon.
     keys.remove(key)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host that is known, its slots, and who has one."""
+"""Records of hosts, slots and assignments that change in place."""
 
 import collections
 
 from fpgapool.core import model
 from fpgapool.core import ordered
 
-#: Stands for "can hold any accelerator at once" where slots are kept apart
-#: by what is programmed; no accelerator has this name.
+#: The program tag of slots that need no programming time. No accelerator has
+#: this name.
 INSTANT = ""
 
-#: (shape, whether the host takes another remote job)
+#: (shape, whether the host accepts another remote job)
 OpenBucket = tuple[str, bool]
 #: (shape, accelerator or INSTANT)
 ProgrammedBucket = tuple[str, str]
@@ -19,7 +19,7 @@ Bucket = OpenBucket | ProgrammedBucket
 
 
 def kept_shape(shape: str) -> str:
-    """The shape that slots have while they are kept for reservations."""
+    """The shape of slots while they are kept for reservations."""
     # No shape that a host reports has this character.
     return shape + "\0"
 
@@ -30,18 +30,19 @@ def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
 
 
 class Slot:
-    """A slot of a host that is known.
+    """A slot of a known host.
 
-    :ivar shape: what jobs see: another one while it is kept.
-    :ivar works: whether its host is up, its device healthy, and neither it
-        nor its device was taken out.
+    :ivar shape: the shape that jobs see: a special one while it is kept.
+    :ivar works: whether its host is up, its device healthy, and neither the
+        slot nor the device is out of use.
     :ivar is_usable: whether it works and its device is not barred.
-    :ivar up: whether it is usable and reserved for nobody.
-    :ivar reserved_for: the instance whose jobs alone may have it.
-    :ivar kept: whether only jobs may have it that can be moved.
-    :ivar programmed: the accelerator that it holds, as far as known.
+    :ivar up: whether it is usable and not reserved.
+    :ivar reserved_for: the instance that it is reserved for.
+    :ivar kept: whether it is kept for reservations, so that only jobs that can
+        move may have it.
+    :ivar programmed: the accelerator that it holds, if known.
     :ivar position: its place in ``index`` order.
-    :ivar bytes_per_s: its even share of what its device carries.
+    :ivar bytes_per_s: its even share of its device's rate.
     """
 
     __slots__ = (
@@ -76,16 +77,16 @@ class Slot:
         self.kept = False
 
     def mark(self, reserved_for: str | None, kept: bool) -> None:
-        """Say whom it is reserved for, and whether it is kept."""
+        """Set its instance, and whether it is kept for reservations."""
         self.reserved_for = reserved_for
         self.kept = kept
         self.shape = kept_shape(self.spec.shape) if kept else self.spec.shape
 
     def program_tag(self) -> str:
-        """What it can hold without being programmed, for the indexes."""
+        """The accelerator that it can run without being programmed."""
         if self.spec.programming_time_s <= 0:
             return INSTANT
-        # A slot of unknown contents gets a tag that no accelerator has.
+        # Unknown contents: no accelerator has this tag.
         return self.programmed or "\0"
 
     def starts_at_once(self, accelerator: str) -> bool:
@@ -96,14 +97,12 @@ class Slot:
 
 
 class Hold:
-    """What a :class:`~fpgapool.core.model.Assignment` is made of.
+    """The record behind :class:`~fpgapool.core.model.Assignment`.
 
-    What changes with every step of a session is changed in place.
-
-    :ivar slot: the slot, while it is known.
-    :ivar charged_at_s: until when its project was charged for it.
-    :ivar paid_bytes: what is left of the claim that was charged at once.
-    :ivar revoked: why it is being taken back; empty while it is not.
+    :ivar slot: the slot; None while it is unknown.
+    :ivar charged_at_s: the time up to which its project was charged.
+    :ivar paid_bytes: the unused rest of the claim, which was charged at once.
+    :ivar revoked: why the core is taking it back; empty if it is not.
     """
 
     __slots__ = (
@@ -144,7 +143,7 @@ class Hold:
         self.revoked = ""
 
     def charge(self, now: float) -> float:
-        """What it costs since it was charged last, beyond what was paid."""
+        """Return its cost since the last charge, beyond the paid claim."""
         if self.slot is None:
             return 0.0
         cost_bytes = (now - self.charged_at_s) * self.slot.bytes_per_s
@@ -154,7 +153,7 @@ class Hold:
         return cost_bytes - paid_bytes
 
     def assignment(self) -> model.Assignment:
-        """What it is now, as a value."""
+        """The assignment as a value."""
         return model.Assignment(
             slot_id=self.slot_id,
             job_id=self.job_id,
@@ -168,15 +167,16 @@ class Hold:
 
 
 class Host:
-    """A host that is known.
+    """A known host.
 
-    :ivar by_busy: whether a host with fewer busy slots comes before it.
+    :ivar by_busy: whether hosts are ranked by their number of busy slots.
     :ivar idle: its idle slots, lowest number first.
-    :ivar up_shapes: how many of its slots are up, by shape.
-    :ivar barred_shapes: how many would be, but for an operator.
-    :ivar busy_count: its slots that are taken.
-    :ivar remote_count: its slots that jobs of elsewhere have.
-    :ivar remote_limit: how many of those it may have; None: any number.
+    :ivar up_shapes: the number of its slots that are up, by shape.
+    :ivar barred_shapes: the number that would be up if their devices were not
+        barred, by shape.
+    :ivar busy_count: the number of its assigned slots.
+    :ivar remote_count: the number of its slots assigned to remote jobs.
+    :ivar remote_limit: the limit of ``remote_count``; None: no limit.
     :ivar is_listed: whether its entries in the indexes are up to date.
     """
 
@@ -209,12 +209,12 @@ class Host:
         self.remote_count = 0
         self.remote_limit: int | None = None
         self.is_listed = True
-        #: The index buckets that it is in, with its key in each.
+        #: Its key in each index bucket.
         self.entries: dict[Bucket, ordered.Key] = {}
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes another remote job."""
+        """Whether it accepts another remote job."""
         limit = self.remote_limit
         return limit is None or self.remote_count < limit
 

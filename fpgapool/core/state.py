@@ -2,8 +2,8 @@
 
 """The pool's state: events in, instructions out.
 
-Deterministic: the same events at the same times give the same instructions.
-There is no clock, no I/O and no thread in here.
+The same events at the same times give the same instructions. The module has no
+clock, no I/O and no threads.
 """
 
 import math
@@ -24,21 +24,20 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import codes
 
-# Where an event comes within its instant.
+# The order of events within an instant.
 _BATCH_ORDER = operator.attrgetter("batch_order")
 
 
 class PoolState:
     """All hosts, slots, jobs and assignments, and the rules that change them.
 
-    To be changed through :meth:`step` only.
+    Only :meth:`apply` and :meth:`step` change it.
 
-    :param strategy: decides who gets which slot; it serves this pool only.
+    :param strategy: chooses the job of each slot; it serves this pool only.
     :param first_generation: the generation of the first assignment; each
         further one has a higher generation.
-    :param wakeups: whether a job that has waited for its own host for long
-        enough causes a pass by itself, and whether a strategy may look
-        again.
+    :param wakeups: whether time alone causes passes: when a job has waited for
+        its own host for long enough, or when the strategy wants to look again.
     """
 
     def __init__(
@@ -71,9 +70,9 @@ class PoolState:
         )
         self._drains = self._hardware.drains
         self._overdrawn = self._holders.overdrawn
-        # When a wake-up was asked for that has not come yet.
+        # The time of the pending wake-up.
         self._wake_s = math.inf
-        # When the strategy wants to look again.
+        # The time at which the strategy wants to look again.
         self._look_s = math.inf
         self._handlers = self._all_handlers()
 
@@ -81,33 +80,33 @@ class PoolState:
 
     @property
     def waiting_count(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
         return len(self._jobs)
 
     @property
     def idle_count(self) -> int:
-        """How many slots are idle."""
+        """The number of idle slots."""
         return self._slots.idle_count(frozenset())
 
     @property
     def wants_rates(self) -> bool:
-        """Whether :class:`~fpgapool.core.events.Progress` is of use."""
+        """Whether the strategy uses :class:`.events.Progress`."""
         return self._view.loads is not None
 
     @property
     def view(self) -> pool_view.PoolView:
-        """The pool as strategies see it; for reading only."""
+        """The pool as strategies see it; read only."""
         return self._view
 
     def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
-        """Who has which slot."""
+        """All assignments, by slot."""
         return {
             slot_id: hold.assignment()
             for slot_id, hold in self._slots.assignments.items()
         }
 
     def hold(self, slot_id: model.SlotId) -> slots.Hold | None:
-        """Who has a slot; for reading only.
+        """A slot's assignment; read only.
 
         It stays up to date until the slot is released.
         """
@@ -125,10 +124,10 @@ class PoolState:
         return self._jobs.records[job_id].skips
 
     def take_skips(self) -> abc.Mapping[model.JobId, int]:
-        """Which jobs were passed over since the last call, and how often yet.
+        """Return the jobs passed over since the last call, with their skips.
 
-        The first call only has it noted from then on, for whoever never asks
-        must not pay for it.
+        Counting begins with the first call, so that it costs nothing if it is
+        not used.
         """
         skipped, self._jobs.skipped = self._jobs.skipped, set()
         return {
@@ -138,7 +137,7 @@ class PoolState:
         }
 
     def queue_position(self, job_id: model.JobId) -> int:
-        """How many waiting jobs come before this one.
+        """The number of waiting jobs before this one.
 
         :raises KeyError: if the job does not wait.
         """
@@ -148,7 +147,7 @@ class PoolState:
         return self._jobs.position(record)
 
     def status(self, job_id: model.JobId) -> model.Status:
-        """Where a job stands, and what it waits for."""
+        """Whether a job has a slot, and if not, why."""
         record = self._jobs.records.get(job_id)
         if record is None:
             return model.Status(model.Verdict.NEVER, (codes.UNKNOWN_JOB,))
@@ -185,7 +184,7 @@ class PoolState:
     def take_generation(self) -> int:
         """Return a generation that no assignment has or will have.
 
-        For what is done to slots on nobody's behalf.
+        It is for work on slots without a holder, such as tests.
         """
         generation = self._view.next_generation
         self._view.next_generation += 1
@@ -196,13 +195,10 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Take in some events of an instant of which more are to come.
+        """Take in some events of an instant, before :meth:`step` decides.
 
-        Waiting jobs get no slots before :meth:`step` is called.
-
-        :param now: the time in seconds; never below that of an earlier
-            step.
-        :returns: what follows from these events alone.
+        :param now: the time in seconds; never below that of an earlier step.
+        :returns: the instructions that follow from these events alone.
         :raises ValueError: as :meth:`step`.
         """
         view = self._view
@@ -224,14 +220,14 @@ class PoolState:
     ) -> list[instructions.Instruction]:
         """Take in the events of one instant and decide.
 
-        Whatever their order in the batch, topology and completions count
-        first, then arrivals, then cancellations. One pass follows if
-        anything happened that may let a waiting job have a slot.
+        Whatever their order in the batch, events of topology and completion
+        come first, then arrivals, then cancellations. One pass follows if a
+        waiting job may get a slot.
 
         :param now: the time in seconds; never below that of an earlier
             step.
-        :raises ValueError: if it is, or if an event contradicts what is
-            known of the topology or of the assignments.
+        :raises ValueError: if it is below, or if an event contradicts the
+            topology or the assignments.
         """
         self.apply(batch, now)
         jobs, outcome = self._jobs, self._outcome
@@ -296,7 +292,7 @@ class PoolState:
         return self._view.now + after_s
 
     def _set_wake(self) -> None:
-        """Ask to be woken, if not sooner already."""
+        """Ask for a wake-up, if none is due sooner."""
         if self._wake_s <= self._view.now:
             self._wake_s = math.inf
         due_s = min(
@@ -359,7 +355,7 @@ class PoolState:
         self._outcome.pass_due = True
 
     def _on_progress(self, event: events.Progress) -> None:
-        """Reports change nothing but what strategies know of rates."""
+        """Update the rate of a flow."""
         loads = self._view.loads
         if loads is not None and self._holders.current(
             event.slot_id, event.generation
@@ -367,8 +363,8 @@ class PoolState:
             loads.set_rate(event.slot_id, event.bytes_per_s)
 
     def _on_wake(self, event: events.Wake) -> None:
-        # What has fallen due is found in every step. Being woken too early
-        # must not lose the rest of the time.
+        # Every step finds what is due. After an early wake-up, _set_wake asks
+        # again.
         self._wake_s = math.inf
 
     def _all_handlers(

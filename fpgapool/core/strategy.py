@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the pool asks of a scheduling strategy."""
+"""The interface of a scheduling strategy."""
 
 import abc
 import collections.abc
@@ -16,8 +16,8 @@ IdleIndexes = preferences.IdleIndexes
 class Strategy(preferences.Preferences):
     """Decides which waiting job gets which idle slot.
 
-    A strategy may keep a random generator, but no state about jobs and
-    slots: that is what the view is for. One object serves one pool.
+    A strategy may keep a random generator, but no state about jobs and slots:
+    it reads that from the view. One object serves one pool.
     """
 
     @abc.abstractmethod
@@ -30,8 +30,9 @@ class Strategy(preferences.Preferences):
             :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
             sees it.
         :param now: the time in seconds.
-        :returns: the choices, each made when it is asked for: who asks no
-            further ends the pass, and may begin another one at once.
+        :returns: the choices. Each one is made when the caller asks for it. A
+            caller that stops asking ends the pass, and may begin another one
+            at once.
         """
 
     @abc.abstractmethod

@@ -15,11 +15,9 @@ def hybrid_factors(
 ) -> npt.NDArray[np.float64]:
     """Hybrid thresholds in units of the first one, unchecked.
 
-    :param q: see :func:`hybrid_thresholds`; arrays give one row for each of
-        what they broadcast to.
-    :param k1: as q.
-    :param k2: as q.
-    :param queues: how many queues there are.
+    :param q: see :func:`hybrid_thresholds`. q, k1 and k2 may be arrays that
+        broadcast together; each element gives one row.
+    :param queues: the number of queues.
     :returns: queues − 1 factors along the last axis.
     """
     ratio, first, last = (
@@ -44,7 +42,7 @@ def hybrid_thresholds(
 
     :param E_bytes: the bound of the first queue.
     :param q: the factor of the geometric parts.
-    :param queues: how many queues there are; 1 gives no threshold.
+    :param queues: the number of queues; 1 gives no threshold.
     :raises ValueError: if the thresholds would not be finite and increase.
     """
     if not 0 < E_bytes < math.inf:
@@ -67,7 +65,7 @@ def hybrid_thresholds(
 
 
 def check_thresholds(thresholds_bytes: tuple[float, ...]) -> None:
-    """Make sure that thresholds separate queues.
+    """Check that thresholds separate queues.
 
     :raises ValueError: if they are not positive, finite and increasing.
     """

@@ -18,27 +18,27 @@ from fpgapool.core import waiting
 
 _PREPARING = model.Phase.PREPARING
 
-# Of no slot.
+# No slot has this shape.
 _NO_SHAPE = frozenset({"\0\0"})
 
 
 class PoolView:
-    """Waiting jobs and idle slots, and the one way to bring them together.
+    """Waiting jobs and idle slots, and the only way to assign slots.
 
-    Strategies read it and call :meth:`take` and :meth:`skip`; everything
-    else changes it only between passes.
+    Strategies read it and call :meth:`take` and :meth:`skip`. All other
+    changes happen between passes.
 
     :ivar slots: topology, assignments and indexes over idle slots.
     :ivar jobs: the waiting jobs and their queues.
     :ivar accounts: how projects share the pool; None: the strategy does not
-        ask.
-    :ivar touched: hosts where an idle slot or a waiting job is new since
-        the last pass: elsewhere no idle slot can have become interesting
-        for a job of its own host.
-    :ivar loads: what running jobs carry; None: the strategy does not ask.
-    :ivar columns: the waiting jobs as vectors; None: as above.
-    :ivar reservations: of slots, for instances. Strategies need not know of
-        them: to them a reserved slot is not up.
+        share it.
+    :ivar touched: hosts with a new idle slot or waiting job since the last
+        pass. On other hosts, no job can have become able to get a slot of its
+        own host.
+    :ivar loads: the loads of pipes; None: the strategy does not want rates.
+    :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
+    :ivar reservations: of slots, for instances. To strategies, a reserved slot
+        is not up.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PoolView:
         self.reservations = reservations.Reservations(
             self, self.slots, self.jobs
         )
-        # What slots jobs may have, while some may be kept from them.
+        # Whether slots are kept for reservations, and the shapes known then.
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
@@ -71,12 +71,12 @@ class PoolView:
 
     @property
     def waiting_count(self) -> int:
-        """How many jobs wait, of those that are shown."""
+        """The number of waiting jobs that are shown."""
         return self.jobs.shown.count
 
     @property
     def arrived(self) -> abc.Mapping[model.JobId, queued.JobRecord]:
-        """Those of them that were submitted at this event, by their ids."""
+        """The shown jobs that were submitted at this event, by id."""
         return self.jobs.shown.arrived
 
     def record(self, job_id: model.JobId) -> queued.JobRecord:
@@ -103,9 +103,9 @@ class PoolView:
         *,
         in_turn: bool = True,
     ) -> preferences.Choice:
-        """Like :meth:`take`, for who knows that both are free.
+        """Like :meth:`take`, without checking that both are free.
 
-        :param in_turn: False: whatever the projects' shares.
+        :param in_turn: False: the slot is given outside the projects' rounds.
         """
         job, slot_id = record.job, slot.id
         hold = slots.Hold(
@@ -155,7 +155,7 @@ class PoolView:
         return count > 0
 
     def is_held(self, project: str | None) -> bool:
-        """Whether a project has as many slots as it may."""
+        """Whether a project has reached its limit of slots."""
         return self.accounts is not None and self.accounts.is_full(project)
 
     # -- for the pool ----------------------------------------------------
@@ -163,7 +163,7 @@ class PoolView:
     def charge_claim(
         self, record: queued.JobRecord, hold: slots.Hold, in_round: bool
     ) -> None:
-        """Note that a project has a slot more, and charge the job's claim."""
+        """Add a slot to a project's account, and charge the job's claim."""
         if self.accounts is None:
             return
         job, claimed_bytes = record.job, 0.0
@@ -172,7 +172,7 @@ class PoolView:
         self.accounts.give(job.project, hold, claimed_bytes, in_round=in_round)
 
     def take_back(self, record: queued.JobRecord, hold: slots.Hold) -> None:
-        """Note that a project has a slot less."""
+        """Remove a slot from a project's account."""
         if self.accounts is None:
             return
         project = record.job.project
@@ -183,12 +183,12 @@ class PoolView:
             self.touch_idle()
 
     def touch_idle(self) -> None:
-        """Have idle slots looked at for jobs that nobody could look at."""
+        """Have the next pass look at all idle slots."""
         self.touched.update(self.slots.idle_hosts)
         self.reservations.stir_all()
 
     def enqueue(self, record: queued.JobRecord) -> bool:
-        """Let a job wait.
+        """Queue a job.
 
         :returns: False, and nothing changes, if its accelerator is unknown.
         """
@@ -212,7 +212,7 @@ class PoolView:
         return accelerator is not None and accelerator.stateless
 
     def shapes_for(self, accelerator: model.Accelerator) -> model.Shapes:
-        """The shapes of the slots that its jobs may have, as jobs see them."""
+        """The shapes of the slots that an accelerator's jobs may have."""
         shapes = accelerator.shapes
         if not self._keeps:
             return shapes
@@ -221,9 +221,9 @@ class PoolView:
         return shapes or self._known_shapes or _NO_SHAPE
 
     def note_shapes(self) -> bool:
-        """See again which slots may be kept, and which shapes there are.
+        """Update whether slots are kept, and the known shapes.
 
-        :returns: whether jobs may have to wait among others.
+        :returns: whether that changed, so that jobs may need other groups.
         """
         keeps = bool(self.reservations.reservable)
         known = self.slots.known_shapes() if keeps else frozenset[str]()
@@ -247,7 +247,7 @@ class PoolView:
         )
 
     def put_flow(self, job: model.Job, slot: slots.Slot) -> None:
-        """Note which pipes the holder of a slot uses."""
+        """Set the pipes that the holder of a slot uses."""
         if self.loads is not None:
             accelerator = self.accelerators.get(job.accelerator)
             self.loads.put(
@@ -257,17 +257,17 @@ class PoolView:
             )
 
     def drop_flow(self, slot_id: model.SlotId) -> None:
-        """Note that nobody in a slot uses anything any more."""
+        """Remove the flow of a slot without a holder."""
         if self.loads is not None:
             self.loads.drop(slot_id)
 
     def library_changed(self) -> None:
-        """Look again what accelerators can do."""
+        """Update the columns after the library changed."""
         if self.columns is not None:
             self.columns.set_library(self.accelerators)
 
     def topology_changed(self, host_id: model.HostId) -> None:
-        """Bring the queues up to date with a host whose slots changed."""
+        """Update the queues after a host's slots changed."""
         self.touched.add(host_id)
         for group in list(self.jobs.all_groups()):
             if group.avoided:
@@ -284,7 +284,7 @@ class PoolView:
             self.jobs.rehome(group, host_id, self.now)
 
     def _avoiding(self, group: queued.JobGroup) -> frozenset[model.SlotId]:
-        """The slots to avoid, as long as another usable slot is left."""
+        """The slots to avoid; none if no other usable slot fits."""
         avoided_up = sum(
             slot.up and group.fits_shape(slot.shape)
             for slot in map(self.slots.slots.get, group.avoided)

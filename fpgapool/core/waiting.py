@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The jobs that wait, in the orders in which passes need them."""
+"""The waiting jobs, in the orders that passes need."""
 
 import math
 import typing
@@ -13,17 +13,16 @@ from fpgapool.core import preferences
 from fpgapool.core import queued
 from fpgapool.core import sharing
 
-# A timeout has fallen due a little before its time, so that a wake-up set
-# for exactly that time is never too early by a rounding error.
+# A timeout is due a little before its time, so that a wake-up at exactly that
+# time is never too early by a rounding error.
 _TIMEOUT_SLACK_S = 1e-12
 
 
 def first_due_s(arrival_s: float, patience_s: float) -> float:
-    """The first time at which a job has waited for long enough.
+    """The first time at which a job has waited for ``patience_s``.
 
-    It is the smallest number ``now`` for which ``now - arrival_s`` is at
-    least ``patience_s`` less the slack, all in floating point: comparing
-    with it is the same as waiting for so long.
+    It is the smallest number ``now`` for which ``now - arrival_s`` is at least
+    ``patience_s`` less the slack, all in floating point.
     """
     if math.isinf(patience_s):
         return math.inf
@@ -49,30 +48,27 @@ def first_due_s(arrival_s: float, patience_s: float) -> float:
 
 
 class WaitingJobs:
-    """All jobs that wait.
+    """All waiting jobs.
 
-    What a strategy sees of them is :attr:`shown`.
-
-    :param strategy: says in which order, and how long a job waits for its
+    :param strategy: orders the jobs, and limits how long a job waits for its
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
-    :param columns: to be kept up to date, if there are any.
-    :param accounts: of the projects, if their jobs are to be kept apart.
-
-    :ivar count: how many there are.
-    :ivar records: those that wait, and those that have a slot.
-    :ivar of_instances: those that wait of each instance, by accelerator.
+    :param columns: kept up to date, if the strategy wants rates.
+    :param accounts: of the projects, if they share the pool.
+    :ivar count: the number of waiting jobs.
+    :ivar records: the jobs that wait, and those that have a slot.
+    :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar changes: grows whenever a group comes, goes, gets its first job or
         loses its last one.
-    :ivar shown: all of them, or those that may have the next slot.
-    :ivar lanes: by project; that of None is always there.
+    :ivar shown: the jobs that the strategy sees: all of them, or those that
+        may get the next slot.
+    :ivar lanes: by project; the lane of None always exists.
     :ivar urgent: the lanes of jobs that go first, by project.
-    :ivar patience: when the jobs that wait for their own host will have
-        waited for it for long enough.
-    :ivar limits: when jobs will have waited for too long.
-    :ivar ageing: when jobs will have waited for so long that they go first.
-    :ivar quiet_until_s: a time before which nothing of that falls due.
-    :ivar skipped: jobs that were passed over, if anybody takes them from it.
+    :ivar patience: when jobs stop waiting for their own host.
+    :ivar limits: when jobs have waited for their ``wait_timeout_s``.
+    :ivar ageing: when jobs become urgent.
+    :ivar quiet_until_s: a time before which no timer is due.
+    :ivar skipped: jobs that were passed over; None: not counted.
     """
 
     def __init__(
@@ -95,7 +91,7 @@ class WaitingJobs:
         self.lanes: dict[str | None, queued.Lane] = {None: self._common}
         self.urgent: dict[str | None, queued.Lane] = {}
         self.shown: queued.Shown = self._common
-        # Where jobs arrived at this event.
+        # The lanes with jobs that arrived at this event.
         self._greeted: list[queued.Lane] = []
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
@@ -122,7 +118,7 @@ class WaitingJobs:
         ]
 
     def position(self, record: queued.JobRecord) -> int:
-        """How many jobs come before this one."""
+        """The number of jobs before this one."""
         return self._ranks.rank(record.key)
 
     # -- lanes -----------------------------------------------------------
@@ -133,12 +129,12 @@ class WaitingJobs:
         return len(self.lanes) == 1 and not self.urgent
 
     def show(self, shown: queued.Shown) -> None:
-        """Let the strategy see these jobs only."""
+        """Show the strategy only these jobs."""
         shown.greet(self._greeted)
         self.shown = shown
 
     def show_common(self) -> None:
-        """Let it see the jobs that are in no lane of their own."""
+        """Show it the jobs of the common lane."""
         self.shown = self._common
 
     def groups(self) -> abc.Collection[queued.JobGroup]:
@@ -146,7 +142,7 @@ class WaitingJobs:
         return self.shown.groups()
 
     def groups_for(self, shape: str) -> tuple[queued.JobGroup, ...]:
-        """Those of them whose jobs slots of this shape fit."""
+        """The shown groups whose jobs fit slots of this shape."""
         return self.shown.groups_for(shape)
 
     def all_lanes(self) -> abc.Iterator[queued.Lane]:
@@ -162,9 +158,9 @@ class WaitingJobs:
     def group_for(
         self, record: queued.JobRecord, shapes: model.Shapes, now: float
     ) -> tuple[queued.JobGroup, bool]:
-        """The group that a job is to wait in.
+        """The group for a job.
 
-        :returns: the group, and whether it had to be made.
+        :returns: the group, and whether it is new.
         """
         lane = self._common if self._has_one_lane else self._lane(record, now)
         group = lane.by_needs.get((shapes, record.avoided))
@@ -191,7 +187,7 @@ class WaitingJobs:
         due_s = first_due_s(record.job.arrival_s, self._max_wait_s or 0.0)
         if due_s <= now:
             record.urgent = True
-            # Before all others, whatever the strategy orders by.
+            # Before all other jobs, whatever the strategy's key.
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
     def _drop_lane(self, lane: queued.Lane) -> None:
@@ -210,7 +206,7 @@ class WaitingJobs:
             lane.arrived[record.job.id] = record
 
     def forget_arrivals(self) -> None:
-        """The event is over."""
+        """Forget which jobs arrived at this event."""
         for lane in self._greeted:
             lane.arrived.clear()
         self._greeted.clear()
@@ -318,8 +314,8 @@ class WaitingJobs:
         if record.urgent_s is not None:
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
-        # Groups of jobs that failed somewhere would pile up; the others
-        # are few and soon used again.
+        # Groups that avoid slots would pile up; the others are few and used
+        # again soon.
         if group.avoided and not group.count:
             lane.drop(group)
         if lane is not self._common and not lane.size:
@@ -328,7 +324,7 @@ class WaitingJobs:
     def rehome(
         self, group: queued.JobGroup, host_id: model.HostId, now: float
     ) -> None:
-        """See again whether a host's jobs have a usable slot there."""
+        """Update whether a host's jobs have a usable slot there."""
         jobs = group.by_host.get(host_id)
         if jobs is None:
             return
@@ -362,7 +358,7 @@ class WaitingJobs:
     # -- times -----------------------------------------------------------
 
     def release_due(self, now: float) -> bool:
-        """Release the jobs that have waited for their host long enough.
+        """Let the jobs go to other hosts whose patience is over.
 
         :returns: whether there were any.
         """
@@ -375,23 +371,23 @@ class WaitingJobs:
         return bool(due)
 
     def take_urgent(self, now: float) -> list[queued.JobRecord]:
-        """The jobs that have waited for so long that they go first now."""
+        """Remove from the timers, and return, the jobs that became urgent."""
         urgent = [self.records[i] for i in self.ageing.take_due(now)]
         for record in urgent:
             record.urgent_s = None
         return urgent
 
     def take_overdue(self, now: float) -> list[queued.JobRecord]:
-        """The jobs that have waited for too long, by their limits."""
+        """Remove from the timers, and return, the overdue jobs."""
         overdue = [self.records[i] for i in self.limits.take_due(now)]
         for record in overdue:
             record.limit_s = None
         return overdue
 
     def next_due_s(self, *, with_patience: bool) -> float:
-        """When something falls due next; infinite: nothing ever.
+        """The next due time; infinite if there is none.
 
-        :param with_patience: or when a job has waited for too long next.
+        :param with_patience: whether all timers count; else only ``limits``.
         """
         limit_s = self.limits.first_s()
         self.quiet_until_s = min(
@@ -400,8 +396,8 @@ class WaitingJobs:
         return self.quiet_until_s if with_patience else limit_s
 
     def _release(self, record: queued.JobRecord) -> None:
-        # If it was passed over, the end of its patience still comes: idle
-        # slots are not offered again before something happens.
+        # A job released by skips keeps its patience timer, which offers it the
+        # slots that are idle by then.
         group = _group_of(record)
         record.homed = False
         group.homed_count -= 1
@@ -414,7 +410,7 @@ class WaitingJobs:
     def _place(
         self, record: queued.JobRecord, group: queued.JobGroup, now: float
     ) -> None:
-        """Let a job wait for its own host, or for any, as it should."""
+        """Have a job wait for its own host or for any host."""
         job = record.job
         if job.host_id not in group.homes:
             group.roaming.add(record.key)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that fpgapool reads from and writes to the database.
+"""The database interface of fpgapool.
 
 One call is one transaction. Every method blocks and may raise
 DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
@@ -67,21 +67,20 @@ from fpgapool.db.records import UsageSum as UsageSum
 
 _R = TypeVar("_R")
 
-# A question for one row is answered in milliseconds, even while large
-# changes are being written.
+# A query of one row takes milliseconds, even during large commits.
 _SLOW_ANSWER_S = 2.0
 
-# Far more than it takes to write one.
+# Far more than the time to write one row.
 _SLOW_ROW_S = 0.01
 
 _ANY_SESSION = SessionFilter()
 
 
 class Database:
-    """The conductor's memory. Safe to use from several threads.
+    """The database. Safe to use from several threads.
 
-    Nothing is connected before the first call, so that it can be made while
-    the server is away.
+    It connects at the first call, so it can be created while the server is
+    away.
 
     :param url: a SQLAlchemy URL.
     :param options: see :func:`fpgapool.db.engine.create`.
@@ -90,14 +89,14 @@ class Database:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._engine = db_engine.create(url, **options)
-        # All users of an in-memory database share one connection, and so
+        # All threads share the one connection of an in-memory database, and
         # would share their transactions.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.RLock()
             if isinstance(self._engine.pool, sa_pool.StaticPool)
             else contextlib.nullcontext()
         )
-        # Of the thread that writes what becomes of all sessions.
+        # For commit(), which one thread calls again and again.
         self._writer = standing.Standing(self._engine)
         self._unavailable = False
         self._answer_due_s: dict[object, float] = {}
@@ -118,11 +117,10 @@ class Database:
 
     @property
     def failing(self) -> bool:
-        """Whether the server seems to be away, known without asking it.
+        """Whether the server seems to be away; sends no query.
 
-        Either the transaction that ended last has failed for that, or a
-        question is waiting for its answer for longer than it ever should: a
-        server that is frozen refuses nothing.
+        That is so if the last transaction failed to reach it, or if a query
+        has been waiting for too long: a frozen server refuses nothing.
         """
         with self._asked_lock:
             due_s = min(self._answer_due_s.values(), default=math.inf)
@@ -136,8 +134,7 @@ class Database:
     def now(self) -> float:
         """Return the server's wall clock, which all services share.
 
-        :returns: seconds since the epoch; our own clock where the database
-            is a file.
+        :returns: seconds since the epoch; by our own clock with SQLite.
         """
         with self._transaction() as connection:
             query = _NOW.get(connection.dialect.name)
@@ -148,19 +145,19 @@ class Database:
     # Leadership.
 
     def read_lease(self) -> Lease | None:
-        """Return who leads; None before the first election."""
+        """Return the lease; None before the first election."""
         with self._transaction() as connection:
             return leadership.read(connection)
 
     def take_lease(self, holder: str, expected: Lease | None) -> Lease:
         """Become the leader, unless the lease has changed meanwhile.
 
-        Whether the lease may be taken is for the caller to know: it has run
-        out, was given back, or is one's own from before a restart.
+        The caller has to make sure that it may take the lease: it has run out,
+        was released, or is the caller's own from before a restart.
 
-        :param expected: what :meth:`read_lease` returned.
+        :param expected: the result of :meth:`read_lease`.
         :returns: the lease, with a new epoch.
-        :raises: NotLeader if somebody else took or renewed it.
+        :raises: NotLeader if another conductor took or renewed it.
         """
         if expected is None:
             lease = Lease(holder=holder, epoch=1, renewals=0)
@@ -184,8 +181,8 @@ class Database:
     ) -> None:
         """Show that the leader is alive.
 
-        :param pool_time_s: as it is now; None: what was told last stays.
-        :raises: NotLeader if the lease was taken by somebody else.
+        :param pool_time_s: the pool time now; None: do not change it.
+        :raises: NotLeader if another conductor took the lease.
         """
         values = {"renewals": models.leader_lease.c.renewals + 1}
         with self._transaction() as connection:
@@ -196,10 +193,10 @@ class Database:
     def release_lease(
         self, holder: str, epoch: int, pool_time_s: float | None = None
     ) -> None:
-        """Give the lease back, so that another one need not wait.
+        """Give the lease back, so that the next leader need not wait.
 
-        :param pool_time_s: as that of :meth:`renew_lease`.
-        :raises: NotLeader if the lease was taken by somebody else.
+        :param pool_time_s: as in :meth:`renew_lease`.
+        :raises: NotLeader if another conductor took the lease.
         """
         with self._transaction() as connection:
             leadership.update(
@@ -213,15 +210,15 @@ class Database:
     def begin_term(
         self, epoch: int, pool_time_s: float, ahead_s: float
     ) -> float:
-        """Tell pool time, and how a new leader's clock differs from it.
+        """Store the pool time and the offset of a new leader's clock.
 
-        Where it differs otherwise than that of the leader before, deadlines
-        move with it, so that as much time is left, and the beginnings of
-        assignments, so that as much time is over.
+        If the offset differs from the former leader's, stored deadlines and
+        the starts of assignments move by the difference. So the remaining and
+        elapsed times stay the same.
 
-        :param pool_time_s: as it is now.
-        :param ahead_s: by how much the clock is ahead of it.
-        :returns: by how many seconds these times have moved.
+        :param pool_time_s: the pool time now.
+        :param ahead_s: by how much the leader's clock is ahead of it.
+        :returns: by how many seconds the stored times moved.
         :raises: NotLeader if there is a later leader.
         """
         with self._transaction() as connection:
@@ -231,10 +228,10 @@ class Database:
     def pass_epochs(self, count: int) -> None:
         """Make the next leader's epoch higher than any that agents know.
 
-        They refuse a lower one, such as that of a leader which begins with
+        Agents refuse a lower epoch, such as that of a leader which begins with
         tables from a backup.
 
-        :param count: how many leaders there may have been since.
+        :param count: an upper bound of the number of leaders since the backup.
         """
         with self._transaction() as connection:
             leadership.pass_epochs(connection, count)
@@ -251,15 +248,15 @@ class Database:
     ) -> list[SessionRecord]:
         """Write changes, all or none.
 
-        They may be written again: rows hold absolute values.
+        Writing them again is safe: rows hold absolute values.
 
-        :param epoch: of the leader on whose behalf they are written.
+        :param epoch: of the leader.
         :param admitted: ids of the sessions in ``changes`` that are new; one
-            whose request's name belongs to another session is left out, with
+            whose ``request_id`` belongs to another session is left out, with
             its assignment.
-        :param withdrawn: ids of sessions that shall not exist.
-        :returns: the sessions to which those names belong.
-        :raises: NotLeader if there is a later one; nothing is written then.
+        :param withdrawn: ids of sessions to delete.
+        :returns: the other sessions with these request ids.
+        :raises: NotLeader if there is a later leader; nothing is written then.
         """
         sessions = changes.rows(SessionRecord)
         new = [record for record in sessions if record.id in admitted]
@@ -281,13 +278,14 @@ class Database:
             try:
                 return self._writer.run(write)
             except oslo_exception.DBError as error:
-                # Mostly the names are new; the database says when not.
+                # Mostly the request ids are new; if not, the database
+                # complains.
                 if not new or not _is_about_uniqueness(error):
                     raise
             return self._writer.run(write_others)
 
     def load(self) -> Snapshot:
-        """Return all that a conductor needs to take over."""
+        """Return the rows that a new leader needs."""
         with self._transaction() as connection:
             read = functools.partial(rows.read, connection)
             return Snapshot(
@@ -313,7 +311,7 @@ class Database:
     # Sessions.
 
     def get_session(self, session_id: str) -> SessionRecord | None:
-        """Return a session by the id that its owner knows, if it exists."""
+        """Return a session by its public id; None if it does not exist."""
         return self._read_one(
             SessionRecord, models.sessions.c.session_id == session_id
         )
@@ -321,7 +319,7 @@ class Database:
     def find_session(
         self, project_id: str, request_id: str
     ) -> SessionRecord | None:
-        """Return the session that a request led to, if there is one."""
+        """Return the session of a request; None if there is none."""
         columns = models.sessions.c
         return self._read_one(
             SessionRecord,
@@ -332,7 +330,7 @@ class Database:
     def sessions_by_ids(
         self, session_ids: Iterable[str]
     ) -> list[SessionRecord]:
-        """Return those of the sessions that exist, in no special order."""
+        """Return the sessions that exist, in no particular order."""
         column = models.sessions.c.session_id
         with self._transaction() as connection:
             return [
@@ -353,13 +351,13 @@ class Database:
     ) -> list[SessionRecord]:
         """Return sessions, newest first, a page at a time.
 
-        :param marker: the ``session_id`` of the last session of the page
-            before.
-        :param limit: how many at most.
+        :param marker: the ``session_id`` of the last session of the former
+            page.
+        :param limit: the size of the page.
         :param order: members that are never None, and whether the smallest
-            comes first; sessions that are equal in all follow in the order of
-            their arrival, in the direction of the last one.
-        :raises: SessionNotFound if there is no session of the marker.
+            comes first. Equal sessions are sorted by arrival, in the direction
+            of the last member.
+        :raises: SessionNotFound if the marker's session does not exist.
         """
         with self._transaction() as connection:
             return sessions_sql.page(connection, filters, marker, limit, order)
@@ -367,19 +365,19 @@ class Database:
     def count_sessions(
         self, project_id: str | None = None
     ) -> list[SessionCount]:
-        """Return how many live sessions there are of each kind.
+        """Count the live sessions of each kind.
 
-        :param project_id: whose; None means all.
+        :param project_id: of the sessions; None means all projects.
         """
         return self._fetch(sessions_sql.counts(project_id), SessionCount)
 
     def holdings(self, deleted_before: float) -> Holdings:
-        """Return who waits for and has which slots.
+        """Return the live sessions and the assignments.
 
-        Of sessions, little is read: there may be very many.
+        It reads only a few columns of sessions: there may be very many.
 
-        :param deleted_before: wall clock; instances that Nova deleted later
-            are not among those that are gone.
+        :param deleted_before: wall clock; the result lists the instances that
+            Nova deleted before it.
         """
         instances = models.instances.c
         gone = sa.select(instances.instance_id).where(
@@ -398,9 +396,9 @@ class Database:
     def purge_sessions(self, finished_before: float, limit: int) -> int:
         """Delete sessions that have ended.
 
-        :param finished_before: wall clock; later ones are kept.
-        :param limit: how many at most, so that locks are short.
-        :returns: how many were deleted; less than the limit means all.
+        :param finished_before: wall clock; later ones stay.
+        :param limit: the most rows to delete, so that locks are short.
+        :returns: the number deleted; less than the limit means all.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query)
@@ -418,16 +416,16 @@ class Database:
         after: Sequence[Any] | None = None,
         limit: int,
     ) -> list[UsageSum]:
-        """Return what projects have used, added up, a page at a time.
+        """Return sums of projects' usage, a page at a time.
 
         :param project_id: None means all projects.
         :param accelerator: None means all.
         :param first_day: in UTC; None means from the beginning.
-        :param last_day: that day is included; None means until now.
-        :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order: what
-            is told apart, and sorted by.
-        :param after: the keys of the last sum of the page before.
-        :param limit: how many at most.
+        :param last_day: included; None means until now.
+        :param keys: of :data:`fpgapool.db.usage.KEYS`, in their order; usage
+            is grouped and sorted by them.
+        :param after: the keys of the last sum of the former page.
+        :param limit: the size of the page.
         """
         where = db_usage.conditions(
             project_id, accelerator, first_day, last_day
@@ -439,7 +437,7 @@ class Database:
     # Quotas.
 
     def quotas(self, project_id: str) -> list[QuotaRecord]:
-        """Return what was set for a project."""
+        """Return the quotas that were set for a project."""
         return self._read(
             QuotaRecord, models.quotas.c.project_id == project_id
         )
@@ -447,7 +445,7 @@ class Database:
     # Hardware.
 
     def inventory(self) -> Inventory:
-        """Return all hosts, devices and slots, and who has which slot."""
+        """Return all hosts, devices and slots, with the slots' holders."""
         with self._transaction() as connection:
             return hardware.inventory(connection)
 
@@ -467,9 +465,9 @@ class Database:
     def bitstreams(
         self, project_id: str | None = None
     ) -> list[BitstreamRecord]:
-        """Return bitstreams, in the order of their making.
+        """Return bitstreams, oldest first.
 
-        :param project_id: whose; None means all.
+        :param project_id: the owner; None means all.
         """
         columns = models.bitstreams.c
         conditions = (
@@ -478,14 +476,14 @@ class Database:
         return self._read(BitstreamRecord, *conditions)
 
     def get_bitstream(self, bitstream_id: str) -> BitstreamRecord | None:
-        """Return a bitstream by the id that its owner knows, if it exists."""
+        """Return a bitstream by its public id; None if it does not exist."""
         column = models.bitstreams.c.bitstream_id
         return self._read_one(BitstreamRecord, column == bitstream_id)
 
     # Instances.
 
     def get_instance(self, instance_id: str) -> InstanceRecord | None:
-        """Return an instance by Nova's name of it, if it is known."""
+        """Return an instance by its UUID; None if it is unknown."""
         column = models.instances.c.instance_id
         return self._read_one(InstanceRecord, column == instance_id)
 
@@ -499,10 +497,10 @@ class Database:
     ) -> list[InstanceRecord]:
         """Return instances that are not deleted, newest first, as a page.
 
-        :param project_id: whose; None means all.
-        :param marker: the ``instance_id`` of the last one of the page before.
-        :param limit: how many at most.
-        :param ascending: the oldest first.
+        :param project_id: the owner; None means all.
+        :param marker: the ``instance_id`` of the last one of the former page.
+        :param limit: the size of the page.
+        :param ascending: oldest first.
         """
         columns = models.instances.c
         conditions = [columns.deleted_at.is_(None)]
@@ -523,11 +521,11 @@ class Database:
         return self._fetch(query, InstanceRecord)
 
     def purge_instances(self, deleted_before: float, limit: int) -> int:
-        """Forget instances that Nova has deleted.
+        """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall clock; later ones are kept.
-        :param limit: how many at most, so that locks are short.
-        :returns: how many were forgotten; less than the limit means all.
+        :param deleted_before: wall clock; later ones stay.
+        :param limit: the most rows to delete, so that locks are short.
+        :returns: the number deleted; less than the limit means all.
         """
         columns = models.instances.c
         query = (
@@ -616,13 +614,13 @@ def _write(
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
-    # See rows.upsert(): MariaDB's complaint is about a NULL.
+    # See rows.upsert(): MariaDB reports a NULL instead.
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )
 
 
-# In UTC: local times come twice when summer ends.
+# In UTC: local times repeat when daylight saving time ends.
 _NOW = {
     "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01',"
     " UTC_TIMESTAMP(6)) / 1e6",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Engines with the settings that durability and quick failure need."""
+"""Engines with settings for durability and quick failure."""
 
 import importlib.util
 from typing import Any
@@ -14,10 +14,10 @@ from sqlalchemy import exc as sa_exc
 
 from fpgapool.common import exception
 
-# How long to wait for a free connection of the pool, and for a new one.
+# The timeout for a free connection of the pool, and for a new one.
 _CONNECT_WAIT_S = 5
 
-# Options of [database] that are passed on as they are.
+# Options of [database] that are passed on unchanged.
 _PASSED_OPTIONS = (
     "connection_debug",
     "connection_parameters",
@@ -31,7 +31,7 @@ _PASSED_OPTIONS = (
 
 
 def options_from_conf(conf: cfg.ConfigOpts) -> dict[str, Any]:
-    """Return what ``[database]`` says, as arguments for :func:`create`.
+    """Return the options of ``[database]`` as arguments for :func:`create`.
 
     :raises: ConfigurationError if no connection is set.
     """
@@ -51,17 +51,16 @@ def create(
     idle_limit_s: int = 15,
     **options: Any,
 ) -> sa.Engine:
-    """Create an engine; nothing is connected yet.
+    """Create an engine; it does not connect yet.
 
     :param url: a SQLAlchemy URL.
-    :param read_timeout_s: how long a server may say nothing before it counts
-        as gone; None waits for ever, for changes of large tables.
-    :param lock_wait_s: how long a statement may wait for the locks of other
+    :param read_timeout_s: the time without an answer after which the server
+        counts as gone; None waits for ever, for changes of large tables.
+    :param lock_wait_s: the time that a statement may wait for locks of other
         transactions.
-    :param idle_limit_s: how long a connection may say nothing before the
-        server closes it: a process that is frozen inside of a transaction
-        must not keep its locks. Connections that were closed in the pool are
-        replaced when they are needed.
+    :param idle_limit_s: the time after which the server closes an idle
+        connection: a process that is frozen inside a transaction must not keep
+        its locks. The pool replaces closed connections when it needs them.
     :param options: of ``oslo_db.sqlalchemy.engines.create_engine``.
     :raises: ConfigurationError for an unusable URL.
     """
@@ -79,12 +78,12 @@ def create(
         if _is_sqlite_file(parsed):
             return _create_for_file(parsed, lock_wait_s)
         if parsed.get_backend_name() != "sqlite":
-            # A database in memory has one connection, and nobody waits for it.
+            # SQLite in memory has one connection and no pool to wait for.
             options["pool_timeout"] = _CONNECT_WAIT_S
         return engines.create_engine(
             parsed,
             sqlite_fk=True,
-            # Not at start-up: whoever uses the engine retries anyway.
+            # No retries here: the callers retry.
             max_retries=0,
             **options,
         )
@@ -111,7 +110,7 @@ def _with_mysql_defaults(
     if read_timeout_s is not None:
         defaults["read_timeout"] = str(read_timeout_s)
         defaults["write_timeout"] = str(read_timeout_s)
-    # oslo.db knows how to tell apart the errors of "mysql" only.
+    # oslo.db translates the errors of "mysql" only.
     driver = url.drivername.replace("mariadb", "mysql", 1)
     return url.set(drivername=driver, query={**defaults, **url.query})
 
@@ -123,11 +122,11 @@ def _with_postgresql_defaults(
     idle_limit_s: int,
 ) -> sa.URL:
     if url.drivername == "postgresql":
-        # Which one SQLAlchemy takes depends on its version.
+        # SQLAlchemy's default driver depends on its version.
         old = _is_installed("psycopg2") and not _is_installed("psycopg")
         url = url.set(drivername=f"postgresql+psycopg{'2' if old else ''}")
     if url.get_driver_name() not in ("psycopg", "psycopg2"):
-        # Only those know the parameters below, which are libpq's.
+        # Only these know the parameters below, which are libpq's.
         return url
     settings = {
         "lock_timeout": lock_wait_s,
@@ -139,7 +138,7 @@ def _with_postgresql_defaults(
         defaults["tcp_user_timeout"] = str(read_timeout_s * 1000)
     options = " ".join(f"-c {k}={v * 1000}" for k, v in settings.items())
     query = {**defaults, **url.query}
-    # Of an option that is there twice, the last one counts.
+    # If an option occurs twice, the last one counts.
     query["options"] = f"{options} {url.query.get('options', '')}".strip()
     return url.set(query=query)
 
@@ -157,9 +156,9 @@ def _is_sqlite_file(url: sa.URL) -> bool:
 
 
 def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
-    """Create an engine that keeps its connections, as oslo.db's do not.
+    """Create an engine that pools its connections; oslo.db's does not.
 
-    To open the file and prepare the connection takes longer than most
+    Opening the file and preparing the connection takes longer than most
     transactions.
     """
     engine = sa.create_engine(
@@ -168,8 +167,8 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
         pool_timeout=_CONNECT_WAIT_S,
         connect_args={"check_same_thread": False},
     )
-    # A transaction that has ended must survive a power failure: with a
-    # write-ahead log, that takes FULL.
+    # A committed transaction must survive a power failure: with a write-ahead
+    # log, that needs FULL.
     pragmas = (
         f"busy_timeout = {lock_wait_s * 1000}",
         "foreign_keys = ON",
@@ -178,7 +177,7 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
     )
 
     def prepare(dbapi_connection: Any, _record: Any) -> None:
-        # Python's module begins transactions late, and not for questions.
+        # Python's module begins transactions late, and not for SELECT.
         dbapi_connection.isolation_level = None
         for pragma in pragmas:
             dbapi_connection.execute(f"PRAGMA {pragma}").close()
@@ -192,19 +191,19 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
     return engine
 
 
-# Errors by which MariaDB and MySQL say that a table or column is missing.
+# Missing table or column, in MariaDB and MySQL.
 _MYSQL_SCHEMA_ERRORS = (1146, 1054)
-# The same by PostgreSQL: undefined_table, undefined_column.
+# In PostgreSQL: undefined_table, undefined_column.
 _POSTGRESQL_SCHEMA_ERRORS = ("42P01", "42703")
-# Classes of its errors that end with time, or by what others do: connection
-# exception, transaction rollback, insufficient resources, object not in
-# prerequisite state (locks), operator intervention (timeouts, shutdown).
+# Classes of PostgreSQL's transient errors: connection exception, transaction
+# rollback, insufficient resources, object not in prerequisite state (locks),
+# operator intervention (timeouts, shutdown).
 _POSTGRESQL_PASSING_CLASSES = ("08", "40", "53", "55", "57")
 _SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
 
 
 def translate(error: Exception) -> exception.DatabaseError:
-    """Return the error of ours for one of SQLAlchemy's or oslo.db's."""
+    """Translate an error of SQLAlchemy or oslo.db to one of ours."""
     reason = _reason(error)
     if _is_schema_error(error, reason):
         return exception.DatabaseSchemaMismatch(reason=reason)

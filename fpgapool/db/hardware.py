@@ -12,7 +12,7 @@ from fpgapool.db import rows
 
 
 def inventory(connection: sa.Connection) -> records.Inventory:
-    """Return all hosts, devices and slots, and who has which slot."""
+    """Return all hosts, devices and slots, with the slots' holders."""
     assignments, sessions = models.assignments.c, models.sessions.c
     holders = (
         sa.select(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who leads: the one row of the lease, and what is counted from it."""
+"""The leader's lease, a table of one row, and the leader's clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEASE = models.leader_lease
 _ID = 1
 _IS_THE_ROW = _LEASE.c.id == _ID
 
-# Times of the leader's clock from which, or up to which, time is counted.
+# Start times and deadlines by the leader's clock.
 _COUNTED = (
     models.assignments.c.assigned_at,
     models.hosts.c.drain_deadline_at,
@@ -36,7 +36,7 @@ def read(connection: sa.Connection) -> records.Lease | None:
 
 @functools.cache
 def _query() -> sa.Select[Any]:
-    # As below: to build it takes longer than to execute it.
+    # Cached: building it takes longer than executing it.
     names = [field.name for field in dataclasses.fields(records.Lease)]
     return sa.select(*(_LEASE.c[name] for name in names)).where(_IS_THE_ROW)
 
@@ -44,7 +44,7 @@ def _query() -> sa.Select[Any]:
 def insert(connection: sa.Connection, lease: records.Lease) -> None:
     """Write the first lease.
 
-    :raises: NotLeader if there is one.
+    :raises: NotLeader if there is a lease.
     """
     values = {"id": _ID, **dataclasses.asdict(lease)}
     try:
@@ -63,9 +63,9 @@ def update(
 ) -> None:
     """Change the lease.
 
-    :param pool_time_s: as it is now; None: what was told last stays.
-    :param expected: what it must say.
-    :raises: NotLeader if it says something else.
+    :param pool_time_s: the pool time now; None: do not change it.
+    :param expected: the values that its columns must have.
+    :raises: NotLeader if they have others.
     """
     if pool_time_s is not None:
         values = {**values, "pool_time_s": pool_time_s}
@@ -74,11 +74,11 @@ def update(
         sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
     )
     if result.rowcount != 1:
-        raise exception.NotLeader(reason="the lease is no longer as it was")
+        raise exception.NotLeader(reason="the lease was changed meanwhile")
 
 
 def pass_epochs(connection: sa.Connection, count: int) -> None:
-    """Raise the epoch, and let nobody have the lease."""
+    """Raise the epoch, and release the lease."""
     values = {"epoch": _LEASE.c.epoch + count, "holder": "", "renewals": 0}
     connection.execute(sa.update(_LEASE).where(_IS_THE_ROW).values(values))
 
@@ -86,10 +86,10 @@ def pass_epochs(connection: sa.Connection, count: int) -> None:
 def lock_epoch(connection: sa.Connection, epoch: int) -> None:
     """Make sure that the epoch is current until the transaction ends.
 
-    An update that changes nothing locks the row on every server, and takes
-    the write lock of SQLite before anything was read, as it must be.
+    An update without a change locks the row on every server. With SQLite it
+    takes the write lock, which must happen before the first read.
 
-    :raises: NotLeader if there is a later one.
+    :raises: NotLeader if there is a later epoch.
     """
     result = connection.execute(_epoch_statement(), {"current": epoch})
     if result.rowcount != 1:
@@ -109,10 +109,10 @@ def _epoch_statement() -> sa.Executable:
 def begin_term(
     connection: sa.Connection, pool_time_s: float, ahead_s: float
 ) -> float:
-    """Tell pool time, and move what is counted to another leader's clock.
+    """Store the pool time, and move stored times to a new leader's clock.
 
-    :param ahead_s: by how much that clock is ahead of pool time.
-    :returns: by how many seconds times have moved.
+    :param ahead_s: by how much that clock is ahead of the pool time.
+    :returns: by how many seconds the stored times moved.
     """
     before_s = connection.scalar(
         sa.select(_LEASE.c.ahead_s).where(_IS_THE_ROW)

@@ -25,7 +25,7 @@ _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 
 
 def sync(engine: sa.Engine, version: str = "head") -> None:
-    """Create the tables or upgrade them; nothing if they are new enough.
+    """Create the tables, or upgrade them if they are older.
 
     :param version: the last migration to apply.
     :raises: ConfigurationError for an unknown version.
@@ -63,7 +63,7 @@ def versions() -> list[str]:
 
 
 def require_newest(engine: sa.Engine) -> None:
-    """Make sure that the tables fit this version of fpgapool.
+    """Check that the tables fit this version of fpgapool.
 
     :raises: DatabaseSchemaMismatch if they are older or newer.
     """
@@ -76,7 +76,7 @@ def require_newest(engine: sa.Engine) -> None:
 
 
 def differences(engine: sa.Engine) -> list[Any]:
-    """Return how the tables differ from the models, in alembic's words."""
+    """Return alembic's list of differences of the tables from the models."""
     with _connection(engine) as connection:
         context = alembic_migration.MigrationContext.configure(connection)
         return autogenerate.compare_metadata(context, models.metadata)
@@ -84,7 +84,7 @@ def differences(engine: sa.Engine) -> list[Any]:
 
 def _config() -> alembic_config.Config:
     config = alembic_config.Config()
-    # A percent sign in a path would be taken for an interpolation.
+    # alembic interpolates percent signs.
     config.set_main_option(
         "script_location", str(_MIGRATIONS).replace("%", "%%")
     )

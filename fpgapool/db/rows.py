@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows are read as records, and written and deleted in few statements."""
+"""Reads rows as records; writes and deletes them in few statements."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from fpgapool.db import records
 #: Columns, and whether the smallest comes first.
 Order: TypeAlias = Sequence[tuple[sa.Column[Any], bool]]
 
-#: The tables of records, in an order in which no row is written before those
-#: that it refers to.
+#: The tables of records; referenced tables come first, for foreign keys.
 TABLES: dict[type[Any], sa.Table] = {
     records.HostRecord: models.hosts,
     records.DeviceRecord: models.devices,
@@ -41,11 +40,12 @@ TABLES: dict[type[Any], sa.Table] = {
     records.InstanceRecord: models.instances,
 }
 
-# The texts of errors may have any length; a row that the database refuses
-# would hold up all rows after it.
+# Error texts may have any length, and a refused row would block all later
+# rows.
 MAX_TEXT_LENGTH = 4000
 
-# More values in one IN (...) are no faster, and SQLite allows 999 at worst.
+# More values in one IN (...) are no faster, and some SQLite versions allow
+# only 999.
 _IDS_PER_STATEMENT = 500
 
 _ROWS_PER_FETCH = 2000
@@ -58,7 +58,7 @@ def read(
     record_class: type[_R],
     *conditions: sa.ColumnElement[bool],
 ) -> list[_R]:
-    """Return the rows of a kind for which all conditions hold, by their keys.
+    """Return the rows that fulfil all conditions, sorted by their keys.
 
     :param record_class: of :data:`TABLES`.
     """
@@ -70,7 +70,7 @@ def read(
 
 @functools.cache
 def _query(table: sa.Table) -> sa.Select[Any]:
-    # As for the others below: to build one takes longer than to execute it.
+    # Cached, as those below: building it takes longer than executing it.
     (key,) = table.primary_key.columns
     return sa.select(table).order_by(key)
 
@@ -80,11 +80,11 @@ def fetch(
     query: sa.Select[Any],
     record_class: Callable[..., _R],
 ) -> list[_R]:
-    """Return what a query finds.
+    """Return the result of a query.
 
-    :param record_class: is called with the values, by their columns' names.
+    :param record_class: called for each row, with its columns as keywords.
     """
-    # In parts, so that a long queue is not in memory twice.
+    # In parts, so that a long result is not in memory twice.
     result = connection.execute(
         query, execution_options={"yield_per": _ROWS_PER_FETCH}
     )
@@ -95,7 +95,7 @@ def fetch(
 
 
 def beyond(order: Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition of what comes after a place in a sorted list.
+    """Return the condition for rows after a place in a sorted list.
 
     :param place: the values of the columns.
     """
@@ -109,7 +109,7 @@ def beyond(order: Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
 
 
 def batches(values: Sequence[_R]) -> Iterator[Sequence[_R]]:
-    """Yield as many values as one statement had better have at a time."""
+    """Yield the values in batches for one statement each."""
     for start in range(0, len(values), _IDS_PER_STATEMENT):
         yield values[start : start + _IDS_PER_STATEMENT]
 
@@ -117,7 +117,7 @@ def batches(values: Sequence[_R]) -> Iterator[Sequence[_R]]:
 def delete(
     connection: sa.Connection, column: sa.Column[Any], values: Sequence[int]
 ) -> None:
-    """Delete the rows that have one of these values in a column."""
+    """Delete the rows whose column has one of these values."""
     for batch in batches(values):
         connection.execute(_delete_statement(column), {"values": list(batch)})
 
@@ -133,7 +133,7 @@ def upsert(
     record_class: type[Any],
     written: Sequence[records.Record],
 ) -> None:
-    """Add rows of a kind, or replace those of the same keys."""
+    """Insert rows, or replace those with the same keys."""
     if written:
         table = TABLES[record_class]
         statement = _upsert_statement(connection.dialect.name, table)
@@ -155,7 +155,7 @@ def _values(
 
 @functools.cache
 def _column_names(table: sa.Table) -> tuple[list[str], list[str]]:
-    """:returns: of all columns, and of those that take long texts."""
+    """:returns: the names of all columns, and of the columns of type Text."""
     texts = [
         column.name
         for column in table.columns
@@ -185,9 +185,9 @@ def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
 def _upsert_mysql(table: sa.Table) -> sa.Executable:
     statement = mysql.insert(table)
     (key,) = table.primary_key.columns
-    # MariaDB would also "update" a row that is equal in another unique key:
-    # a row of something else. NULL makes that an error, before any column
-    # of that row is touched.
+    # MariaDB would also "update" another object's row that is equal in another
+    # unique key. NULL makes that an error, before any column of that row
+    # changes.
     updates: dict[str, Any] = {
         key.name: sa.case(
             (key == statement.inserted[key.name], key), else_=sa.null()

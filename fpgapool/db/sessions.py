@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Queries of sessions, and which of them may be written."""
+"""Queries of sessions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _COLUMNS = models.sessions.c
 _LIVE = sorted(states.LIVE)
 
 IS_LIVE = _COLUMNS.state.in_(_LIVE)
-#: Has ended, and may have a slot yet.
+#: Has ended, but still has a slot.
 IS_ENDING = sa.and_(
     _COLUMNS.id.in_(sa.select(models.assignments.c.job_id)),
     _COLUMNS.finished_at.is_not(None),
 )
-#: Is neither live nor has ended.
+#: Has not ended, but its state is not one of the live ones.
 IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
 )
 
-# What a row says of the session's end; the others need not be asked for it.
+# Columns that live sessions do not use.
 _WORDS_OF_THE_END = frozenset({"reason", "message", "finished_at"})
 
 _COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
@@ -49,7 +49,7 @@ def live(connection: sa.Connection) -> list[records.SessionRecord]:
 
 
 def _live(**members: Any) -> records.SessionRecord:
-    # Many have these in common: one copy of each is enough.
+    # Many sessions share these texts: one copy of each is enough.
     for name in _COMMON_TEXTS:
         members[name] = sys.intern(members[name])
     return records.SessionRecord(**members)
@@ -62,10 +62,7 @@ def page(
     limit: int,
     order: Sequence[tuple[str, bool]],
 ) -> list[records.SessionRecord]:
-    """Return a page of sessions.
-
-    See :meth:`fpgapool.db.api.Database.list_sessions`.
-    """
+    """Return a page of sessions, as ``Database.list_sessions`` defines it."""
     conditions = _conditions(filters)
     columns = [(_COLUMNS[name], up) for name, up in order]
     columns.append((_COLUMNS.id, order[-1][1] if order else False))
@@ -105,9 +102,9 @@ def _conditions(
 def _place_of(
     connection: sa.Connection, session_id: str, order: rows.Order
 ) -> Sequence[Any]:
-    """Return a session's values in columns."""
+    """Return a session's values in the columns of an order."""
     query = sa.select(
-        # One may be there twice.
+        # A column may occur twice.
         *(column.label(f"value{n}") for n, (column, _) in enumerate(order))
     ).where(_COLUMNS.session_id == session_id)
     found = connection.execute(query).one_or_none()
@@ -117,7 +114,7 @@ def _place_of(
 
 
 def counts(project_id: str | None) -> sa.Select[Any]:
-    """Return the query of how many live sessions there are of each kind."""
+    """Return the query that counts live sessions of each kind."""
     kind = (
         _COLUMNS.state,
         _COLUMNS.project_id,
@@ -129,7 +126,7 @@ def counts(project_id: str | None) -> sa.Select[Any]:
         sa.select(
             *kind,
             sa.func.count().label("sessions"),
-            # The sum of whole numbers is a decimal one on some servers.
+            # Some servers return the sum of integers as a decimal.
             sa.cast(claimed, sa.BigInteger).label("claimed_bytes"),
         )
         .where(IS_LIVE)
@@ -141,7 +138,7 @@ def counts(project_id: str | None) -> sa.Select[Any]:
 
 
 def standings() -> sa.Select[Any]:
-    """Return the query of how live sessions stand."""
+    """Return the query of the states of live sessions."""
     names = ("id", "session_id", "state", "slot_id", "generation")
     return (
         sa.select(*(_COLUMNS[name] for name in names))
@@ -167,7 +164,7 @@ def over(finished_before: float, limit: int) -> sa.Select[Any]:
 def holders_of_names(
     connection: sa.Connection, new: Sequence[records.SessionRecord]
 ) -> list[records.SessionRecord]:
-    """Return the other sessions that have the names of new ones."""
+    """Return the older sessions with the request ids of new ones."""
     requests: dict[str, list[str]] = {}
     for record in new:
         requests.setdefault(record.project_id, []).append(record.request_id)
@@ -179,7 +176,7 @@ def holders_of_names(
         for record in rows.read(
             connection,
             records.SessionRecord,
-            # Both with one index; of pairs, not all servers make good use.
+            # One index serves both; not all servers use it for pairs.
             _COLUMNS.project_id == project_id,
             _COLUMNS.request_id.in_(batch),
         )
@@ -191,7 +188,7 @@ def of_same_name(
     new: Iterable[records.SessionRecord],
     holders: Iterable[records.SessionRecord],
 ) -> set[int]:
-    """Return the ids of new sessions whose names belong to others."""
+    """Return the ids of new sessions whose request ids are taken."""
     names = {(record.project_id, record.request_id) for record in holders}
     return {
         record.id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections that stay with who uses them again and again."""
+"""A connection that is kept between transactions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from typing import TypeVar
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 
-# A connection that was idle for longer is not used again. Servers close what
-# is idle for much longer; see fpgapool.db.engine.create.
+# A connection that was idle for longer is not used again. The server's limit
+# is longer; see fpgapool.db.engine.create.
 _FRESH_S = 5.0
 
-# A server that has gone says so at once; one that is frozen never does, and
-# is not asked again.
+# A server that has gone fails at once, and the work is tried again; a frozen
+# one does not, and is not tried again.
 _PROMPT_S = 1.0
 
 _R = TypeVar("_R")
 
 
 class Standing:
-    """One transaction after the other on the same connection.
+    """Runs transactions one after the other on the same connection.
 
-    To take a connection from the pool and to give it back costs as many
-    messages to the server as a short transaction itself.
-
-    :param engine: where the connection is from.
+    Taking a connection from the pool and giving it back costs as many round
+    trips to the server as a short transaction.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -39,11 +37,11 @@ class Standing:
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[sa.Connection], _R]) -> _R:
-        """Do work in a transaction of its own.
+        """Run a function in a transaction of its own.
 
-        :param work: is done again, if the server closed the connection since
-            the transaction before.
-        :raises: what it raises; nothing is changed then.
+        :param work: called again if the server closed the connection since the
+            last transaction.
+        :raises: what ``work`` raises; the transaction is rolled back then.
         """
         with self._lock:
             started_s = time.monotonic()
@@ -85,6 +83,6 @@ class Standing:
         if connection is None:
             return
         if not self._is_fresh():
-            # Perhaps there is nobody to whom it could say anything.
+            # The server may be gone: do not send a rollback.
             connection.invalidate()
         connection.close()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Queries of what projects have used."""
+"""Queries of projects' usage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
 
-#: What rows can be told apart by, in the order in which they are sorted.
+#: The columns by which usage can be grouped, in sort order.
 KEYS = ("day", "project_id", "accelerator")
 
 _SUMS = ("sessions", "slot_s", "input_bytes", "output_bytes", "energy_j")
@@ -26,7 +26,7 @@ def conditions(
     first_day: datetime.date | None,
     last_day: datetime.date | None,
 ) -> list[sa.ColumnElement[bool]]:
-    """Return which rows are meant; None is any, and days are included."""
+    """Return the conditions of the rows; None: any; both days included."""
     columns = models.usage.c
     found = []
     if project_id is not None:
@@ -41,7 +41,7 @@ def conditions(
 
 
 def is_of_newest_day() -> sa.ColumnElement[bool]:
-    """Return which rows are of the last day that there is."""
+    """Return the condition of the rows of the last day in the table."""
     day = models.usage.c.day
     return day == sa.select(sa.func.max(day)).scalar_subquery()
 
@@ -54,11 +54,11 @@ def sums(
 ) -> sa.Select[Any]:
     """Return the query of sums over rows that have the same keys.
 
-    :param where: which rows.
-    :param keys: of KEYS; rows that differ in others only are added up.
-    :param after: the values of the keys after which to begin; None means at
-        the beginning.
-    :param limit: how many at most.
+    :param where: the conditions of the rows.
+    :param keys: the group columns, of KEYS.
+    :param after: the keys of the last sum of the former page; None: the first
+        page.
+    :param limit: the size of the page.
     """
     columns = models.usage.c
     by = [columns[key] for key in keys]
@@ -75,9 +75,9 @@ def sums(
 
 
 def summed(row: sa.Row[Any]) -> records.UsageSum:
-    """Return a row of :func:`sums`."""
+    """Make a record of a row of :func:`sums`."""
     found: dict[str, Any] = dict(row._mapping)
     for name in ("sessions", "input_bytes", "output_bytes"):
-        # MariaDB sums up whole numbers as decimal ones.
+        # MariaDB returns sums of integers as decimals.
         found[name] = int(found[name])
     return records.UsageSum(**found)

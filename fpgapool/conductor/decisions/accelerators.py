@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Changes of the library, and what they mean for slots and the core."""
+"""Applies changes of the library, and passes them to the core."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from fpgapool.objects import bitstream
 
 
 class Accelerators:
-    """Keeps what sessions can ask for up to date."""
+    """Keeps the library of accelerators up to date."""
 
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
-        """The inputs that are handled here."""
+        """The handlers of inputs."""
         return {
             inputs.Library: lambda item: self.load(item.records),
             inputs.ChangeBitstream: self._change_bitstream,
         }
 
     def load(self, records: Iterable[db_api.AcceleratorRecord]) -> None:
-        """Replace the accelerators that need no file."""
+        """Replace the accelerators that need no bitstream file."""
         self._pool.catalogue.set_accelerators(records)
         self.tell()
 
@@ -55,8 +55,8 @@ class Accelerators:
             pool.outbox.write(row)
         if catalogue.library is not before:
             self.tell()
-        # A refusal waits, too: its reason may not be recorded yet, and its
-        # reader will look there.
+        # A refusal also waits for the commit: the row that caused it may not
+        # be recorded yet, and the client will look for it.
         pool.outbox.send(effects.Answer(item.future, refusal))
 
     def _surroundings(
@@ -79,7 +79,7 @@ class Accelerators:
         )
 
     def tell(self) -> None:
-        """Tell the core what sessions can ask for."""
+        """Send the core the accelerators of the library."""
         self._note_outdated()
         self._pool.tell(
             events.AcceleratorsChanged(
@@ -97,7 +97,7 @@ class Accelerators:
         )
 
     def _note_outdated(self) -> None:
-        """See which slots have to be programmed again, and tell the core."""
+        """Update which slots hold outdated bitstreams; tell the core."""
         pool = self._pool
         changed: dict[str, registry.HostEntry] = {}
         for slot in pool.registry.slots.values():

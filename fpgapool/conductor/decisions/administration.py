@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators say of devices and hosts, and what follows for the core.
+"""Administrative states of devices and hosts.
 
-A device is given to nobody unless it and its host are both enabled; it is
-drained if one of them is.
+Slots of a device get sessions only if the device and its host are both
+enabled. The core drains a device if one of them is draining.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Administered = registry.HostEntry | registry.DeviceEntry
 _ENABLED = model.AdminState.ENABLED
 _DRAINING = model.AdminState.DRAINING
 
-#: As many characters as the columns take.
+#: The length of the columns, in characters.
 MAX_REASON_LENGTH = 255
 
-#: A year: later than that, time is hardly meant.
+#: A year: a longer time is probably a mistake.
 MAX_DRAIN_S = 366 * 86400.0
 
 
@@ -39,9 +39,9 @@ def checked(
     reason: Any,
     drain_within_s: Any,
 ) -> inputs.Administer:
-    """Return what an operator wants, if it makes sense.
+    """Check an operator's request, and make the input of it.
 
-    :raises InvalidRequest: if not.
+    :raises InvalidRequest: if it is invalid.
     """
     texts = (host_uuid, state, reason, "" if device is None else device)
     if not all(isinstance(text, str) for text in texts):
@@ -58,7 +58,7 @@ def checked(
         reason.encode()
     except UnicodeEncodeError:
         raise exception.InvalidRequest(
-            reason="the reason is no text that can be written"
+            reason="the reason is not valid Unicode text"
         ) from None
     if "\0" in reason:
         raise exception.InvalidRequest(reason="the reason has the character 0")
@@ -81,7 +81,7 @@ def checked(
 def _check_deadline(wish: model.AdminState, drain_within_s: Any) -> None:
     if wish is not _DRAINING:
         raise exception.InvalidRequest(
-            reason="only what is to be drained has a deadline"
+            reason="only a device or host that is drained has a deadline"
         )
     if type(drain_within_s) not in (int, float) or not (
         0 <= drain_within_s <= MAX_DRAIN_S and math.isfinite(drain_within_s)
@@ -92,15 +92,15 @@ def _check_deadline(wish: model.AdminState, drain_within_s: Any) -> None:
 
 
 def state(device: registry.DeviceEntry) -> model.AdminState:
-    """Return what holds for a device, its host considered."""
+    """Return the effective state of a device, with that of its host."""
     found = {device.admin.state, device.host.admin.state}
     if _DRAINING in found:
         return _DRAINING
     return _ENABLED if found == {_ENABLED} else model.AdminState.DISABLED
 
 
-def word(device: registry.DeviceEntry) -> events.Event:
-    """Return what the core is told of a device."""
+def core_event(device: registry.DeviceEntry) -> events.Event:
+    """Return the event for the core about a device's state."""
     match state(device):
         case model.AdminState.ENABLED:
             return events.DeviceEnabled(device.id)
@@ -121,27 +121,27 @@ def devices_of(entry: Administered) -> list[registry.DeviceEntry]:
     return sorted(entry.devices.values(), key=lambda device: device.id)
 
 
-def reminders(
+def core_events(
     devices: Iterable[registry.DeviceEntry],
 ) -> Iterator[events.Event]:
-    """Yield what the core must hear of devices that are not as usual."""
-    return (word(one) for one in devices if state(one) is not _ENABLED)
+    """Yield the events for the core about devices that are not enabled."""
+    return (core_event(one) for one in devices if state(one) is not _ENABLED)
 
 
 def draining(pool: registry.Registry) -> list[Administered]:
-    """Return the devices and hosts that are to be drained."""
+    """Return the devices and hosts that are draining."""
     every: list[Administered] = [*pool.devices.values(), *pool.hosts.values()]
     return [one for one in every if one.admin.state is _DRAINING]
 
 
 def is_empty(entry: Administered, taken: Iterable[registry.SlotEntry]) -> bool:
-    """Whether no slot of a device or host is among those that are taken."""
+    """Whether no slot of a device or host is taken."""
     owner = "device" if isinstance(entry, registry.DeviceEntry) else "host"
     return not any(getattr(slot, owner) is entry for slot in taken)
 
 
 def name(entry: Administered) -> str:
-    """Return what a device or host is called in the log."""
+    """Return the name of a device or host for the log."""
     if isinstance(entry, registry.DeviceEntry):
         return f"Device {entry.host.name} {entry.name}"
     return f"Host {entry.name} ({entry.uuid})"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which requests become sessions."""
+"""Checks whether requests become sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits, see the options of the same names in ``[conductor]``."""
+    """Limits; see the options of the same names in ``[conductor]``."""
 
     report_timeout_s: float = 15.0
     lost_session_timeout_s: float = 600.0
@@ -46,14 +46,14 @@ class Limits:
     health: health.Options = dataclasses.field(default_factory=health.Options)
 
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
-        """Return what a session may send while others wait."""
+        """Return the bytes that a session may send while others wait."""
         return math.floor(claimed_bytes * (1 + self.claim_slack))
 
 
-#: What a limit of :class:`ProjectQuota` is that is none.
+#: How operators and Keystone write "no limit".
 UNLIMITED = -1
 
-#: Where a limit comes from: the configuration, the project's own row, or
+#: The source of a limit: the configuration, the project's own row, or
 #: Keystone.
 FROM_DEFAULT = "default"
 FROM_PROJECT = "project"
@@ -62,13 +62,13 @@ FROM_KEYSTONE = "keystone"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProjectQuota:
-    """What one project may use at a time; None: any number.
+    """The limits of one project; None: no limit.
 
-    :ivar sessions: with a slot. Further ones wait.
-    :ivar queued: requests that wait. Further ones are refused.
-    :ivar queued_bytes: that those claim.
-    :ivar bitstream_bytes: that its bitstreams have. Further ones are refused.
-    :ivar sources: where limits come from that are not FROM_DEFAULT.
+    :ivar sessions: sessions that have a slot. More sessions wait.
+    :ivar queued: waiting requests. More requests are refused.
+    :ivar queued_bytes: the bytes that waiting requests claim.
+    :ivar bitstream_bytes: the size of its bitstreams. More are refused.
+    :ivar sources: the sources of limits that are not FROM_DEFAULT.
     """
 
     sessions: int | None = None
@@ -80,10 +80,10 @@ class ProjectQuota:
     )
 
     def replaced(self, limits: Mapping[str, int], source: str) -> Self:
-        """Return this quota with other limits.
+        """Return this quota with some limits replaced.
 
-        :param limits: of some of RESOURCES; below 0 is any number.
-        :param source: where these come from.
+        :param limits: by resource; below 0: no limit.
+        :param source: the source of these limits.
         """
         changes: dict[str, Any] = {
             resource: _unless_negative(limit)
@@ -101,14 +101,15 @@ class ProjectQuota:
         return UNLIMITED if found is None else found
 
     def source(self, resource: str) -> str:
-        """Return where a limit comes from.
+        """Return the source of a limit.
 
         :param resource: one of RESOURCES.
         """
         return self.sources.get(resource, FROM_DEFAULT)
 
 
-#: What can be limited, by the names that operators use, also in Keystone.
+#: The resources that have limits, by the names that operators and Keystone
+#: use.
 RESOURCES = tuple(
     field.name
     for field in dataclasses.fields(ProjectQuota)
@@ -118,10 +119,10 @@ RESOURCES = tuple(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quotas:
-    """What projects may use at a time.
+    """The limits of all projects.
 
-    :ivar default: of all projects that are not named.
-    :ivar of_projects: of those that are.
+    :ivar default: of the projects without limits of their own.
+    :ivar of_projects: of the others.
     """
 
     default: ProjectQuota = ProjectQuota()
@@ -136,11 +137,11 @@ class Quotas:
         limits: Mapping[str, Mapping[str, int]],
         source: str,
     ) -> Self:
-        """Return a default with limits of projects over it.
+        """Combine a default with projects' own limits.
 
-        :param default: of what projects have no limits of their own for.
-        :param limits: by project and resource; below 0 is any number.
-        :param source: where these come from.
+        :param default: for all limits that are not a project's own.
+        :param limits: by project and resource; below 0: no limit.
+        :param source: the source of these limits.
         """
         return cls(
             default,
@@ -152,11 +153,11 @@ class Quotas:
         )
 
     def of(self, project_id: str) -> ProjectQuota:
-        """Return what a project may use."""
+        """Return the limits of a project."""
         return self.of_projects.get(project_id, self.default)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return how many slots projects may have, for the core."""
+        """Return the limits of slots as an event for the core."""
         return events.SessionLimitsChanged(
             self.default.sessions,
             tuple((p, q.sessions) for p, q in self.of_projects.items()),
@@ -165,11 +166,11 @@ class Quotas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """How full the queue is for a request.
+    """The length of the queue.
 
-    :ivar total: sessions that wait.
-    :ivar of_project: those of the request's project.
-    :ivar bytes_of_project: what these claim.
+    :ivar total: all waiting sessions.
+    :ivar of_project: waiting sessions of the request's project.
+    :ivar bytes_of_project: the bytes that these claim.
     """
 
     total: int = 0
@@ -196,12 +197,12 @@ def check(
     quota: ProjectQuota,
     queue: Queue,
 ) -> None:
-    """Check all that can be wrong with a request.
+    """Check a request.
 
     :param pool: the known hosts and slots.
     :param profiles: the library.
     :param quota: of the request's project.
-    :param queue: how full the queue is.
+    :param queue: the length of the queue.
     :raises Rejected: if the request cannot become a session.
     """
     try:
@@ -283,7 +284,7 @@ def _check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
 def refusal(
     request: objects.OpenRequest, error: Rejected, now: float
 ) -> objects.SessionView:
-    """Return the answer to a request that leaves no other trace."""
+    """Return the answer to a refused request, which is not recorded."""
     return objects.SessionView(
         session_id="",
         request_id=request.request_id,

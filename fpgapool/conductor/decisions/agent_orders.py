@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said to agents about a slot."""
+"""Makes the orders to agents about slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpgapool.vocabulary import names
 def assign(
     hold: sessions.Hold, limits: admission.Limits
 ) -> effects.AssignSlot:
-    """Prepare the slot for its session."""
+    """Order an agent to prepare the slot for its session."""
     session, slot = hold.session, hold.slot
     return effects.AssignSlot(
         objects.AssignRequest(
@@ -45,7 +45,7 @@ def assign(
 
 
 def release(hold: sessions.Hold, reason: str) -> effects.ReleaseSlot:
-    """Take the slot from its session."""
+    """Order an agent to take the slot from its session."""
     return effects.ReleaseSlot(
         host_uuid=hold.slot.host.uuid,
         device=hold.slot.device.name,
@@ -59,7 +59,7 @@ def release(hold: sessions.Hold, reason: str) -> effects.ReleaseSlot:
 def release_stray(
     slot: registry.SlotEntry, report: objects.SlotReport
 ) -> effects.ReleaseSlot:
-    """End what a slot does for a session that should not have it."""
+    """Order an agent to end a session that should not have the slot."""
     return effects.ReleaseSlot(
         host_uuid=slot.host.uuid,
         device=slot.device.name,
@@ -71,7 +71,7 @@ def release_stray(
 
 
 def reissue_secret(hold: sessions.Hold) -> effects.ReissueSecret:
-    """Have a fresh secret minted for a client that is not connected."""
+    """Order a new secret for a client that is not connected."""
     return effects.ReissueSecret(
         host_uuid=hold.slot.host.uuid,
         device=hold.slot.device.name,

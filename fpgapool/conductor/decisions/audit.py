@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What database, leader and agents do not agree about.
+"""Finds differences between database, leader and agents.
 
-All three change all the time and none of them waits for the others. So one
-look proves nothing: only what two looks show, with time between them, is a
-finding.
+All three change all the time, and none waits for the others. So a difference
+is a finding only if two looks, with time between them, show it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-#: Placement is asked who has reserved slots once a minute or so. Whoever is
-#: gone for longer should not have any.
+#: Reservations are read from Placement about once a minute. An instance that
+#: was deleted longer ago should have none.
 GONE_S = 300.0
 
 _AGENTS = {
@@ -37,12 +36,13 @@ _AGENTS = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a leader has in memory.
+    """A copy of the leader's memory.
 
-    :ivar sessions: live ones, by the ids of their rows.
-    :ivar holds: row id of the session and generation, by slot.
-    :ivar reservations: devices, and instances that have slots of them.
-    :ivar differences: between that and what agents report.
+    :ivar sessions: the live ones, by row id.
+    :ivar holds: the session's row id and the generation, by slot.
+    :ivar reservations: devices, and instances that have reserved slots of
+        them.
+    :ivar differences: between this memory and the agents' reports.
     """
 
     epoch: int
@@ -57,10 +57,10 @@ def remember(
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Return what a leader has in memory; on the thread that owns it.
+    """Copy the leader's memory; on the thread that owns it.
 
     :param epoch: of the leader.
-    :param reports: the last one of each agent, by its host.
+    :param reports: the last one of each agent, by host UUID.
     """
     return Memory(
         epoch=epoch,
@@ -162,9 +162,9 @@ def _states(host: registry.HostEntry) -> Iterator[str]:
 
 
 def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
-    """Yield what is wrong in the database itself, while nobody leads.
+    """Yield contradictions within the database, while there is no leader.
 
-    :param found: what it holds.
+    :param found: its sessions and assignments.
     """
     sessions = {one.id: one for one in found.sessions}
     held = set()
@@ -172,7 +172,7 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
         session = sessions.get(row.job_id)
         if session is not None and session.generation == row.generation:
             held.add(session.id)
-        # One that waits again may still have its former slot.
+        # A session that waits again may still have its former slot.
         elif session is None or session.state != states.QUEUED:
             yield _slot_without_session(row)
     for session in found.sessions:
@@ -183,9 +183,9 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
 def against_database(
     found: db_api.Holdings, memory: Memory
 ) -> Iterator[findings.Finding]:
-    """Yield what leader, agents and database do not agree about.
+    """Yield the differences between leader, agents and database.
 
-    :param found: what the database holds.
+    :param found: the rows of the database.
     :param memory: of the leader.
     """
     if found.lease is None or found.lease.epoch != memory.epoch:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The library as the conductor changes it: changes in, rows out."""
+"""Changes of the library: requests in, rows out."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _UUID_LENGTH = 36
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-#: With which one bitstream can be shared.
+#: The most projects with which one bitstream can be shared.
 MAX_PROJECTS = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one project may have; None: any number.
+    """The limits of one project; None: no limit.
 
     :ivar count: of bitstreams.
     :ivar total_bytes: of all their files.
@@ -45,13 +45,12 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a change may depend on.
+    """The state of the pool on which a change may depend.
 
     :ivar now: wall clock.
     :ivar limits: of the bitstream's project.
-    :ivar capacities: of the slots of the pool, by shape: how much they have
-        of what bitstreams take.
-    :ivar running: ids of the bitstreams that slots of sessions run.
+    :ivar capacities: the resources of the pool's slots, by shape.
+    :ivar running: ids of the bitstreams that sessions use.
     """
 
     now: float
@@ -63,13 +62,12 @@ class Surroundings:
 
 
 class Catalogue:
-    """All accelerators and bitstreams; changes of them are checked here.
+    """All accelerators and bitstreams; it checks and applies changes.
 
-    :ivar library: what sessions can ask for.
-
+    :ivar library: the accelerators that sessions can use.
     :param accelerators: those that need no file.
     :param bitstreams: of any state.
-    :param last_id: no row has a higher id.
+    :param last_id: the highest row id.
     """
 
     def __init__(
@@ -98,17 +96,17 @@ class Catalogue:
     def reference(
         self, bitstream_id: str | None
     ) -> objects.BitstreamRef | None:
-        """Return what agents are told of a bitstream, if it exists."""
+        """Return a bitstream's reference for agents; None if there is none."""
         record = self._by_id.get(bitstream_id or "")
         return None if record is None else library.reference(record)
 
     def is_outdated(
         self, programmed: str | None, bitstream_id: str | None, shape: str
     ) -> bool:
-        """Return whether a slot would be programmed again for what it has.
+        """Whether the library has a newer bitstream than a slot.
 
         :param programmed: its accelerator.
-        :param bitstream_id: what it was programmed with.
+        :param bitstream_id: the bitstream with which it was programmed.
         """
         if programmed is None:
             return False
@@ -116,9 +114,9 @@ class Catalogue:
         return bitstream_id != (chosen.bitstream_id if chosen else None)
 
     def project_of(self, change: bitstream.BitstreamChange) -> str:
-        """Return whose bitstream it is.
+        """Return the project that owns the bitstream of a change.
 
-        :raises Rejected: if there is none.
+        :raises Rejected: if there is no such bitstream.
         """
         if isinstance(change, objects.CreateBitstream):
             return change.project_id
@@ -129,8 +127,8 @@ class Catalogue:
     ) -> db_api.BitstreamRecord | None:
         """Change the library.
 
-        :returns: the row to write; None if all is as wanted already.
-        :raises Rejected: if it cannot be; nothing has changed then.
+        :returns: the row to write; None if nothing changes.
+        :raises Rejected: if the change is not allowed; nothing changes then.
         """
         if isinstance(change, objects.CreateBitstream):
             return self._create(change, around)
@@ -243,10 +241,10 @@ class Catalogue:
         }
         new = dataclasses.replace(old, **wanted)
         if change.public is False:
-            # To be private means that it is shared with nobody.
+            # A private bitstream is not shared with other projects.
             new = dataclasses.replace(new, projects=[])
         if new.public != old.public:
-            # It is to implement another accelerator then.
+            # The change makes it implement another accelerator.
             self._check_unused(old, around)
             if new.state != library.UPLOADING or new.profile:
                 self._check_profile(new)
@@ -269,7 +267,7 @@ class Catalogue:
                 f"no slot of the pool has one of the shapes"
                 f" {', '.join(old.shapes)}",
             )
-        # An accelerator that needs no file may have gone meanwhile.
+        # An accelerator that needs no file may have been removed meanwhile.
         self._check_profile(old)
         if old.state == library.APPROVED:
             return old
@@ -285,7 +283,7 @@ class Catalogue:
     # -- checks ------------------------------------------------------------
 
     def _check_profile(self, record: db_api.BitstreamRecord) -> None:
-        """A new accelerator's profile must be known."""
+        """Check that a new accelerator has a complete profile."""
         if record.public and any(
             one.name == record.accelerator for one in self._accelerators
         ):
@@ -294,7 +292,7 @@ class Catalogue:
             raise admission.Rejected(
                 codes.INVALID_REQUEST,
                 f"{record.accelerator} is a new accelerator: its profile must"
-                " say peak_bytes_per_s",
+                " have peak_bytes_per_s",
             )
 
     def _check_unused(
@@ -323,7 +321,8 @@ class Catalogue:
             del self._by_id[record.bitstream_id]
         else:
             self._by_id[record.bitstream_id] = record
-        # Anybody may bring and change what nobody can use.
+        # Other bitstreams are not in the library, and tenants change them
+        # often.
         states = {record.state, old.state if old else ""}
         if library.APPROVED in states:
             self._build()
@@ -337,8 +336,8 @@ def _fitting(
 ) -> list[str]:
     """Return the shapes of the slots that a file fits.
 
-    :raises Rejected: if there is none, or the owner names one that has not
-        what the file takes.
+    :raises Rejected: if there is none, or if a shape that the owner names
+        lacks resources that the file needs.
     """
     if change.resources:
         try:
@@ -397,9 +396,9 @@ def _shared(
 
 
 def _check_row(record: db_api.BitstreamRecord) -> None:
-    """Refuse what the library, or the database, could not take.
+    """Refuse a row that the library or the database would not take.
 
-    A row that the database refuses would hold up all rows after it.
+    A row that the database refuses would block all later rows.
     """
     try:
         _check_values(record)
@@ -408,28 +407,28 @@ def _check_row(record: db_api.BitstreamRecord) -> None:
 
 
 def _check_values(record: db_api.BitstreamRecord) -> None:
-    """:raises ValueError: that says what is wrong."""
+    """:raises ValueError: with the reason."""
     text = json.dumps(dataclasses.asdict(record), allow_nan=False)
-    # What JSON escapes, the database may not take.
+    # Fails for surrogates, which JSON escapes but databases refuse.
     json.dumps(json.loads(text), ensure_ascii=False).encode()
     if "\\u0000" in text:
         raise ValueError("texts cannot hold the character 0")
     uuid.UUID(record.bitstream_id)
     if len(record.bitstream_id) != _UUID_LENGTH:
-        raise ValueError(f"no UUID: {record.bitstream_id!r:.80}")
+        raise ValueError(f"not a UUID: {record.bitstream_id!r:.80}")
     versions.parse(record.version)
     if len(record.version) > _MAX_VERSION_LENGTH:
-        raise ValueError(f"too long a version: {record.version!r:.80}")
+        raise ValueError(f"the version is too long: {record.version!r:.80}")
     if record.format not in bitstream.FORMATS:
-        raise ValueError(f"no format: {record.format!r:.80}")
+        raise ValueError(f"unknown format: {record.format!r:.80}")
     if record.checksum_sha256 and not _CHECKSUM.fullmatch(
         record.checksum_sha256
     ):
         raise ValueError("checksum_sha256 must be 64 hexadecimal digits")
     if not _ACCELERATOR.fullmatch(record.accelerator):
         raise ValueError(
-            f"no name of an accelerator: {record.accelerator!r:.80}"
+            f"not a name of an accelerator: {record.accelerator!r:.80}"
         )
     if len(library.key_of(record)) > _MAX_NAME_LENGTH:
-        raise ValueError("accelerator and project have too long names")
+        raise ValueError("the names of accelerator and project are too long")
     library.check_profile(record.profile)

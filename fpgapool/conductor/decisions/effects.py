@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the engine wants done in the world.
+"""Effects of the engine's decisions: rows to write and messages.
 
-The engine decides and returns :class:`Effects`; the group-commit thread and
-the sender carry them out.  The class of a message says when it leaves:
-:class:`AtOnce` immediately (an agent may prepare a slot while the rows are on
-their way to the disk), :class:`AfterCommit` only when the rows that it speaks
-of are durable.
+The engine returns :class:`Effects`; the group-commit thread and the sender
+carry them out. The class of a message says when it leaves. :class:`AtOnce`
+leaves immediately: an agent may prepare a slot while the rows are being
+written. :class:`AfterCommit` waits until its rows are durable.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ViewFuture = concurrent.futures.Future[objects.SessionView | None]
 
 
 class AtOnce:
-    """A message that does not wait for any row."""
+    """A message that leaves before the commit."""
 
     __slots__ = ()
 
@@ -50,14 +49,14 @@ class AssignSlot(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TestSlot(AtOnce):
-    """Tell an agent to have a slot show that it works."""
+    """Tell an agent to test a slot."""
 
     request: objects.AssignRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReleaseSlot(AtOnce):
-    """Tell an agent to end what a slot does for one generation."""
+    """Tell an agent to end one generation of a slot."""
 
     host_uuid: str
     device: str
@@ -69,7 +68,7 @@ class ReleaseSlot(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReissueSecret(AtOnce):
-    """Ask an agent for a fresh secret of a prepared, unconnected slot."""
+    """Ask an agent for a new secret of a prepared, unconnected slot."""
 
     host_uuid: str
     device: str
@@ -79,7 +78,7 @@ class ReissueSecret(AtOnce):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishSession(AfterCommit):
-    """Tell a front door how one of its sessions stands.
+    """Send a front door the state of one of its sessions.
 
     :ivar host_uuid: None: no front door, but a caller that waits.
     :ivar waiting: calls that this answers; the front door is told by a
@@ -102,7 +101,7 @@ class AskReport(AtOnce):
 class Answer(AfterCommit):
     """Resolve a query that an RPC handler waits for.
 
-    :ivar failed: whether the value is an error that it is to raise.
+    :ivar failed: whether the value is an exception that the handler raises.
     """
 
     future: concurrent.futures.Future[Any]
@@ -112,21 +111,18 @@ class Answer(AfterCommit):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EarlyAnswer(AtOnce):
-    """Resolve a query whose answer may be wrong if the database fails.
-
-    Its members are those of :class:`Answer`.
-    """
+    """Like :class:`Answer`, at once; a database failure may make it wrong."""
 
     future: concurrent.futures.Future[Any]
     value: Any
     failed: bool = False
 
 
-# Nobody acts on these: most are outdated within milliseconds, and who has
-# closed a session knows it.
+# Clients do not act on these states: most are outdated within milliseconds,
+# and a client that closed a session knows it.
 @dataclasses.dataclass(frozen=True, slots=True)
 class Admission:
-    """A request has become a session, if its name was never used before.
+    """A request became a session, unless its request id is taken.
 
     :ivar row_id: of the session's row.
     :ivar future: of who has asked for it.
@@ -168,8 +164,8 @@ class Effects:
     :ivar at_once: messages that do not wait for the commit.
     :ivar after_commit: messages that leave when ``changes`` is durable.
     :ivar admissions: sessions whose rows are written for the first time.
-    :ivar withdrawn: ids of the rows of sessions that were not recorded, and
-        of which nothing more will come.
+    :ivar withdrawn: row ids of sessions that were not recorded; the engine
+        sends nothing more about them.
     """
 
     changes: db_api.Changes
@@ -180,9 +176,9 @@ class Effects:
 
     @classmethod
     def merged(cls, batches: Sequence[Effects]) -> Effects:
-        """Make one of several batches, without what nobody waits for now.
+        """Merge batches, and drop outdated messages and cancelled answers.
 
-        What left at once is not in it.
+        The result has no ``at_once`` messages: these have left already.
 
         :param batches: in their order.
         """
@@ -196,7 +192,7 @@ class Effects:
         )
 
     def can_wait(self) -> bool:
-        """Whether nobody waits for its rows to be durable."""
+        """Whether its commit may be delayed: no client waits for it."""
         return all(map(can_wait, self.after_commit))
 
 
@@ -224,7 +220,7 @@ def newest(messages: Iterable[Message]) -> list[Message]:
 
 
 def _subject(message: Message) -> object:
-    """Return what a newer message of the same makes an older one useless."""
+    """Return a key; a newer message with the same key replaces it."""
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
     if isinstance(message, AskReport):
@@ -233,7 +229,7 @@ def _subject(message: Message) -> object:
 
 
 def can_wait(message: Message) -> bool:
-    """Whether nobody waits for a message, so that it may wait for others."""
+    """Whether a message may be delayed: no client waits for it."""
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

@@ -2,9 +2,9 @@
 
 """The conductor's decisions: inputs and time in, effects out.
 
-The engine's rooms keep the sessions, tell what agents and clients say to
-:class:`fpgapool.core.state.PoolState`, and turn its instructions into rows
-and messages.  They do no I/O and have no thread: the pump calls the engine.
+The engine's rooms keep the sessions, pass events of agents and clients to
+:class:`fpgapool.core.state.PoolState`, and turn its instructions into rows and
+messages. They do no I/O and have no threads: the pump calls the engine.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ LOG = logging.getLogger(__name__)
 class Engine:
     """The state behind the pump; see the module's docstring.
 
-    :ivar pool: what the leader knows.
-    :ivar questions: what can be asked about it.
-    :ivar handled: the room that handles each kind of input.
+    :ivar pool: the leader's knowledge.
+    :ivar questions: answers queries about it.
+    :ivar handled: the handler of each class of inputs.
 
     :param core: the scheduling core, empty.
     :param settings: limits.
-    :param snapshot: what the database holds.
-    :param strategy_name: what the core decides by.
-    :param quotas: what projects may use, until others come; None: they are
-        kept here, over those that the settings say.
+    :param snapshot: the rows of the database.
+    :param strategy_name: of the core's strategy.
+    :param quotas: projects' limits from Keystone; None: the database keeps
+        them, with defaults in the settings.
     :param thresholds_bytes: between priority queues, if there are any.
-    :param counts: to count what happens in.
-    :param ahead_s: by how much the times that it is given are ahead of pool
-        time.
+    :param counts: for metrics.
+    :param ahead_s: by how much the engine's clock is ahead of pool time.
     """
 
     def __init__(
@@ -102,26 +101,26 @@ class Engine:
 
     @property
     def wake_at(self) -> float | None:
-        """When the engine wants to be called, if nothing comes before."""
+        """When the pump has to call the engine at the latest."""
         return self.pool.wake_at
 
     def _wake_at(self, order: instructions.WakeAt) -> None:
         self.pool.wake_at = order.time_s
 
     def note_database(self, recorded_id: int, *, failing: bool) -> None:
-        """Hear what has become of the rows; counts from the next batch on.
+        """Note the state of the database, before the next batch.
 
-        :param recorded_id: the last new session that the database holds.
+        :param recorded_id: the row id of the last new session in the database.
         :param failing: whether the database is away or does not answer.
         """
         self._opening.recorded_id = recorded_id
         self.pool.database_failing = failing
 
     def start(self, now: float) -> effects.Effects:
-        """Take over what the database holds.
+        """Take over the rows of the database.
 
-        Every host counts as down until its agent reports, so nothing is
-        scheduled on what may no longer be there.
+        Every host counts as down until its agent reports, so that no slot is
+        assigned that may no longer exist.
         """
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
@@ -137,9 +136,9 @@ class Engine:
             now,
             (one.host_id or 0 for one in snapshot.live_sessions),
         )
-        pool.tell(*administration.reminders(pool.registry.devices.values()))
+        pool.tell(*administration.core_events(pool.registry.devices.values()))
         reservations.restore(pool.registry, snapshot.reservations)
-        pool.tell(*reservations.reminders(pool.registry))
+        pool.tell(*reservations.core_events(pool.registry))
         pool.probation.start(now)
         pool.tell_health()
         restoring.restore_sessions(pool, self._serving, snapshot)
@@ -150,7 +149,7 @@ class Engine:
     def process(
         self, batch: Sequence[inputs.Input], now: float
     ) -> effects.Effects:
-        """Handle what has come in since the last call.
+        """Handle a batch of inputs.
 
         :param batch: inputs in the order of their arrival; may be empty.
         :param now: wall clock in seconds, never less than before.
@@ -172,7 +171,7 @@ class Engine:
     def _answer(
         self, query: inputs.Query
     ) -> effects.Answer | effects.EarlyAnswer:
-        """Answer a question; one that fails must not cost the leader."""
+        """Answer a query; a failing query must not end the leader."""
         kind = effects.Answer if query.durable else effects.EarlyAnswer
         try:
             return kind(query.future, query.ask(self.questions))
@@ -181,14 +180,14 @@ class Engine:
             return kind(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:
-        """Look for what did not happen: silent hosts, stuck preparations."""
+        """Handle timeouts, such as silent hosts and stuck preparations."""
         pool = self.pool
         pool.now = now
         self._hosts.tick()
         pool.probation.end_overdue(now)
         pool.tell_health()
         pool.decide()
-        # In slots that no session waits for.
+        # After decide(): tests take only slots that no session waits for.
         pool.probation.begin_due(now)
         pool.tell_health()
         self._operators.finish_drains()

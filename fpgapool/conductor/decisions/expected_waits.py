@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long who waits will probably have to."""
+"""Estimates how long waiting sessions will wait."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LEAST = 5
 
 
 class Pace:
-    """How fast slots have been given to sessions that waited for one.
+    """The rate at which waiting sessions get slots.
 
-    A session that found an idle slot says nothing of a queue, and neither
-    does what was before: it begins anew whenever nobody has had to wait.
+    A session that finds an idle slot shows that there is no queue: the
+    measurement then begins anew.
     """
 
     def __init__(self) -> None:
@@ -24,9 +24,9 @@ class Pace:
         )
 
     def note(self, waited_s: float, now: float) -> None:
-        """A session gets a slot.
+        """Note that a session gets a slot.
 
-        :param waited_s: how long it has waited for it.
+        :param waited_s: its time in the queue.
         :param now: wall clock in seconds.
         """
         if waited_s > 0:
@@ -35,11 +35,11 @@ class Pace:
             self._given_at.clear()
 
     def expected_wait_s(self, position: int, now: float) -> float | None:
-        """How long somebody still waits if all goes on like this.
+        """Estimate the remaining wait at the current rate.
 
         :param position: in the queue; 0 is next.
         :param now: wall clock in seconds.
-        :returns: None while too little is known.
+        :returns: None while there are too few measurements.
         """
         count = len(self._given_at)
         if count < _LEAST:

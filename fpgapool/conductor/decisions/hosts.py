@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What did not happen: hosts that are silent, preparations without an end."""
+"""Detects silent hosts and preparations that hang."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# More than this share of all hosts silent at once: the bus is ill, not they.
-_BUS_IS_ILL = 0.5
+# If more than this share of all hosts is silent at once, the bus is suspected.
+_BUS_SUSPECTED_SHARE = 0.5
 
 
 class Hosts:
-    """Finds hosts that are lost, and takes back what they had."""
+    """Detects lost hosts, and ends their assignments."""
 
     def __init__(self, pool: pools.Pool, serving: servings.Serving) -> None:
         self._pool = pool
         self._serving = serving
         self._lost_since: dict[str, float] = {}
-        self._bus_is_ill = False
+        self._bus_is_suspected = False
         self._ticked_at: float | None = None
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
-        """The inputs that are handled here."""
+        """The handlers of inputs."""
         return {
             inputs.ComputesSeen: self._computes_seen,
             inputs.ComputeDeleted: self._compute_deleted,
@@ -50,20 +50,20 @@ class Hosts:
         self._lost_since.pop(host.uuid, None)
 
     def tick(self) -> None:
-        """Look for silent hosts, and for preparations that hang."""
+        """Check for silent hosts and for preparations that hang."""
         pool = self._pool
         timeout_s = pool.settings.report_timeout_s
         if (
             self._ticked_at is not None
             and pool.now - self._ticked_at > timeout_s / 2
         ):
-            # This conductor stood still; what agents said waits to be read.
+            # This conductor stood still, and reports wait in its queue.
             pool.deaf_until = pool.now
         self._ticked_at = pool.now
         self._find_silent()
         for host in pool.registry.hosts.values():
             if host.turned_clock():
-                _tell_of_clock(host)
+                _log_clock(host)
         for hold in list(pool.holds.values()):
             if pool.holds.get(hold.slot.id) is hold:
                 self._check(hold)
@@ -81,28 +81,30 @@ class Hosts:
         silent = [
             host for host in present if host.heard_at < pool.now - timeout_s
         ]
-        if len(silent) > _BUS_IS_ILL * len(present):
-            if not self._bus_is_ill:
+        if len(silent) > _BUS_SUSPECTED_SHARE * len(present):
+            if not self._bus_is_suspected:
                 LOG.warning(
                     "%d of %d hosts are silent: the message bus is"
-                    " suspected, no host is given up",
+                    " suspected, and no host is marked as lost",
                     len(silent),
                     len(present),
                 )
-            self._bus_is_ill = True
+            self._bus_is_suspected = True
             pool.deaf_until = pool.now
             return
-        self._bus_is_ill = False
+        self._bus_is_suspected = False
         for host in silent:
-            # Not all agents find back to the bus at the same time.
+            # Agents reconnect to the bus at different times.
             since = max(host.heard_at, pool.deaf_until)
             if pool.now - since > timeout_s:
-                self._doubt(host, since)
+                self._ask_or_lose(host, since)
 
-    def _doubt(self, host: registry.HostEntry, silent_since: float) -> None:
-        """Ask a silent host, and give it up if it does not answer.
+    def _ask_or_lose(
+        self, host: registry.HostEntry, silent_since: float
+    ) -> None:
+        """Ask a silent host for a report, and lose it if it does not answer.
 
-        Its reports may have gone to a former leader.
+        Its former reports may have gone to another leader.
         """
         pool = self._pool
         if host.asked_at <= silent_since:
@@ -123,10 +125,10 @@ class Hosts:
         self._lost_since[host.uuid] = pool.now
         pool.outbox.write(registry.host_row(host))
         pool.tell(events.HostLost(host.id))
-        self._forget_if_left(host)
+        self._remove_if_gone(host)
 
     def _check(self, hold: sessions.Hold) -> None:
-        """See whether an assignment waits for what will not come."""
+        """Check an assignment for timeouts."""
         pool, host = self._pool, hold.slot.host
         limits = pool.settings
         lost_at = self._lost_since.get(host.uuid)
@@ -138,8 +140,9 @@ class Hosts:
             hold.phase is model.Phase.PREPARING
             and not hold.revoked
             and not hold.prepared
-            # By the host's own word: while it cannot be heard, its slot may
-            # have become ready long ago. That of another leader is not known.
+            # Compares with the host's last report: while the host is silent,
+            # its slot may have become ready. For an assignment of a former
+            # leader, that is not known.
             and host.up
             and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
@@ -153,7 +156,7 @@ class Hosts:
                 codes.HOST_LOST,
                 "the slot's host has not come back",
             )
-        # What it did since then is not known.
+        # Its work since the last report is not known.
         ended_at = max(hold.slot.host.heard_at, hold.assigned_at)
         self._serving.free(hold, ended_at)
 
@@ -167,15 +170,16 @@ class Hosts:
             pool.settings.prepare_timeout_s,
         )
         pool.outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
-        # Out of use until a report shows it idle: programming may hang.
+        # The slot is out of use until a report shows it idle: programming may
+        # hang.
         hold.slot.usable = False
         pool.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
         self.fail_preparation(hold, codes.PREPARE_TIMEOUT)
 
     def fail_preparation(self, hold: sessions.Hold, reason: str) -> None:
-        """Take a slot that was not made ready from its session."""
+        """Take a slot from its session after a failed preparation."""
         pool = self._pool
-        # A failure may well come from being revoked.
+        # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
             pool.probation.failed(hold, reason, pool.now)
             pool.tell_health()
@@ -194,27 +198,27 @@ class Hosts:
         pool.outbox.write(*pool.registry.note_compute(host_uuid, state))
 
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
-        """Nova has no such compute node any more.
+        """Handle a compute node that Nova has deleted.
 
-        A host that still has anything is for the operator to decide about.
+        The operator decides about a host that still reports or has boards.
         """
         host = self._pool.registry.hosts.get(item.host_uuid)
         if host is None:
             return
         if host.up or host.devices:
             LOG.warning(
-                "Nova has no compute node %s any more, but host %s %s",
+                "Nova has deleted compute node %s, but host %s %s",
                 host.uuid,
                 host.name,
                 "is up" if host.up else "has boards here",
             )
         self._note_compute(host.uuid, db_api.ComputeState.DELETED)
-        self._forget_if_left(host)
+        self._remove_if_gone(host)
 
-    def _forget_if_left(self, host: registry.HostEntry) -> None:
-        """Forget a host that Nova has deleted, if nothing is left of it.
+    def _remove_if_gone(self, host: registry.HostEntry) -> None:
+        """Remove a lost host without boards that Nova has deleted.
 
-        Of one that has not been silent for long, an agent may still run.
+        The agent of a host that is not lost may still run.
         """
         if (
             host.compute is not db_api.ComputeState.DELETED
@@ -223,17 +227,17 @@ class Hosts:
         ):
             return
         pool = self._pool
-        LOG.info("Host %s (%s) is forgotten", host.name, host.uuid)
+        LOG.info("Host %s (%s) is removed", host.name, host.uuid)
         self.found(host)
         pool.outbox.write(pool.registry.forget(host))
         pool.probation.forget_gone(pool.now)
         pool.tell_health()
 
 
-def _tell_of_clock(host: registry.HostEntry) -> None:
+def _log_clock(host: registry.HostEntry) -> None:
     if host.clock_is_wrong:
         LOG.warning(
-            "The clock of host %s is %.0f s %s this one; fpgapool allows for"
+            "The clock of host %s is %.0f s %s this one; fpgapool corrects for"
             " that, but one of them is wrong",
             host.name,
             abs(host.clock_behind_s),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be put to the engine."""
+"""The inputs of the engine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from fpgapool.objects import bitstream
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open:
-    """A client wants an accelerator.
+    """A client requests a session.
 
-    :ivar awaited_until: by our clock, when the caller is told that there is
-        no answer. The bus keeps calls for as long as their callers wait, and
-        no longer: so no clocks need to be compared.
-    :ivar future: gets the session when it is recorded, or why there is none.
+    :ivar awaited_until: when the caller's timeout ends, by our clock. The bus
+        keeps a call only while its caller waits, so our clock is enough.
+    :ivar future: gets the session when it is recorded, or the refusal.
     """
 
     request: objects.OpenRequest
@@ -40,9 +39,9 @@ class Open:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An admitted session is not, and will not be, in the database.
+    """An admitted session was not recorded: its request id is taken.
 
-    :param holder: the session that had its name long ago.
+    :param holder: the older session with the same request id.
     """
 
     admission: effects.Admission
@@ -51,9 +50,9 @@ class Unrecorded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cancel:
-    """A session is wanted no more; named by one of its two names.
+    """A client cancels a session, named by one of its two ids.
 
-    :ivar sender: the host whose front door says so, if that is certain.
+    :ivar sender: the host of the front door, if its signature proves it.
     """
 
     project_id: str
@@ -67,10 +66,10 @@ class Cancel:
 class Reopen:
     """A client has lost the slot of a session and wants another one.
 
-    :param generation: of the assignment that it has lost.
+    :param generation: of the lost assignment.
     :param host_uuid: of its front door; empty for the API.
-    :param future: gets how the session stands then; None if there is none
-        that can be told of.
+    :param future: gets the session's state then; None if the caller may not
+        know it.
     """
 
     project_id: str
@@ -82,7 +81,7 @@ class Reopen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """An agent's state."""
+    """An agent reports its host's state."""
 
     report: objects.AgentReport
 
@@ -103,17 +102,17 @@ class RenewSecret:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Library:
-    """The accelerators that the database holds now."""
+    """The accelerators in the database have changed."""
 
     records: tuple[db_api.AcceleratorRecord, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeBitstream:
-    """Somebody changes the library.
+    """A request to change the library.
 
-    :param future: gets None when the change is durable, or at once an
-        :class:`.admission.Rejected` that says why not.
+    :param future: gets None when the change is durable, or an
+        :class:`.admission.Rejected` with the reason.
     """
 
     change: bitstream.BitstreamChange
@@ -122,16 +121,16 @@ class ChangeBitstream:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewQuotas:
-    """What projects may use from now on."""
+    """Keystone's limits have changed."""
 
     quotas: admission.Quotas
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetQuota:
-    """An administrator limits what a project may use.
+    """An administrator sets limits of a project.
 
-    :param limits: by resource; None is back to the default.
+    :param limits: by resource; None: back to the default.
     """
 
     project_id: str
@@ -140,11 +139,11 @@ class SetQuota:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Administer:
-    """The operator says what is to become of a device or host.
+    """An operator sets the administrative state of a device or host.
 
     :param device: its name; None: the whole host.
-    :param drain_within_s: how long who is there may stay; None: for ever.
-    :param future: hears, when that is durable, whether there is such a one.
+    :param drain_within_s: the time that holders may stay; None: for ever.
+    :param future: gets, after the commit, whether the device or host exists.
     """
 
     host_uuid: str
@@ -157,14 +156,14 @@ class Administer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestNow:
-    """The operator wants a slot to be tested.
+    """An operator orders a test of a slot.
 
     :param device: its name.
     :param slot: its number.
-    :param accelerator: that it is tested with; empty: any.
-    :param future: hears, when that is durable, None or an
-        :class:`fpgapool.common.exception.FpgapoolException` that says why
-        there is no test.
+    :param accelerator: with which to test it; empty: any.
+    :param future: gets, after the commit, None or an
+        :class:`fpgapool.common.exception.FpgapoolException` with the reason
+        why there is no test.
     """
 
     host_uuid: str
@@ -176,14 +175,14 @@ class TestNow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdmitInstance:
-    """An instance gets a token, or its flavor says something else."""
+    """An instance gets a token, or its flavor's limits have changed."""
 
     entry: objects.InstanceEntry
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplaceToken:
-    """The token that an instance has can be made no more."""
+    """An instance gets a new token: the secret of the old one is lost."""
 
     instance_id: str
     lost_hash: str
@@ -193,14 +192,14 @@ class ReplaceToken:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RevokeInstance:
-    """Somebody takes an instance's token away."""
+    """A user revokes an instance's token."""
 
     instance_id: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstanceDeleted:
-    """Nova has no such instance any more."""
+    """Nova has deleted an instance."""
 
     instance_id: str
 
@@ -209,8 +208,8 @@ class InstanceDeleted:
 class InstanceChanged:
     """An instance is on another host, or has another flavor.
 
-    :param host_uuid: None: it is on none, or on one that cannot be told.
-    :param max_sessions: how many it may have at a time; None: any number.
+    :param host_uuid: None: it is on no host, or on an unknown one.
+    :param max_sessions: its limit of sessions; None: no limit.
     """
 
     instance_id: str
@@ -220,17 +219,18 @@ class InstanceChanged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComputesSeen:
-    """Nova has compute nodes of which that was not known."""
+    """Nova lists compute nodes for hosts that had none so far."""
 
     host_uuids: frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reservations:
-    """Which instances have slots reserved: all that there are.
+    """All reservations of all instances.
 
-    :param by_device: how many of which device, by the identifiers of device
-        and instance. What was said before is forgotten.
+    They replace the former ones.
+
+    :param by_device: the number of slots, by UUIDs of device and instance.
     """
 
     by_device: Mapping[str, Mapping[str, int]]
@@ -238,12 +238,12 @@ class Reservations:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetReservable:
-    """The operator says how many slots of a device instances can reserve.
+    """An operator sets how many slots of a device instances can reserve.
 
     :param device: its name.
-    :param future: hears, when that is durable, None or an
-        :class:`fpgapool.common.exception.FpgapoolException` that says why
-        it is not so.
+    :param future: gets, after the commit, None or an
+        :class:`fpgapool.common.exception.FpgapoolException` with the reason
+        for a refusal.
     """
 
     host_uuid: str
@@ -254,14 +254,14 @@ class SetReservable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComputeDeleted:
-    """Nova has no such compute node any more."""
+    """Nova has deleted a compute node."""
 
     host_uuid: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query:
-    """A question; the answer comes when what it rests on is durable.
+    """A query; the answer waits until its data is durable.
 
     :param ask: called on the pump's thread with the engine.
     :param durable: False: the answer comes at once, and a failure of the

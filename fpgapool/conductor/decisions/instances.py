@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances: which have tokens, and what their lives mean for the pool.
+"""Instances that have tokens, and changes of them in Nova.
 
-Decisions only: :mod:`fpgapool.clients.nova` asks Nova, and
-:mod:`fpgapool.conductor.outside.instance_watch` does so from time to time.
+Pure: :mod:`fpgapool.conductor.outside.instance_watch` polls Nova with
+:mod:`fpgapool.clients.nova`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 
-# Of instances that were deleted: a request that was under way meanwhile must
-# not bring one back. Those before them are known to the database.
+# Deleted instances to remember: a late request must not bring one back. The
+# database knows the older ones.
 _REMEMBERED = 100_000
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -36,7 +36,7 @@ _NONCE = re.compile(r"[0-9a-f]{32,64}")
 class Directory:
     """All instances that have tokens and are not deleted.
 
-    :param records: of those that are not.
+    :param records: their rows.
     :param last_id: the highest id of any row.
     """
 
@@ -50,7 +50,7 @@ class Directory:
 
     @property
     def live(self) -> Mapping[str, db_api.InstanceRecord]:
-        """The instances, by Nova's names of them."""
+        """The instances, by UUID."""
         return self._live
 
     def take(self) -> list[db_api.InstanceRecord]:
@@ -59,13 +59,12 @@ class Directory:
         return rows
 
     def admit(self, entry: objects.InstanceEntry, now: float) -> None:
-        """Take in an instance, or what is new about one.
+        """Add an instance with its token, or update a known one.
 
-        A token that it has got is not replaced by another one: the first of
-        two requests at the same time decides.
+        A known instance keeps its token: of two concurrent requests the first
+        one decides.
 
-        :param entry: what its flavor says, and the token that it would get;
-            an instance that has a token keeps it.
+        :param entry: the instance, and the token that it gets if it is new.
         :param now: wall clock.
         """
         known = self._live.get(entry.instance_id)
@@ -96,8 +95,7 @@ class Directory:
     ) -> None:
         """Give an instance another token.
 
-        :param lost_hash: of the token that it has; if it has another one
-            already, that stays.
+        :param lost_hash: hash of the token to replace; another token stays.
         """
         known = self._live.get(instance_id)
         if known is not None and known.token_hash == lost_hash:
@@ -106,15 +104,15 @@ class Directory:
             )
 
     def revoke(self, instance_id: str) -> None:
-        """Take an instance's token away for good."""
+        """Revoke an instance's token for good."""
         known = self._live.get(instance_id)
         if known is not None:
             self._put(dataclasses.replace(known, token_revoked=True))
 
     def delete(self, instance_id: str, now: float) -> bool:
-        """Note that an instance is gone.
+        """Note that an instance was deleted.
 
-        :returns: whether that is news.
+        :returns: whether it was known.
         """
         known = self._live.pop(instance_id, None)
         if known is None:
@@ -128,7 +126,7 @@ class Directory:
     def note(
         self, instance_id: str, host_uuid: str | None, max_sessions: int | None
     ) -> None:
-        """Note where an instance is, and what its flavor says."""
+        """Set an instance's host and its flavor's limit of sessions."""
         known = self._live.get(instance_id)
         if known is not None:
             self._put(
@@ -138,10 +136,10 @@ class Directory:
             )
 
     def check(self, request: objects.OpenRequest, used: int) -> None:
-        """Make sure that an instance may have one more session.
+        """Check that an instance may have one more session.
 
-        :param request: of anybody.
-        :param used: how many sessions the same user has.
+        :param request: of an instance or another user.
+        :param used: the number of sessions of the same user.
         :raises Rejected: if it may not.
         """
         instance_id = instance.id_of(request.user_id)
@@ -160,9 +158,9 @@ class Directory:
             )
 
     def host_uuid(self, user_id: str) -> str | None:
-        """Return where an instance is; None: it is not known, or is none.
+        """Return the host of an instance; None if it is unknown.
 
-        :param user_id: by which it acts.
+        :param user_id: the user id of the instance; of other users it is None.
         """
         known = self._live.get(instance.id_of(user_id) or "")
         return known.host_uuid if known else None
@@ -178,17 +176,16 @@ def changes(
     servers: Iterable[nova.Server],
     computes: Mapping[str, str],
 ) -> Iterator[inputs.Input]:
-    """Tell what Nova's news mean.
+    """Yield the inputs that follow from changes in Nova.
 
-    Whatever an instance does while it exists (rebuild, resize, shelve, stop,
-    rescue), it keeps its token and its sessions, which have time limits of
-    their own. Where it is, and what its flavor allows, counts from its next
-    session on.
+    While an instance exists (through rebuild, resize, shelve, stop, rescue),
+    it keeps its token and its sessions, which have time limits of their own. A
+    new host or flavor applies from its next session on.
 
     :param known: the instances that have tokens.
-    :param servers: what Nova says, in the order in which it says so.
-    :param computes: uuids of compute nodes, by the names of their
-        hypervisors. A name that several have is not among them.
+    :param servers: as Nova lists them.
+    :param computes: UUIDs of compute nodes, by the names of their hypervisors,
+        without ambiguous names.
     """
     for server in servers:
         record = known.get(server.id)
@@ -201,8 +198,8 @@ def changes(
         wish = flavors.read(server.extra_specs or {})
         max_sessions = (
             record.max_sessions
-            # Not told is not the same as none; and a limit is not lifted by
-            # a flavor that says nothing of accelerators.
+            # None means that Nova did not send the extra specs. And a flavor
+            # without accelerators does not lift a limit.
             if server.extra_specs is None
             or not (wish.asks or wish.max_sessions is not None)
             else wish.max_sessions
@@ -219,13 +216,13 @@ def strange_computes(
 ) -> tuple[frozenset[str], list[str]]:
     """Compare the pool's hosts with Nova's compute nodes.
 
-    Those that Nova never had are nobody's business here: agents also run
-    where there is no compute node.
+    Hosts that never had a compute node are ignored: agents also run without
+    Nova.
 
-    :param hosts: what Nova is known to have of each, by UUID.
-    :param listed: UUIDs of the nodes that Nova lists.
-    :returns: hosts of which it is news that Nova has them, and those that it
-        had and does not list.
+    :param hosts: the known state of each host's compute node, by UUID.
+    :param listed: UUIDs of the compute nodes that Nova lists.
+    :returns: hosts whose compute node is new, and hosts whose compute node
+        Nova no longer lists.
     """
     known = db_api.ComputeState.KNOWN
     return (
@@ -239,18 +236,18 @@ def suspects(
     servers: Iterable[nova.Server],
     before: float,
 ) -> list[str]:
-    """Return which instances are not among all that Nova has.
+    """Return the instances that a full list of Nova's servers lacks.
 
     :param known: the instances that have tokens.
-    :param servers: all of Nova's.
-    :param before: when Nova was asked, by the wall clock: later ones cannot
-        be among them.
+    :param servers: all servers in Nova.
+    :param before: wall clock when Nova was asked; younger instances are left
+        out.
     """
-    there = {server.id for server in servers}
+    listed_ids = {server.id for server in servers}
     return [
         record.instance_id
         for record in known.values()
-        if record.instance_id not in there and record.created_at < before
+        if record.instance_id not in listed_ids and record.created_at < before
     ]
 
 
@@ -259,43 +256,42 @@ def newcomers(
     servers: Iterable[nova.Server],
     since: float,
 ) -> list[str]:
-    """Return which instances have got tokens lately, but are no news of Nova.
+    """Return the instances with new tokens that a list of changes lacks.
 
-    They may have run for long before.
+    They may have been running long before they got tokens.
 
     :param known: the instances that have tokens.
-    :param servers: of which Nova tells news.
-    :param since: since when, by the wall clock.
+    :param servers: the servers that changed.
+    :param since: wall clock; instances with older tokens are left out.
     """
-    told = {server.id for server in servers}
+    listed_ids = {server.id for server in servers}
     return [
         record.instance_id
         for record in known.values()
-        if record.instance_id not in told and record.created_at >= since
+        if record.instance_id not in listed_ids and record.created_at >= since
     ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cursor:
-    """Up to where Nova's news are known.
+    """The time of the last successful query of changes in Nova.
 
-    Nova tells what changed since a moment of its own clock, which may be
-    behind, and of its transactions, which may take a while: so the same is
-    asked for twice.
+    Nova selects changes by its own clock, which may be behind, and its
+    transactions take time. So queries overlap.
 
-    :ivar since: wall clock of the last look that succeeded; None: nothing is
-        known, so that all is to be looked at.
+    :ivar since: wall clock of the last successful query; None: there was none,
+        and the next one asks for all servers.
     """
 
     since: float | None = None
 
-    #: How much is asked for again.
+    #: The overlap of queries.
     OVERLAP_S = 120.0
     #: After so long, Nova may have archived what it has deleted.
     MAX_GAP_S = 3600.0
 
     def start(self, now: float) -> float | None:
-        """Return from when on to ask for news; None: for all there is.
+        """Return the start of the next query; None: ask for all servers.
 
         :param now: wall clock.
         """
@@ -305,15 +301,15 @@ class Cursor:
 
 
 def check_entry(entry: objects.InstanceEntry) -> None:
-    """Make sure that an instance's row can be written.
+    """Check that an instance's row can be written.
 
-    :raises ValueError: that says what is wrong.
+    :raises ValueError: with the reason.
     """
     try:
         if str(uuid.UUID(entry.instance_id)) != entry.instance_id:
             raise ValueError
     except ValueError:
-        raise ValueError("InstanceEntry.instance_id is no UUID") from None
+        raise ValueError("InstanceEntry.instance_id is not a UUID") from None
     if not entry.project_id:
         raise ValueError("InstanceEntry.project_id is empty")
     if not _NONCE.fullmatch(entry.token_nonce):
@@ -326,7 +322,7 @@ def check_entry(entry: objects.InstanceEntry) -> None:
 
 
 def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:
-    """Return what is told of an instance."""
+    """Return the RPC payload of an instance."""
     return objects.InstanceEntry(
         instance_id=record.instance_id,
         project_id=record.project_id,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tell what has changed in the pool, by what was written.
+"""Derives notifications from the rows that were written.
 
-Pure: rows go in, events come out. The conductor's other threads need not
-know of it, and nothing is told that is not in the database.
+Pure: rows go in, events come out. So notifications tell only what is in the
+database.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _noted = description.copier(one.name for one in description.NOTED if one.kept)
 _TIMES = [
     field.name for field in description.NOTED if field.kind is description.TIME
 ]
-# Ends of sessions that are remembered: the last row of one may come twice.
+# Ended sessions to remember: the last row of a session may come twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
@@ -76,10 +76,10 @@ _ILL_ENDS = frozenset({states.FAILED, states.LOST})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """Something that somebody may want to know.
+    """A notification.
 
     :ivar type: of :data:`EVENTS`.
-    :ivar payload: what it is about, as it is now.
+    :ivar payload: the current state of its subject.
     """
 
     type: str
@@ -87,16 +87,16 @@ class Event:
 
     @property
     def is_error(self) -> bool:
-        """Whether an operator should look at it."""
+        """Whether its priority is error rather than info."""
         state = getattr(self.payload, "state", None)
         return self.type in _FAULTS or state in _ILL_ENDS
 
 
 class Journal:
-    """Compares what is written with what was told before.
+    """Compares written rows with the former ones.
 
-    :param snapshot: what a conductor has taken over; somebody else has told
-        of it.
+    :param snapshot: the rows that the leader took over; their notifications
+        were sent by a former leader.
     """
 
     def __init__(self, snapshot: db_api.Snapshot) -> None:
@@ -109,16 +109,17 @@ class Journal:
         self._hosts = {host.id: host for host in snapshot.hosts}
         self._devices = {device.id: device for device in snapshot.devices}
         self._slots = {slot.id: slot for slot in snapshot.slots}
-        # Why devices are out of use that their drivers may call healthy.
+        # By device that failures took out of use: the reason. The driver may
+        # still report it as healthy.
         self._faults: dict[int, str] = {}
         self._note_faults(snapshot.faults)
 
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
     ) -> list[Event]:
-        """Return what is new, in order: first what contains, then contents.
+        """Return the notifications: hosts, devices, slots, sessions.
 
-        :param changes: rows, once they are durable.
+        :param changes: durable rows.
         :param withdrawn: ids of sessions that were not recorded.
         """
         found = [
@@ -135,7 +136,7 @@ class Journal:
         for new in changes.rows(db_api.HostRecord):
             old = self._hosts.get(new.id)
             self._hosts[new.id] = new
-            if _silent(old) == _silent(new):
+            if _without_noise(old) == _without_noise(new):
                 continue
             type_ = HOST_UPDATE
             if old is not None and old.up and not new.up:
@@ -184,17 +185,17 @@ class Journal:
         for new in changes.rows(db_api.SlotRecord):
             old = self._slots.get(new.id)
             self._slots[new.id] = new
-            if _silent(old) == _silent(new):
+            if _without_noise(old) == _without_noise(new):
                 continue
             broken = new.faulty and (old is None or not old.faulty)
             yield Event(SLOT_FAULT if broken else SLOT_UPDATE, self._slot(new))
 
     def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
-        told = self._states.get(new.id) or self._ended.get(new.id)
-        if told == new.state:
+        last_state = self._states.get(new.id) or self._ended.get(new.id)
+        if last_state == new.state:
             return
-        if told is None and new.state != states.QUEUED:
-            # Steps that are written together leave only the last one.
+        if last_state is None and new.state != states.QUEUED:
+            # A commit of several steps holds only the last one.
             yield Event(SESSION_QUEUED, self._session(_as_queued(new)))
         if new.state in states.TERMINAL:
             self._states.pop(new.id, None)
@@ -248,10 +249,10 @@ def _devices_in(faults: Iterable[db_api.FaultRecord]) -> list[int]:
     return [fault.target_id for fault in faults if fault.level == device]
 
 
-def _silent(
+def _without_noise(
     record: db_api.HostRecord | db_api.SlotRecord | None,
 ) -> db_api.HostRecord | db_api.SlotRecord | None:
-    """Return a row without what is not worth a notification."""
+    """Return a row without the columns that cause no notification."""
     if isinstance(record, db_api.HostRecord):
         return dataclasses.replace(
             record, last_report_at=None, compute_state=""
@@ -319,7 +320,7 @@ def _device(
 
 
 def _named(parent: str, name: str) -> str:
-    """Return an identifier as the REST API makes them."""
+    """Return an identifier as the REST API makes it."""
     return str(uuid.uuid5(uuid.UUID(parent), name))
 
 

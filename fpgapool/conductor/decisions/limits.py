@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of what a payload may hold before it reaches the engine.
+"""Checks the values of RPC payloads before they reach the engine.
 
-A value that no column can hold would stop the group commit for everybody, so
-it is refused at the door, whoever sent it.
+A value that does not fit its column would stop the group commit for all
+sessions, so it is refused on arrival.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from fpgapool.objects import base
 
 _MAX_NAME_LENGTH = 255
-# Of what has a shorter column, by the names of members.
+# Members with a shorter column.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
-# Texts for people: cut, and made writable, where they are written.
+# Free texts: they are cut, and made writable, before they are written.
 _FREE_TEXTS = frozenset(
     {
         "description",
@@ -30,20 +30,20 @@ _FREE_TEXTS = frozenset(
 )
 
 MAX_INTEGER = 2**63 - 1
-# Of what has a shorter column, or is added up with others.
+# Members with a smaller column, or that are summed up.
 _MAX_INTEGERS = {
     "slot": 2**31 - 1,
     "input_bytes": 2**53,
     "output_bytes": 2**53,
 }
-# More than any time, rate or energy; sums of them stay numbers.
+# More than any real time, rate or energy; sums stay finite.
 _MAX_FLOAT = 1e18
 
 
 def writable(text: str) -> str:
-    """Return a text for people as every database takes it.
+    """Return a text with the characters replaced that databases refuse.
 
-    What tells of an error may quote what a tenant has sent.
+    Error messages may quote tenants' input.
 
     :param text: may hold surrogates and the character 0.
     """
@@ -53,15 +53,15 @@ def writable(text: str) -> str:
 
 
 def check(payload: base.Payload) -> None:
-    """Make sure that every member of a payload fits its column.
+    """Check that every member of a payload fits its column.
 
-    :raises ValueError: that names the payload and the member.
+    :raises ValueError: if not; it names the payload and the member.
     """
     for name, longest, largest in _limits(type(payload)):
         value = getattr(payload, name)
         kind = type(value)
         if kind is str:
-            # What is short and plain is what there is nearly always.
+            # A fast path: nearly all texts are short and plain.
             if len(value) > longest or not value.isascii() or "\0" in value:
                 _check(payload, name, value)
         elif kind is int:
@@ -75,10 +75,7 @@ def check(payload: base.Payload) -> None:
 def _limits(
     cls: type[base.Payload],
 ) -> tuple[tuple[str, int, int], ...]:
-    """Return what texts and whole numbers may be that are right surely.
-
-    :returns: names of members, lengths of texts, and amounts of numbers.
-    """
+    """:returns: members, each with the limits of a text and of an integer."""
     return tuple(
         (
             name,
@@ -101,7 +98,9 @@ def _check(payload: base.Payload, name: str, value: Any) -> None:
         if len(value) > _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH):
             raise ValueError(_complaint(payload, name, "too long"))
         if writable(value) != value:
-            raise ValueError(_complaint(payload, name, "no text to write"))
+            raise ValueError(
+                _complaint(payload, name, "text that no column can hold")
+            )
     elif (
         isinstance(value, int)
         and abs(value) > _MAX_INTEGERS.get(name, MAX_INTEGER)

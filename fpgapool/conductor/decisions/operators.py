@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators and instances want of devices, hosts, slots and limits."""
+"""Handles operators' requests, reservations, limits and tokens."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ LOG = logging.getLogger(__name__)
 
 
 class Operators:
-    """Drains, disables and tests, and reserves slots."""
+    """Sets administrative states, tests, reservations and limits."""
 
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
-        """The inputs that are handled here."""
+        """The handlers of inputs."""
         pool = self._pool
         return {
             inputs.Administer: self._administer,
             inputs.TestNow: self._test_now,
             inputs.Reservations: self._reserve,
             inputs.SetReservable: self._set_reservable,
-            inputs.NewQuotas: self._take_quotas,
+            inputs.NewQuotas: self._replace_quotas,
             inputs.SetQuota: self._set_quota,
             inputs.AdmitInstance: lambda item: pool.instances.admit(
                 item.entry, pool.now
@@ -56,7 +56,7 @@ class Operators:
 
     @property
     def instructed(self) -> Mapping[type, pools.Handler]:
-        """What is done about the core's instructions."""
+        """The handlers of the core's instructions."""
         return {
             instructions.Drained: self._drained,
             instructions.Reserve: self._note_reserved,
@@ -111,10 +111,10 @@ class Operators:
         )
         self._pool.outbox.write(administration.row(entry))
         devices = administration.devices_of(entry)
-        self._pool.tell(*map(administration.word, devices))
+        self._pool.tell(*map(administration.core_event, devices))
 
     def finish_drains(self) -> None:
-        """Disable what is empty; the core waits for hosts that are lost."""
+        """Disable drained devices and hosts; also those of lost hosts."""
         for entry in administration.draining(self._pool.registry):
             self._finish_drain(entry)
 
@@ -124,7 +124,7 @@ class Operators:
         self._finish_drain(device.host)
 
     def _finish_drain(self, entry: administration.Administered) -> None:
-        """Disable a device or host that is drained, if it is empty."""
+        """Disable a device or host that is draining, if it is empty."""
         if (
             entry.admin.state is model.AdminState.DRAINING
             and administration.is_empty(entry, self.taken())
@@ -137,7 +137,7 @@ class Operators:
             )
 
     def taken(self) -> Iterator[registry.SlotEntry]:
-        """Yield the slots that are at work, for sessions or in tests."""
+        """Yield the slots that sessions or tests use."""
         for hold in self._pool.holds.values():
             yield hold.slot
         for test in self._pool.probation.tests.values():
@@ -164,10 +164,10 @@ class Operators:
 
     def _reserve(self, item: inputs.Reservations) -> None:
         pool = self._pool
-        rows = reservations.take(pool.registry, item.by_device)
+        rows = reservations.replace(pool.registry, item.by_device)
         if rows:
             pool.outbox.write(*rows)
-            pool.tell(reservations.news(pool.registry))
+            pool.tell(reservations.core_event(pool.registry))
 
     def _set_reservable(self, item: inputs.SetReservable) -> None:
         pool = self._pool
@@ -195,7 +195,7 @@ class Operators:
 
     # -- limits ------------------------------------------------------------
 
-    def _take_quotas(self, item: inputs.NewQuotas) -> None:
+    def _replace_quotas(self, item: inputs.NewQuotas) -> None:
         self._pool.quotas.replace(item.quotas)
         self._pool.tell(self._pool.quotas.session_limits())
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the leader knows of the pool, and what a batch of inputs causes.
+"""The leader's knowledge of the pool, and the effects of a batch.
 
-The rooms of the engine share one :class:`Pool`.  They tell the core what has
-happened, change sessions and hosts, and leave here what is to be written and
-sent.
+The rooms of the engine share one :class:`Pool`. They send events to the core,
+change sessions and hosts, and put rows and messages into the outbox.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Handler = Callable[[Any], None]
 
 
 class Outbox:
-    """What is to be written and sent after a batch.
+    """Collects the rows and messages of a batch.
 
     A message's class says whether it waits for the rows, see
     :mod:`.effects`.
@@ -59,29 +58,29 @@ class Outbox:
         self._withdrawn: list[int] = []
 
     def write(self, *rows: db_api.Record) -> None:
-        """Have rows written."""
+        """Add rows."""
         self._rows += rows
 
     def write_assignment(
         self, slot_id: int, row: db_api.AssignmentRecord | None
     ) -> None:
-        """Have a slot's assignment written; None: deleted."""
+        """Set the row of a slot's assignment; None: delete it."""
         self._assignments[slot_id] = row
 
     def send(self, *messages: effects.Message) -> None:
-        """Have messages sent."""
+        """Add messages."""
         self._messages += messages
 
     def admit(self, new: effects.Admission) -> None:
-        """Have a session's first row written, unless its name is used."""
+        """Add a new session, to be recorded unless its request id is taken."""
         self._admissions.append(new)
 
     def withdraw(self, row_id: int) -> None:
-        """Have nothing more written of a session that was not recorded."""
+        """Delete a session that was not recorded."""
         self._withdrawn.append(row_id)
 
     def take(self) -> effects.Effects:
-        """Return what has been left here since the last call."""
+        """Return and clear the collected effects."""
         given = [row for row in self._assignments.values() if row is not None]
         released = [id_ for id_, row in self._assignments.items() if not row]
         taken = effects.Effects(
@@ -99,22 +98,20 @@ class Pool:
     """Core, hosts, sessions and limits; see the module's docstring.
 
     :ivar now: the time of the batch, in seconds; never less than before.
-    :ivar core: decides who gets which slot.
+    :ivar core: the scheduling core.
     :ivar sessions: all sessions in memory.
-    :ivar holds: the slots that are given away, by their ids.
-    :ivar deaf_until: until then nothing could be heard, so that silence
-        proves nothing.
-    :ivar failing_at: when the database was last seen to fail, so that what
-        was to be told waited.
-    :ivar instructed: what the rooms do about the core's instructions.
-
+    :ivar holds: the assigned slots, by id.
+    :ivar deaf_until: up to then the conductor could not receive reports, so
+        that silence of a host proves nothing.
+    :ivar failing_at: when the database last failed, so that messages waited.
+    :ivar instructed: the handlers of the core's instructions.
     :param core: empty.
     :param settings: limits.
-    :param snapshot: what the database holds.
-    :param own_quotas: what projects may use, until others come; None: they
-        are kept here, over those that the settings say.
+    :param snapshot: the rows of the database.
+    :param own_quotas: projects' limits from Keystone; None: the database keeps
+        them, with defaults in the settings.
     :param thresholds_bytes: between priority queues, if there are any.
-    :param counts: to count what happens in.
+    :param counts: for metrics.
     :param ahead_s: by how much ``now`` is ahead of pool time.
     """
 
@@ -131,7 +128,7 @@ class Pool:
     ) -> None:
         self.now = -math.inf
         self.core = core
-        # From now on each one is recorded.
+        # Counting of skips begins with this call.
         core.take_skips()
         self.settings = settings
         self.counts = counts
@@ -171,7 +168,7 @@ class Pool:
         self.deaf_until = self.failing_at = -math.inf
         self.instructed: dict[type, Handler] = {}
         self._last_job_id = snapshot.max_ids.session
-        self._changed: dict[int, sessions.Session] = {}
+        self._touched: dict[int, sessions.Session] = {}
         self._asked: list[
             tuple[sessions.Session, str | None, effects.ViewFuture]
         ] = []
@@ -179,10 +176,9 @@ class Pool:
     # -- the core ----------------------------------------------------------
 
     def tell(self, *happened: events.Event) -> None:
-        """Tell the core what has happened, and do what follows at once.
+        """Send events to the core, and carry out its instructions.
 
-        Waiting sessions get slots when a whole batch has been looked at, see
-        :meth:`decide`.
+        Waiting sessions get slots later, see :meth:`decide`.
         """
         self._carry_out(self.core.apply(happened, self.now))
 
@@ -194,7 +190,7 @@ class Pool:
             happened = (events.Wake(),)
         self._carry_out(self.core.step(happened, self.now))
         for job_id, skips in self.core.take_skips().items():
-            # The next leader is to know it; nobody else hears of it.
+            # Recorded for the next leader, but not published.
             session = self.sessions.by_job[job_id]
             session.skips = skips
             self.outbox.write(session.record())
@@ -204,7 +200,7 @@ class Pool:
             self.attempt(self.instructed, instruction)
 
     def attempt(self, handlers: Mapping[type, Handler], item: object) -> None:
-        """Handle an item; a wrong move of a session stops nothing else.
+        """Handle an item; log and skip it if a session may not move so.
 
         :param handlers: by the item's class.
         """
@@ -225,7 +221,7 @@ class Pool:
 
     @property
     def last_row_id(self) -> int:
-        """No session's row has a higher id."""
+        """The highest row id of a session."""
         return self._last_job_id
 
     @property
@@ -234,7 +230,7 @@ class Pool:
         return self.now - self._ahead_s
 
     def tell_health(self) -> None:
-        """Do what follows from what is out of use, and from its tests."""
+        """Pass on the events, rows and orders that probation has collected."""
         found = self.probation
         happened, rows, orders = found.events, found.rows, found.orders
         found.events, found.rows, found.orders = [], [], []
@@ -247,19 +243,19 @@ class Pool:
 
     @property
     def profiles(self) -> Mapping[str, objects.AcceleratorProfile]:
-        """The accelerators that there are, by name."""
+        """The accelerators of the library, by name."""
         return self.catalogue.library.profiles
 
     def touch(self, session: sessions.Session) -> None:
-        """Have a session recorded and told, for it has changed."""
+        """Record and publish a changed session at the end of the batch."""
         if session.withdrawn:
             return
         session.revision += 1
-        self._changed[session.row_id] = session
+        self._touched[session.row_id] = session
 
     def forget_changes(self, session: sessions.Session) -> None:
-        """Have what has changed of a session neither recorded nor told."""
-        self._changed.pop(session.row_id, None)
+        """Neither record nor publish the changes of a session."""
+        self._touched.pop(session.row_id, None)
 
     def answer(
         self,
@@ -306,9 +302,9 @@ class Pool:
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
-        """End a session; before its slot is given back.
+        """End a session, before its slot is released.
 
-        :raises WrongMove: if it cannot end so.
+        :raises WrongMove: if its state does not allow this end.
         """
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, self.now)
@@ -329,12 +325,12 @@ class Pool:
         code: str,
         message: str = "",
     ) -> None:
-        """End a session that is wanted no more, and take its slot back."""
+        """Cancel a session, and take its slot back."""
         self.tell(events.JobCancelled(session.job_id, code))
         self.end(session, states.CANCELLED, code, message)
 
     def of_record(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Return a session as its row says."""
+        """Make a session of its row."""
         host = self.registry.hosts_by_id.get(record.host_id or 0)
         return sessions.Session.from_record(
             record, host.uuid if host else None
@@ -343,13 +339,13 @@ class Pool:
     # -- the end of a batch ------------------------------------------------
 
     def take_effects(self) -> effects.Effects:
-        """Return what the batch has caused."""
-        for session in self._changed.values():
+        """Return the effects of the batch."""
+        for session in self._touched.values():
             session.updated_at = self.now
             self.outbox.write(session.record())
             for host_uuid in session.front_doors:
                 self._publish(session, host_uuid)
-        self._changed.clear()
+        self._touched.clear()
         for session, door, future in self._asked:
             self._publish(session, door, future)
         self._asked.clear()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is out of use for its failures, and the tests that bring it back.
+"""Units that failures have taken out of use, and the tests of them.
 
-:mod:`fpgapool.core.health` decides. This carries its decisions over to the
-entries of slots, to the rows that survive this leader, and to the orders to
-agents; and reads in their reports what has come of tests. A test is an
-assignment to nobody: it has a generation of its own, so that whatever is
-lost, doubled or late on the way does the same harm as with sessions, none.
+:mod:`fpgapool.core.health` decides. This module applies its decisions to the
+    slots' entries, to rows, and to orders to agents, and reads the results of
+    tests in agents' reports. A test is an assignment without a session. It has
+    a generation of its own, so that lost, repeated or late messages do no
+    harm.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-_MAX_WORDS = 1000
+_MAX_ERROR_LENGTH = 1000
 
-# What rows say of faults, in the same words.
+# The members that rows and faults share.
 _KEPT = (
     "reason",
     "failures",
@@ -57,25 +57,24 @@ _KEPT = (
     "next_test_at",
 )
 
-#: Ends of a session that was being served which are held against its slot.
+#: Codes of sessions' ends that count as failures of the slot.
 SLOT_FAILURES = frozenset(
     {codes.CORE_FAILED, codes.DEVICE_FAILED, codes.WORKER_DIED}
 )
 
 
 class Probation:
-    """What is out of use, and the tests of it.
+    """The units out of use, and the tests of them.
 
-    What follows for others is in :attr:`events`, :attr:`rows` and
-    :attr:`orders` until they take it.
+    It collects its effects in :attr:`events`, :attr:`rows` and :attr:`orders`.
 
     :param settings: limits.
-    :param pool: where the slots are.
-    :param catalogue: what they can be tested with.
-    :param holds: who has which slot.
-    :param take_generation: returns one that nobody has had.
-    :param rows: what the database holds.
-    :param counts: to count tests in.
+    :param pool: the hosts and slots.
+    :param catalogue: the accelerators for tests.
+    :param holds: the assigned slots.
+    :param take_generation: returns an unused generation.
+    :param rows: the faults in the database.
+    :param counts: for metrics.
     """
 
     def __init__(
@@ -107,11 +106,11 @@ class Probation:
         self._bench = self_tests.Bench(
             settings, pool, catalogue, holds, self._tests, self.faults
         )
-        # By which it was last seen which accelerators there are.
+        # The library of the last check for deleted accelerators.
         self._library: library.Library | None = None
-        # The last report that told of a dead worker, by device.
+        # By device: the time of the last report of a dead worker.
         self._deaths: dict[int, float] = {}
-        # How many tests have begun, of what is out and of slots in use.
+        # By unit: the number of tests begun.
         self._turns: dict[health.Unit, int] = {}
         self.events: list[events.Event] = []
         self.rows: list[db_api.Record] = []
@@ -119,7 +118,7 @@ class Probation:
 
     @property
     def faults(self) -> Mapping[health.Unit, health.Fault]:
-        """What is out of use."""
+        """The units out of use."""
         return self._health.faults
 
     @property
@@ -128,7 +127,7 @@ class Probation:
         return self._tests
 
     def start(self, now: float) -> None:
-        """Say what the database says; once the hardware is known."""
+        """Apply the faults in the database, after the hosts are restored."""
         for slot in self._pool.slots.values():
             if slot.faulty or self._fault_of(slot) is not None:
                 self._refresh(slot)
@@ -139,7 +138,7 @@ class Probation:
 
     @property
     def off_hosts(self) -> dict[str, frozenset[str]]:
-        """The accelerators that are kept off hosts, by the host's UUID."""
+        """The accelerators that are out of use on hosts, by host UUID."""
         found = collections.defaultdict[str, set[str]](set)
         for unit in self.faults:
             host = self._pool.hosts_by_id.get(unit.id)
@@ -150,11 +149,11 @@ class Probation:
     # -- failures ----------------------------------------------------------
 
     def failed(self, hold: sessions.Hold, reason: str, now: float) -> None:
-        """Count a failure of a slot that is not its holder's doing."""
+        """Count a failure of a slot that its holder did not cause."""
         profiles = self._catalogue.library.profiles
         profile = profiles.get(hold.session.accelerator)
-        # What tenants bring may fail in slots that are well, and an agent
-        # that is started anew takes all its workers along.
+        # Tenants' bitstreams may fail in good slots, and an agent that
+        # restarts may lose its workers.
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
@@ -166,12 +165,12 @@ class Probation:
                 and not self._is_first_death(hold.slot)
             ),
         )
-        self._do(found, now)
+        self._apply(found, now)
 
     def _is_first_death(self, slot: registry.SlotEntry) -> bool:
-        """Whether a report tells of no other dead worker of a device.
+        """Whether a report names no other dead worker of the device.
 
-        What kills several at once is one failure.
+        Several workers that die at once count as one failure.
         """
         heard_at = slot.host.heard_at
         last = self._deaths.get(slot.device.id)
@@ -181,7 +180,7 @@ class Probation:
     def finished(
         self, hold: sessions.Hold, result: objects.SessionResult, now: float
     ) -> None:
-        """See whether an end is held against the slot, or speaks for it."""
+        """Count the end of a session as a failure or success of its slot."""
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
             self.failed(hold, result.code, now)
         elif result.state == states.CLOSED or (
@@ -192,7 +191,7 @@ class Probation:
             self._health.succeeded(place)
 
     def repair(self, device: registry.DeviceEntry, now: float) -> None:
-        """Give a device, its slots and what they run another chance."""
+        """Bring a device, its slots and its host's accelerators back."""
         units = [health.Unit(health.Level.DEVICE, device.id)]
         units += [self_tests.of(slot) for slot in device.slots.values()]
         units += [
@@ -203,28 +202,28 @@ class Probation:
         ]
         for unit in units:
             self._drop_test(unit)
-            self._do(self._health.forgive(unit), now)
+            self._apply(self._health.forgive(unit), now)
         for slot in device.slots.values():
             self._refresh(slot)
 
     # -- reports -----------------------------------------------------------
 
-    def look(
+    def check_report(
         self,
         slot: registry.SlotEntry,
         report: objects.SlotReport,
         now: float,
     ) -> bool:
-        """Look at a slot that no session has, as its agent reports it.
+        """Handle the report of a slot that no session has.
 
-        :returns: whether it does what it should, a test.
+        :returns: whether the slot runs its test.
         """
         if slot.faulty != (self._fault_of(slot) is not None):
-            # It is new, and its device was out already.
+            # A new slot of a device that was out already.
             self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
-            self._note_word(slot, report, now)
+            self._follow_agent(slot, report, now)
             return False
         if reconcile.busy(report):
             is_test = report.generation == test.generation
@@ -234,36 +233,36 @@ class Probation:
         if result is not None and result.generation == test.generation:
             self._take_result(test, report, result, now)
         elif report.seen_generation >= test.generation:
-            # It went with its agent: that says nothing of the slot.
+            # The agent restarted and lost the test, which had no result.
             self._end(test, None, now)
-        elif now - test.told_at >= self._settings.resend_interval_s:
-            test.told_at = now
+        elif now - test.ordered_at >= self._settings.resend_interval_s:
+            test.ordered_at = now
             self.orders.append(test.order())
         return False
 
-    def _note_word(
+    def _follow_agent(
         self,
         slot: registry.SlotEntry,
         report: objects.SlotReport,
         now: float,
     ) -> None:
-        """Follow what an agent says of a slot by itself."""
+        """Take a slot out, or bring it back, on its agent's report."""
         fault = self.faults.get(self_tests.of(slot))
         if report.state == states.SLOT_FAULTY:
             if fault is None:
                 found = self._health.take_out(
                     self_tests.of(slot), codes.SLOT_FAULTY, now
                 )
-                self._do(found, now)
+                self._apply(found, now)
         elif (
             fault is not None
             and report.state == states.SLOT_IDLE
             and fault.reason == codes.SLOT_FAULTY
             and (fault.last_test or fault.reason).startswith(fault.reason)
         ):
-            # It was out by its agent's word only, as while no worker could
-            # be started.
-            self._do(self._health.forgive(fault.unit), now)
+            # Only the agent's report took it out, for example because no
+            # worker could be started.
+            self._apply(self._health.forgive(fault.unit), now)
 
     def _take_result(
         self,
@@ -276,31 +275,32 @@ class Probation:
             if result.code in codes.BITSTREAM_FAULTS:
                 self._end(test, None, now)
                 return
-            words = result.message.removeprefix(f"{result.code}: ")
-            words = f"{result.code}: {words}"[:_MAX_WORDS]
-            self._end(test, limits.writable(words), now)
+            text = result.message.removeprefix(f"{result.code}: ")
+            text = f"{result.code}: {text}"[:_MAX_ERROR_LENGTH]
+            self._end(test, limits.writable(text), now)
         elif result.state != states.CLOSED:
-            # It was called off, or its worker took it for a session.
+            # The test was called off, or its worker took it for a session.
             self._end(test, None, now)
         elif report.state == states.SLOT_FAULTY:
-            words = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
-            self._end(test, words, now)
+            text = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
+            self._end(test, text, now)
         else:
             self._end(test, "", now)
 
     def _end(
         self, test: self_tests.SelfTest, error: str | None, now: float
     ) -> None:
-        """Note what came of a test.
+        """Note the result of a test.
 
-        :param error: why it did not pass, empty if it did; None: it did not
-            take place.
+        :param error: why it failed; empty: it passed; None: it did not take
+            place.
         """
         del self._tests[test.slot.id]
-        words = error
+        text = error
         off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
-            # It was taken off the host meanwhile: what fails may be it.
+            # The accelerator is out of use on this host meanwhile: it may be
+            # the cause.
             error = None
         outcome = "none" if error is None else "failed" if error else "passed"
         self._counts.self_tests[outcome] += 1
@@ -308,7 +308,7 @@ class Probation:
             "Self-test of slot %s with %s: %s",
             test.slot,
             test.accelerator,
-            words or outcome,
+            text or outcome,
         )
         if error is None:
             self._health.postpone(test.unit, now)
@@ -318,14 +318,14 @@ class Probation:
                 found += self._health.take_out(
                     test.unit, codes.SELF_TEST_FAILED, now, error
                 )
-            self._do(found, now)
+            self._apply(found, now)
         fault = self.faults.get(test.unit)
         if fault is not None:
             self._save(fault)
         self._refresh(test.slot)
 
     def _drop_test(self, unit: health.Unit) -> None:
-        """Let a test go that nobody needs any more."""
+        """Call off the tests of a unit."""
         for test in list(self._tests.values()):
             if test.unit == unit:
                 self.orders.append(test.call_off())
@@ -335,14 +335,14 @@ class Probation:
     # -- time --------------------------------------------------------------
 
     def end_overdue(self, now: float) -> None:
-        """End tests that are not done, and forget what is gone."""
+        """End overdue tests, and forget deleted accelerators."""
         limit_s = self._settings.prepare_timeout_s
         for test in list(self._tests.values()):
             host = test.slot.host
             if not host.up:
                 self._end(test, None, now)
-            # By the host's own word: while it cannot be heard, its test may
-            # have been passed long ago.
+            # Compares with the host's last report: while the host is silent,
+            # its test may have passed.
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test, now)
         if self._library is not self._catalogue.library:
@@ -350,24 +350,24 @@ class Probation:
             self._forget_deleted(now)
 
     def begin_due(self, now: float) -> None:
-        """Begin tests that are due, in slots that are free."""
+        """Begin the tests that are due, in free slots."""
         if self.faults:
             found = self._health.due(
                 now,
                 lambda unit: any(self._bench.candidates(unit, now)),
                 self._bench.is_crowded,
             )
-            self._do(found, now)
+            self._apply(found, now)
 
     def _forget_deleted(self, now: float) -> None:
-        """Forget accelerators that are gone: nobody would ever test them."""
+        """Forget faults of deleted accelerators, which cannot be tested."""
         profiles = self._catalogue.library.profiles
         for unit in list(self.faults):
             if unit.accelerator and unit.accelerator not in profiles:
                 self._forget(unit, now)
 
     def forget_gone(self, now: float) -> None:
-        """Forget what was a part of hosts that are there no more."""
+        """Forget the faults of removed hosts."""
         known: Mapping[health.Level, Container[int]] = {
             health.Level.ACCELERATOR: self._pool.hosts_by_id,
             health.Level.SLOT: self._pool.slots,
@@ -379,32 +379,33 @@ class Probation:
 
     def _forget(self, unit: health.Unit, now: float) -> None:
         self._drop_test(unit)
-        self._do(self._health.forgive(unit), now)
+        self._apply(self._health.forgive(unit), now)
 
     def _time_out(self, test: self_tests.SelfTest, now: float) -> None:
         self.orders.append(test.call_off())
         if not test.seen:
-            # Its agent has never taken it: that says nothing of the slot.
+            # The agent never began the test, which says nothing about the
+            # slot.
             self._end(test, None, now)
             return
-        # Out of use until a report shows it idle, whatever becomes of what
-        # was tested in it: programming may hang.
+        # The slot is out of use until a report shows it idle, whatever was
+        # tested: programming may hang.
         test.slot.usable = False
         limit_s = self._settings.prepare_timeout_s
-        words = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
-        self._end(test, words, now)
+        text = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
+        self._end(test, text, now)
 
     def _begin(self, fault: health.Fault, now: float) -> None:
-        # Not always the same: it may be another one that is broken. First
-        # all slots have their turn, then the next accelerator has.
+        # The candidates take turns, because the fault may be in only one of
+        # them: all slots with one accelerator, then with the next.
         candidates = sorted(
             self._bench.candidates(fault.unit, now), key=operator.itemgetter(1)
         )
         if not candidates:
             self._health.postpone(fault.unit, now)
             return
-        # By turns and not by tries: a test that did not take place must not
-        # be the next one, too.
+        # Counts turns and not tries, so that the next test is another one even
+        # if this one does not take place.
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
         slot, name = candidates[turn % len(candidates)]
@@ -424,7 +425,7 @@ class Probation:
             generation=self._take_generation(),
             bitstream=self._catalogue.library.choose(name, slot.shape),
             asked_at=now,
-            told_at=now,
+            ordered_at=now,
             is_check=unit not in self.faults,
         )
         LOG.info("Slot %s is tested with %s", slot, name)
@@ -432,25 +433,25 @@ class Probation:
         self._refresh(slot)
         self.orders.append(test.order())
 
-    # -- what an operator asks for -----------------------------------------
+    # -- orders of operators -----------------------------------------------
 
     def test(
         self, slot: registry.SlotEntry, accelerator: str, now: float
     ) -> exception.FpgapoolException | None:
-        """Begin a test now, if that disturbs nobody.
+        """Begin a test now, if the slot is free.
 
-        What is out of use is brought back by it as by a test that was due: the
-        slot's device, else the slot, else the accelerator on its host. If all
-        is in use, a slot that does not pass is out.
+        The tested unit is the slot's device if it is out of use, else the
+        slot, else the accelerator on the host. A passed test brings it back.
+        If none of them is out, a failed test takes the slot out.
 
-        :param accelerator: that it is tested with; empty: any.
-        :returns: why there is no test, if there is none.
+        :param accelerator: with which to test it; empty: any.
+        :returns: why there is no test; None if it has begun.
         """
         profile = self._catalogue.library.profiles.get(accelerator)
         if accelerator and (profile is None or profile.projects):
             return exception.SlotNotTested(
                 code=codes.UNKNOWN_ACCELERATOR,
-                reason=f"there is no accelerator {accelerator!r:.80} for all",
+                reason=f"there is no public accelerator {accelerator!r:.80}",
             )
         unit = self._bench.unit_of_test(slot, accelerator)
         names = self._bench.names_for(slot, unit, accelerator)
@@ -459,18 +460,20 @@ class Probation:
         if not names:
             return exception.SlotNotTested(
                 code=codes.NO_COMPATIBLE_SLOT,
-                reason=f"{accelerator or 'what there is'} does not fit it",
+                reason=f"{accelerator} does not fit it"
+                if accelerator
+                else "no accelerator fits it",
             )
-        # As with tests that are due, not always the same.
+        # The accelerators take turns, as in due tests.
         turn = self._turns.get(unit, 0)
         self._turns[unit] = turn + 1
         self._health.begin(unit)
         self._order(unit, slot, names[turn % len(names)], now)
         return None
 
-    # -- what follows ------------------------------------------------------
+    # -- effects -----------------------------------------------------------
 
-    def _do(self, found: Iterable[health.Instruction], now: float) -> None:
+    def _apply(self, found: Iterable[health.Instruction], now: float) -> None:
         for one in found:
             match one:
                 case health.TakeOut(fault):
@@ -508,24 +511,24 @@ class Probation:
         )
 
     def _refresh(self, slot: registry.SlotEntry) -> None:
-        """Have a slot's entry, its row and the core say the same."""
+        """Update a slot's entry, its row and the core."""
         fault = self._fault_of(slot)
         known = slot.faulty, slot.fault_reason
         slot.faulty = fault is not None
         slot.fault_reason = fault.reason if fault else ""
         if known != (slot.faulty, slot.fault_reason):
             self.rows.append(registry.slot_row(slot))
-        self.events.append(self.word(slot))
+        self.events.append(self.core_event(slot))
 
-    def word(self, slot: registry.SlotEntry) -> events.Event:
-        """Return what the core is told of a slot."""
+    def core_event(self, slot: registry.SlotEntry) -> events.Event:
+        """Return the event for the core about a slot's usability."""
         if slot.faulty or not slot.usable or slot.id in self._tests:
             reason = slot.fault_reason or codes.SLOT_FAULTY
             return events.SlotFaulty(slot.id, reason)
         return events.SlotRestored(slot.id)
 
     def _name(self, unit: health.Unit) -> str:
-        """Return what a unit is called in the log; it may be gone."""
+        """Return the name of a unit for the log; the unit may be gone."""
         if unit.level is health.Level.SLOT:
             return f"Slot {self._pool.slots.get(unit.id, unit.id)}"
         if unit.level is health.Level.DEVICE:

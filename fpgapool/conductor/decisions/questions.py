@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be asked about the pool, and audits."""
+"""Answers queries about the pool, and supports audits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from fpgapool.vocabulary import states
 
 
 class Questions:
-    """Answers questions, on the thread that owns the pool.
+    """Answers queries, on the thread that owns the pool.
 
-    :ivar pool: what they are about.
-
-    :param strategy_name: by which the core decides.
+    :param strategy_name: of the core's strategy.
     """
 
     def __init__(
@@ -42,18 +40,18 @@ class Questions:
 
     @property
     def queued_count(self) -> int:
-        """How many sessions wait for a slot."""
+        """The number of sessions that wait for a slot."""
         return self.pool.sessions.queued.total()
 
     def changed(
         self, revisions: Mapping[str, int], host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Compare what is known elsewhere of sessions with how they stand.
+        """Return the sessions that changed since the caller last saw them.
 
-        :param revisions: the revision that is known of each, by its id.
+        :param revisions: the last revision that the caller has seen, by id.
         :param host_uuid: of the front door that asks; it gets the secrets of
             sessions that were opened there.
-        :returns: the sessions that have another one, and the ids of those
+        :returns: the sessions with another revision, and the ids of sessions
             that are not in memory.
         """
         changed, missing = [], []
@@ -66,11 +64,11 @@ class Questions:
         return changed, missing
 
     def secret(self, session_id: str, project_id: str, generation: int) -> str:
-        """Return what a READY session's client connects with.
+        """Return the secret with which a READY session's client connects.
 
-        :param project_id: for which it is asked.
-        :param generation: of the assignment that it is for.
-        :returns: empty if there is none, or it is another project's.
+        :param project_id: of the caller.
+        :param generation: of the assignment.
+        :returns: empty if there is none, or the session is another project's.
         """
         session = self.pool.sessions.by_id.get(session_id)
         if (
@@ -85,7 +83,7 @@ class Questions:
     # -- the pool ----------------------------------------------------------
 
     def in_use(self, project_id: str) -> dict[str, int]:
-        """Return how much of each resource a project uses now."""
+        """Return the usage of each limited resource by a project."""
         pool, book = self.pool, self.pool.sessions
         return {
             "sessions": sum(
@@ -102,16 +100,16 @@ class Questions:
         }
 
     def reservable_slots(self, device_id: str) -> int:
-        """Return how many slots of a device instances can reserve.
+        """Return the number of slots of a device that instances can reserve.
 
-        :param device_id: what the API and Placement call it.
-        :returns: 0 also if there is no such device.
+        :param device_id: its UUID in the API and in Placement.
+        :returns: 0 also for an unknown device.
         """
         device = self.pool.registry.find_device(device_id)
         return device.reservable_slots if device else 0
 
     def summary(self) -> dict[str, Any]:
-        """Return the pool at a glance, without anything of a tenant's."""
+        """Return a summary of the pool, without tenants' data."""
         pool = self.pool
         return {
             "strategy": self._strategy_name,
@@ -131,11 +129,11 @@ class Questions:
         )
 
     def figures(self, max_projects: int) -> summary.Figures:
-        """Return how many sessions, slots, hosts and devices there are.
+        """Return the numbers of sessions, slots, hosts and devices.
 
-        Looks at none of the sessions that wait: there may be very many.
+        It does not iterate over waiting sessions: there may be very many.
 
-        :param max_projects: how many to tell one by one.
+        :param max_projects: the most projects to list by name.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -160,7 +158,7 @@ class Questions:
         )
 
     def snapshot(self, now: float) -> dict[str, Any]:
-        """Return what placement needs to know of the pool.
+        """Return the data for the placement of instances.
 
         :param now: wall clock.
         """
@@ -178,13 +176,13 @@ class Questions:
 
     @property
     def live_sessions(self) -> Iterator[sessions.Session]:
-        """All that wait for or have a slot."""
+        """All sessions that wait for or have a slot."""
         return (one for one in self.pool.sessions.by_id.values() if one.live)
 
     def ask_reports(self, host_uuid: str | None = None) -> set[str]:
-        """Have the agents of hosts that are up report at once.
+        """Ask the agents of hosts that are up for reports.
 
-        :param host_uuid: of the only one; None for all.
+        :param host_uuid: of one host; None: all hosts.
         :returns: the UUIDs of these hosts.
         """
         up = {
@@ -198,10 +196,10 @@ class Questions:
     def record_again(
         self, session_id: str | None, slot_id: int | None
     ) -> None:
-        """Write anew how a session and a slot stand.
+        """Write the rows of a session and a slot again.
 
-        :param session_id: None for no session.
-        :param slot_id: of its row; None for no slot.
+        :param session_id: None: no session.
+        :param slot_id: row id; None: the session's slot, if it has one.
         """
         pool = self.pool
         session = pool.sessions.by_id.get(session_id or "")
@@ -219,7 +217,7 @@ class Questions:
     def adopt(self, record: db_api.SessionRecord) -> None:
         """Take over a session that only the database knows.
 
-        The slot that it had is another session's now, or free.
+        Its former slot is free or assigned to another session.
         """
         if (
             record.session_id not in self.pool.sessions.by_id

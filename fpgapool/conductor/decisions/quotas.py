@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of projects that this service keeps itself."""
+"""Limits of projects that the database keeps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_LIMIT = 2**63 - 1
 
 
 class Book:
-    """The limits that were set for projects, over the configured ones.
+    """The limits set for projects, and the configured defaults.
 
-    :param default: of what a project has no limit of its own for.
-    :param records: what the database holds.
-    :param last_id: the highest id of any row.
+    :param default: for resources without a limit of the project.
+    :param records: the rows of the database.
+    :param last_id: the highest row id.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class Book:
             )
 
     def quotas(self) -> admission.Quotas:
-        """Return what projects may use."""
+        """Return the limits of all projects."""
         limits = {
             project_id: {
                 resource: row.hard_limit
                 for resource, row in rows.items()
                 if row.hard_limit is not None
-                # A newer version may have had more of them.
+                # A newer version may have stored other resources.
                 and resource in admission.RESOURCES
             }
             for project_id, rows in self._rows.items()
@@ -58,8 +58,7 @@ class Book:
     ) -> list[db_api.QuotaRecord]:
         """Change limits of a project.
 
-        :param limits: by resource; those that are not named stay. None is
-            back to the default.
+        :param limits: by resource; others stay. None: back to the default.
         :returns: the rows to write.
         """
         rows = self._rows.setdefault(project_id, {})
@@ -83,12 +82,11 @@ class Book:
 
 
 class Current:
-    """What projects may use now.
+    """The limits in force.
 
-    :ivar kept_here: whether :meth:`set` is what changes it.
-
-    :param book: the limits that are kept here.
-    :param others: what projects may use, if the book does not say that.
+    :ivar kept_here: whether the database keeps them, not Keystone.
+    :param book: the limits in the database.
+    :param others: the limits from Keystone; None: those of the book apply.
     """
 
     def __init__(self, book: Book, others: admission.Quotas | None) -> None:
@@ -98,19 +96,19 @@ class Current:
 
     @property
     def default(self) -> admission.ProjectQuota:
-        """What projects may use that have no limits of their own."""
+        """The limits of projects without limits of their own."""
         return self._quotas.default
 
     def of(self, project_id: str) -> admission.ProjectQuota:
-        """Return what a project may use."""
+        """Return the limits of a project."""
         return self._quotas.of(project_id)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return how many slots projects may have, for the core."""
+        """Return the limits of slots as an event for the core."""
         return self._quotas.session_limits()
 
     def replace(self, quotas: admission.Quotas) -> None:
-        """Take what projects may use from now on."""
+        """Replace all limits."""
         self._quotas = quotas
 
     def set(
@@ -124,11 +122,11 @@ class Current:
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:
-    """Check what somebody wants to limit.
+    """Check the limits in a request.
 
-    :param limits: whatever was sent.
+    :param limits: of any type.
     :returns: the limits by resource.
-    :raises ValueError: that says what is wrong.
+    :raises ValueError: with the reason.
     """
     if not isinstance(limits, dict) or not limits:
         raise ValueError("limits must be an object with a resource or more")
@@ -140,7 +138,7 @@ def check_limits(limits: Any) -> dict[str, int | None]:
             )
         if limit is None:
             continue
-        # bool is a subclass of int in Python, but true is no limit.
+        # bool is a subclass of int in Python, but True is no limit.
         if type(limit) is not int or not (
             admission.UNLIMITED <= limit <= _MAX_LIMIT
         ):
@@ -154,9 +152,9 @@ def check_limits(limits: Any) -> dict[str, int | None]:
 def document(
     quota: admission.ProjectQuota, used: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return a quota as it is told, by resource.
+    """Return a quota as JSON, by resource.
 
-    :param used: how much of each there is in use; None: that is not told.
+    :param used: the usage by resource; None: leave it out.
     """
     return {
         resource: {

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast sessions send and get, by what agents report of them."""
+"""Measures the data rates of sessions from agents' reports."""
 
 from __future__ import annotations
 
 import dataclasses
 
-# Rates over less time than this are mostly noise.
+# Over a shorter time, rates are mostly noise.
 _LEAST_TIME_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was heard of a slot's holder last.
+    """The last measurement of a slot's holder.
 
-    :param at: when, by the wall clock.
-    :param input_bytes_per_s: since the reading before; 0 if it is the first.
+    :param at: wall clock.
+    :param input_bytes_per_s: since the former reading; 0 if it is the first.
     """
 
     generation: int
@@ -39,10 +39,10 @@ class Traffic:
         output_bytes: int,
         now: float,
     ) -> Reading | None:
-        """Take a report.
+        """Note the byte counts of a report.
 
-        :returns: the new reading, if it is not a holder's first one and not
-            too soon after the one before.
+        :returns: the new reading; None for a holder's first one, or if the
+            former one is too recent.
         """
         before = self._readings.get(slot_id)
         if before is None or before.generation != generation:
@@ -61,7 +61,7 @@ class Traffic:
             at=now,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-            # Counted anew by another worker: nobody sends backwards.
+            # Not below 0: another worker counts anew.
             input_bytes_per_s=max(input_bytes - before.input_bytes, 0)
             / seconds,
             output_bytes_per_s=max(output_bytes - before.output_bytes, 0)
@@ -71,9 +71,9 @@ class Traffic:
         return reading
 
     def of(self, slot_id: int) -> Reading | None:
-        """Return what was heard of a slot's holder last."""
+        """Return the last reading of a slot's holder."""
         return self._readings.get(slot_id)
 
     def forget(self, slot_id: int) -> None:
-        """A slot has no holder any more."""
+        """Forget the reading of a slot that was released."""
         self._readings.pop(slot_id, None)

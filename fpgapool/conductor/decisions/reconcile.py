@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an agent's slot table says about an assignment.
+"""Compares an agent's slot table with the assignments.
 
-Reports and commands cross on the way, are lost and are repeated. So a report
-is never taken as an event; it is compared with what should be, and the
-finding says what to do about the difference.
+Reports and orders cross on the way, are lost and are repeated. So a report is
+not an event: it is compared with the expected state, and the finding names the
+difference.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from fpgapool.vocabulary import states
 
 
 class Finding(enum.Enum):
-    """The difference between what should be and what is."""
+    """The difference between expected and reported state."""
 
     AS_IT_SHOULD = enum.auto()
-    #: The slot works for nobody we know, or for an older assignment.
+    #: The slot works for an unknown session or an older assignment.
     STRAY = enum.auto()
-    #: The agent has not heard of the assignment yet.
+    #: The agent has not received the order to prepare yet.
     NOT_STARTED = enum.auto()
-    #: The slot is ready; we have no secret to hand out.
+    #: The slot is ready for its client.
     READY = enum.auto()
     ATTACHED = enum.auto()
     DETACHED = enum.auto()
-    #: The assignment is over; the report says how.
+    #: The assignment has ended; the report has the result.
     FINISHED = enum.auto()
     PREPARE_FAILED = enum.auto()
-    #: The assignment is over and nobody knows how.
+    #: The assignment has ended, and its result is lost.
     VANISHED = enum.auto()
-    #: The slot must be given back and has not been.
+    #: The agent has not carried out the order to release.
     NOT_RELEASED = enum.auto()
 
 
@@ -56,15 +56,15 @@ _BY_STATE = {
 
 
 def busy(report: objects.SlotReport) -> bool:
-    """Whether the slot works for somebody."""
+    """Whether the slot works for a session or a test."""
     return report.state in _BUSY
 
 
 def compare(hold: sessions.Hold | None, report: objects.SlotReport) -> Finding:
     """Compare a slot's assignment with its line in an agent's report.
 
-    :param hold: who should have the slot, None if nobody should.
-    :param report: the slot as its agent sees it.
+    :param hold: the slot's assignment; None if it has none.
+    :param report: the slot in the agent's report.
     """
     if hold is None:
         return Finding.STRAY if busy(report) else Finding.AS_IT_SHOULD
@@ -87,12 +87,12 @@ def _compare_busy(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
 
 
 def _compare_idle(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
-    """The slot is idle, and its last result is not this assignment's."""
+    """Compare an idle slot whose last result is of another assignment."""
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED
     if hold.revoked:
-        # The order to prepare may still be on its way: the agent must see
-        # the release before it can be counted as done.
+        # The order to prepare may still be on its way, so the agent has to
+        # receive the release.
         return Finding.NOT_RELEASED
     if hold.phase is model.Phase.PREPARING:
         return Finding.NOT_STARTED

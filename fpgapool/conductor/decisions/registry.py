@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names and numbers: agents speak of names, the core of integers."""
+"""Hosts, devices and slots by name, for agents, and by id, for the core."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 
-# An agent that restarts often must not make this set grow for ever; reports
-# older than this many restarts no longer travel.
+# Former boot ids to remember per host. Reports from before so many restarts no
+# longer arrive.
 _MAX_OLD_BOOTS = 16
-# Further apart than a report is on its way.
+# Longer than a report takes to arrive.
 _CLOCK_TOLERANCE_S = 5.0
-# One may be on its way while its agent is started anew.
+# One late report may arrive after its agent was restarted.
 _DOUBLES = 3
-# So many reports after a clock was set back its host is understood again.
+# The readings of a host's clock to keep. After so many reports, a clock that
+# was set back is measured right again.
 _CLOCK_READINGS = 4
-# What was said while the conductor stood still is all read by then.
+# By then the conductor has read the reports that came while it stood still.
 _CLOCK_SETTLES_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """What the operator says of a device or host.
+    """The administrative state of a device or host.
 
-    :param deadline_at: when what still runs there is taken back, by the wall
-        clock; None: never.
+    :param deadline_at: wall clock when a drain takes the remaining slots back;
+        None: never.
     """
 
     state: model.AdminState = model.AdminState.ENABLED
@@ -48,9 +49,10 @@ class Administration:
     def of_row(
         cls, row: db_api.HostRecord | db_api.DeviceRecord
     ) -> Administration:
-        """Return what a row says."""
+        """Read the administrative columns of a row."""
         return cls(
-            # The row stays: its agent reports the hardware anyway.
+            # A row with an unknown state stays, disabled: its agent reports
+            # the hardware anyway.
             state=unknown_words.read(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
@@ -60,7 +62,7 @@ class Administration:
 
 @dataclasses.dataclass(slots=True)
 class SlotEntry:
-    """A slot and what its agent last said of it."""
+    """A slot, as its agent last reported it."""
 
     id: int
     number: int
@@ -68,27 +70,27 @@ class SlotEntry:
     device: DeviceEntry
     programmed: str | None = None
     programming_time_s: float = 0.0
-    #: Not in the database: the next report says it again.
+    #: Not in the database: each report has it.
     bitstream_id: str | None = None
     resources: Mapping[str, int] | None = None
-    #: The library has something newer for what is programmed.
+    #: Whether the library has a newer bitstream for the accelerator.
     outdated: bool = False
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
-    #: The instance that alone may have it.
+    #: The instance that it is reserved for.
     reserved_for: str | None = None
-    #: When its agent was last told to release a holder that is not known.
+    #: When its agent was last ordered to release an unknown holder.
     stray_told_at: float = -math.inf
 
     @property
     def host(self) -> HostEntry:
-        """The host that the slot is in."""
+        """The slot's host."""
         return self.device.host
 
     @property
     def programmed_now(self) -> str | None:
-        """Which accelerator it can run without being programmed again."""
+        """The accelerator that it can run without being programmed."""
         return None if self.outdated else self.programmed
 
     def __str__(self) -> str:
@@ -97,7 +99,7 @@ class SlotEntry:
 
 @dataclasses.dataclass(slots=True)
 class DeviceEntry:
-    """A board and what its agent last said of it."""
+    """A board, as its agent last reported it."""
 
     id: int
     name: str
@@ -107,28 +109,29 @@ class DeviceEntry:
     healthy: bool = True
     fault_reason: str = ""
     admin: Administration = Administration()
-    #: How many of its slots instances can reserve, and how many they have.
+    #: The number of slots that instances can reserve, and the numbers that
+    #: they have reserved, by instance.
     reservable_slots: int = 0
     reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
 
     @property
     def uuid(self) -> str:
-        """What the API and Placement call it.
+        """Its UUID in the API and in Placement.
 
-        :raises ValueError: if its host's name for it is not a UUID.
+        :raises ValueError: if its host's UUID is not valid.
         """
         return identity.device_id(self.host.uuid, self.name)
 
     @property
     def reserved_slots(self) -> int:
-        """How many of its slots are reserved."""
+        """The number of its slots that are reserved."""
         return sum(self.reservations.values())
 
 
 @dataclasses.dataclass(slots=True)
 class HostEntry:
-    """A host, its boards, and when its agent was last heard."""
+    """A host, its boards, and the state of its agent's reports."""
 
     id: int
     uuid: str
@@ -136,25 +139,26 @@ class HostEntry:
     nic_bytes_per_s: float = 0.0
     up: bool = False
     heard_at: float = 0.0
-    #: When it was last asked whether it is still there.
+    #: When it was last asked for a report because it was silent.
     asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
-    #: By how much its wall clock was behind ours, and how long on their way
-    #: its last reports were.
+    #: For each of the last reports: by how much its wall clock was behind
+    #: ours, plus the transit time.
     clock_readings_s: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
     )
-    #: Whether operators were told that its clock is wrong, and when the last
-    #: reading said otherwise than the one before it.
+    #: Whether the log says that its clock is wrong, and when the clock last
+    #: turned wrong or right.
     clock_told_wrong: bool = False
     clock_turned_at: float = -math.inf
-    #: Why its network card is not capped though it should, if so.
+    #: Why its network card is not capped although it should be; None: no
+    #: error.
     link_message: str | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
-    #: How many reports of a former agent were sent since the present one was
+    #: The number of reports that a former agent sent after the present one was
     #: started.
     doubles: int = 0
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
@@ -165,13 +169,13 @@ class HostEntry:
             yield from (device.slots[n] for n in sorted(device.slots))
 
     def accepts(self, boot_id: str, sequence: int) -> bool:
-        """Whether a report is newer than all that came before it."""
+        """Whether a report is newer than all former ones."""
         if boot_id == self.boot_id:
             return sequence > self.sequence
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether the sender of a late report still runs beside ours.
+        """Whether the sender of a late report still runs, a second agent.
 
         :param sent_at: when it was sent, by the clock of the host.
         """
@@ -200,8 +204,8 @@ class HostEntry:
     ) -> None:
         """Compare the host's clock with ours; before :meth:`note_report`.
 
-        :param sent_at: what it said when its report was sent; None if its
-            agent does not tell.
+        :param sent_at: when the report was sent, by the clock of the host;
+            None if its agent does not report it.
         """
         was_wrong = self.clock_is_wrong
         if boot_id != self.boot_id:
@@ -212,9 +216,9 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether operators have to be told that its clock is wrong or not.
+        """Whether to log that its clock is wrong, or right again.
 
-        :returns: True once for each turn that later reports have confirmed.
+        :returns: True once for each change that later reports have confirmed.
         """
         if (
             self.clock_is_wrong is self.clock_told_wrong
@@ -226,24 +230,21 @@ class HostEntry:
 
     @property
     def clock_behind_s(self) -> float:
-        """How much its wall clock is behind ours; negative: it is ahead."""
-        # The report that was fastest says most: the bus may be slow now.
+        """By how much its wall clock is behind ours; negative: ahead."""
+        # The fastest report is the most exact: the bus may be slow now.
         return min(self.clock_readings_s, default=0.0)
 
     @property
     def clock_is_wrong(self) -> bool:
-        """Whether it and ours are too far apart."""
+        """Whether its clock differs too much from ours."""
         return abs(self.clock_behind_s) > _CLOCK_TOLERANCE_S
 
     def our_time(self, at: float) -> float:
-        """Return by our clock when something happened.
-
-        :param at: when it did by the clock of the host.
-        """
+        """Convert a time of the host's clock to ours."""
         return at + self.clock_behind_s
 
     def spec(self) -> model.HostSpec:
-        """Return the host as the core describes it."""
+        """Return the host as a value of the core."""
         first_number = 0
         devices = []
         for device in sorted(self.devices.values(), key=lambda d: d.id):
@@ -282,7 +283,7 @@ def _device_spec(
 
 
 class Registry:
-    """All hosts, devices and slots that ever reported, by name and id."""
+    """All known hosts, devices and slots, by name and id."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, HostEntry] = {}
@@ -302,8 +303,8 @@ class Registry:
     ) -> None:
         """Rebuild from rows; every host is down until its agent reports.
 
-        :param used_host_ids: of hosts that sessions come from; they may have
-            been forgotten, and are given to no other one.
+        :param used_host_ids: of sessions' hosts, which may have been removed;
+            they are not used again.
         """
         for used in used_host_ids:
             self._note_id("host", used)
@@ -354,10 +355,10 @@ class Registry:
     def update(
         self, report: objects.AgentReport
     ) -> tuple[HostEntry, bool, list[db_api.Record]]:
-        """Take over a report's hardware.
+        """Take over the hardware of a report.
 
-        :returns: the host, whether its hardware differs from what was known,
-            and the rows to write.
+        :returns: the host, whether its hardware changed, and the rows to
+            write.
         """
         rows: list[db_api.Record] = []
         host = self.hosts.get(report.host_uuid)
@@ -369,7 +370,7 @@ class Registry:
                     name=report.host_name,
                 )
             )
-        # Not in the database: the next report says it again.
+        # Not in the database: each report has it.
         host.link_message = report.link_message
         changed = _assign(
             host,
@@ -425,10 +426,10 @@ class Registry:
         return rows
 
     def capacities(self) -> dict[str, dict[str, int]]:
-        """Return how much slots have of what bitstreams take, by shape.
+        """Return the resources of slots, by shape and resource.
 
-        If slots of one shape differ, it is what all of them have. One that
-        does not say how much it has, has any number.
+        If slots of one shape differ, it is the minimum. A resource that a slot
+        does not report is unlimited in it.
         """
         found: dict[str, dict[str, int]] = {}
         for slot in self.slots.values():
@@ -445,15 +446,15 @@ class Registry:
 
     @property
     def computes(self) -> dict[str, db_api.ComputeState]:
-        """What Nova has of each host, by UUID."""
+        """The state of each host's compute node in Nova, by UUID."""
         return {uuid: host.compute for uuid, host in self.hosts.items()}
 
     def note_compute(
         self, host_uuid: str, state: db_api.ComputeState
     ) -> list[db_api.Record]:
-        """Note what Nova has of a host.
+        """Set the state of a host's compute node in Nova.
 
-        :returns: the row to write, if the host is known and that is news.
+        :returns: the row to write, if the state of a known host changed.
         """
         host = self.hosts.get(host_uuid)
         if host is None or not _assign(host, compute=state):
@@ -463,7 +464,7 @@ class Registry:
     def forget(self, host: HostEntry) -> db_api.HostRecord:
         """Remove a host that has no devices.
 
-        :returns: the row that says so.
+        :returns: the row that deletes it.
         """
         if host.devices:
             raise ValueError(f"host {host.name} has devices")
@@ -474,14 +475,14 @@ class Registry:
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:
         device.host.devices[device.name] = device
         self.devices[device.id] = device
-        # A host that is called otherwise is unknown to Nova and the API.
+        # Nova and the API do not know hosts whose UUID is not valid.
         with contextlib.suppress(ValueError):
             self._devices_by_uuid[device.uuid] = device
         self._note_id("device", device.id)
         return device
 
     def find_device(self, device_uuid: str) -> DeviceEntry | None:
-        """Return the device that the API and Placement call so."""
+        """Return a device by its UUID in the API and in Placement."""
         return self._devices_by_uuid.get(device_uuid)
 
     def _add_slot(self, slot: SlotEntry) -> SlotEntry:
@@ -501,7 +502,7 @@ class Registry:
 def _missing_devices(
     host: HostEntry, report: objects.AgentReport
 ) -> list[db_api.Record]:
-    """A board that is no longer reported has failed."""
+    """Mark boards as failed that the report lacks; return their rows."""
     present = {device.name for device in report.devices}
     return [
         device_row(device)

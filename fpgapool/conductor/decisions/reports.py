@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What agents say about their hosts and slots, and what follows."""
+"""Handles agents' reports about their hosts and slots."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# For what agents can make it say again and again.
-_OFTEN = ratelimit.RateLimitedLog(__name__)
+# For lines that agents can cause again and again.
+_LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
 _UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
-# What the conductor says of a session, and then its worker: it was closed
-# while that could not be told, and its client left before it was.
-_SERVED_ALREADY = (states.CANCELLED, states.CLOSED)
+# The state of a session in the conductor and in the worker's result: the
+# client closed the session, and cancelled it before the conductor heard of
+# that.
+_CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# After so many slots of which its client was never told, more of them would
-# be of no use.
+# The most slots that a session gets after its client learned of them too late
+# to connect.
 _MAX_UNTOLD_ENDS = 3
-# A client that knew of its slot for less than this share of its time to
-# connect was told late.
+# A client was told late if it knew of its slot for less than this share of
+# ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
 
-# Slots that a session is given in vain because of its bitstream.
+# The most slots that a session tries if its bitstream cannot be programmed.
 _MAX_BITSTREAM_FAILURES = 3
-# What its owner hears; the agent's log says more.
+# For the session's owner; the agent's log has details.
 _UNTRUSTED = "no key that the hosts trust now has signed it"
 
 
 class Reports:
-    """Compares what agents report with what should be."""
+    """Compares agents' reports with the assignments, and acts on findings."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Reports:
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
-        """The inputs that are handled here."""
+        """The handlers of inputs."""
         return {inputs.Report: self._report, inputs.Prepared: self._prepared}
 
     def _prepared(self, item: inputs.Prepared) -> None:
@@ -97,7 +98,7 @@ class Reports:
         report, pool = item.report, self._pool
         known = pool.registry.hosts.get(report.host_uuid)
         if known and not known.accepts(report.agent_boot_id, report.sequence):
-            _tell_ignored(known, report)
+            _log_ignored(known, report)
             return
         host, changed, rows = pool.registry.update(report)
         host.note_clock(report.agent_boot_id, report.sent_at, pool.now)
@@ -108,7 +109,7 @@ class Reports:
         for device in report.devices:
             for line in device.slots:
                 slot = host.devices[device.name].slots[line.slot]
-                self._look_at(slot, line, report)
+                self._check_slot(slot, line, report)
 
     def _host_up(self, host: registry.HostEntry) -> None:
         pool = self._pool
@@ -119,11 +120,11 @@ class Reports:
             pool.outbox.write(registry.host_row(host))
         # Some of its devices may be new.
         pool.tell(
-            *administration.reminders(host.devices.values()),
+            *administration.core_events(host.devices.values()),
             events.HostUp(host.spec()),
         )
 
-    def _look_at(
+    def _check_slot(
         self,
         slot: registry.SlotEntry,
         line: objects.SlotReport,
@@ -134,7 +135,9 @@ class Reports:
         hold = pool.holds.get(slot.id)
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
-            if hold is None and pool.probation.look(slot, line, pool.now):
+            if hold is None and pool.probation.check_report(
+                slot, line, pool.now
+            ):
                 finding = reconcile.Finding.AS_IT_SHOULD
             pool.tell_health()
             if finding is reconcile.Finding.STRAY:
@@ -143,7 +146,7 @@ class Reports:
             self._note_usable(slot, line, finding)
             if hold is not None:
                 hold.note_energy(report.agent_boot_id, line)
-                self._act(hold, finding, line)
+                self._handle_finding(hold, finding, line)
         self._note_late_end(slot.host, line.last_result)
 
     # -- ends that were missed ---------------------------------------------
@@ -151,9 +154,10 @@ class Reports:
     def _note_unrecorded_end(
         self, slot: registry.SlotEntry, line: objects.SlotReport
     ) -> None:
-        """A former leader gave a slot on, and died before it recorded that.
+        """End an assignment that the agent reports as its previous one.
 
-        Its new holder is unknown, and the one before has not vanished.
+        A former leader assigned the slot again, but died before it recorded
+        that. So the new holder is unknown, and the former one has a result.
         """
         hold, result = self._pool.holds.get(slot.id), line.previous_result
         if (
@@ -168,10 +172,10 @@ class Reports:
     def _note_late_end(
         self, host: registry.HostEntry, result: objects.SessionResult | None
     ) -> None:
-        """A client has used and closed the slot that it was to lose.
+        """End a session whose client used and closed its former slot.
 
-        Its host was silent meanwhile, so that the session has, or waits
-        for, another slot without need.
+        The slot's host was silent meanwhile, so the session was queued again
+        and may have another slot, which it no longer needs.
         """
         if result is None or result.state != states.CLOSED:
             return
@@ -184,12 +188,12 @@ class Reports:
         pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         self._note_result(session, result, host)
         pool.end(session, result.state, result.code, result.message)
-        # What the worker of its other slot says of the end is not its own.
+        # The result of the other slot's worker is not that of the session.
         session.hold = None
 
     # -- findings ----------------------------------------------------------
 
-    def _act(
+    def _handle_finding(
         self,
         hold: sessions.Hold,
         finding: reconcile.Finding,
@@ -225,7 +229,7 @@ class Reports:
     def _note_progress(
         self, hold: sessions.Hold, line: objects.SlotReport
     ) -> None:
-        """Note how fast a holder is; tell the core if its strategy asks."""
+        """Measure a holder's rate, for the core and for placement."""
         pool = self._pool
         reading = pool.traffic.note(
             hold.slot.id,
@@ -268,9 +272,9 @@ class Reports:
         self._hosts.fail_preparation(hold, reason)
 
     def _give_up_bitstream(self, hold: sessions.Hold, reason: str) -> None:
-        """End a session whose bitstream gets into no slot.
+        """End a session whose bitstream could not be programmed.
 
-        The slots are well, so that nothing else would end its tries.
+        The slots are healthy, so the session would try for ever.
         """
         why = f": {_UNTRUSTED}" if reason == codes.BITSTREAM_UNTRUSTED else ""
         self._pool.end(
@@ -283,11 +287,11 @@ class Reports:
         self._serving.free(hold, self._pool.now)
 
     def _vanished(self, hold: sessions.Hold) -> None:
-        """The worker and what it knew are gone."""
+        """End or requeue an assignment whose worker is gone."""
         pool = self._pool
         pool.counts.reconciled["vanished"] += 1
         if hold.wanted and hold.phase in _UNCONNECTED:
-            # No client has sent anything yet: another slot will do.
+            # The client has not sent anything yet and can use another slot.
             self._hosts.fail_preparation(hold, codes.WORKER_LOST)
             return
         if hold.wanted:
@@ -313,7 +317,7 @@ class Reports:
             return
         self._note_result(session, result, hold.slot.host)
         if not session.live:
-            if (session.state, result.state) == _SERVED_ALREADY:
+            if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
                 session.finish(
                     result.state, result.code, result.message, pool.now
                 )
@@ -325,17 +329,17 @@ class Reports:
                 pool.end(session, *self._how_it_ended(session, result))
         self._serving.free(hold, pool.now, result)
         if again:
-            # After those that wait: it has had a slot, or could not use it.
+            # It goes behind the waiting sessions: it has had a slot.
             yields = result.code not in codes.ROOM_IS_MADE
             self._serving.resubmit(session, yields=yields)
 
     def _may_go_on(
         self, hold: sessions.Hold, result: objects.SessionResult
     ) -> bool:
-        """Whether a session whose slot is gone waits for another one."""
+        """Whether a session that lost its slot waits for another one."""
         session = hold.session
         if result.code == codes.YIELDED:
-            # Twice what it has used: a lie costs a place further back.
+            # A claim of twice its usage; a wrong claim costs its place.
             session.claimed_bytes = min(
                 2 * result.input_bytes, self._pool.settings.max_claimed_bytes
             )
@@ -377,15 +381,15 @@ class Reports:
         return state, result.code, result.message
 
     def _was_told_late(self, hold: sessions.Hold) -> bool:
-        """Whether a client had too little time to connect.
+        """Whether a client learned too late of its slot to connect.
 
-        That its slot was ready did not get here, or was not recorded or sent
-        for a while, or the leader before did not live to tell it.
+        The agent's message was lost, the database or the bus was away, or a
+        former leader died before it could publish the session.
         """
         pool = self._pool
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
         told_at = max(hold.announced_at, pool.failing_at, pool.deaf_until)
-        # Infinity, while nothing was told, is late, too.
+        # announced_at is infinite if the client was never told.
         return pool.now - told_at < enough_s
 
     def _note_result(
@@ -394,12 +398,12 @@ class Reports:
         result: objects.SessionResult,
         host: registry.HostEntry,
     ) -> None:
-        """Note what a worker says of a session that it has served."""
+        """Take over a worker's byte counts and start time of a session."""
         session.input_bytes = result.input_bytes
         session.output_bytes = result.output_bytes
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
-            # Its clock may have been set since its last report.
+            # The host's clock may have been set since its last report.
             session.started_at = min(
                 max(started_at, session.queued_at), self._pool.now
             )
@@ -411,7 +415,7 @@ class Reports:
     ) -> None:
         pool = self._pool
         # The agent answers each order with a report, which would cause the
-        # next order at once while a worker takes its time.
+        # next order while the worker is still ending.
         if pool.now - slot.stray_told_at < pool.settings.resend_interval_s:
             return
         slot.stray_told_at = pool.now
@@ -442,16 +446,16 @@ class Reports:
         line: objects.SlotReport,
         finding: reconcile.Finding,
     ) -> None:
-        """Offer no session to a slot that cannot take any."""
+        """Update whether sessions may get the slot."""
         usable = finding is not reconcile.Finding.STRAY and (
             line.state not in (states.SLOT_FAULTY, states.SLOT_STARTING)
         )
         if usable != slot.usable:
             slot.usable = usable
-            self._pool.tell(self._pool.probation.word(slot))
+            self._pool.tell(self._pool.probation.core_event(slot))
 
 
-def _tell_ignored(
+def _log_ignored(
     known: registry.HostEntry, report: objects.AgentReport
 ) -> None:
     LOG.debug(
@@ -461,10 +465,9 @@ def _tell_ignored(
         report.host_name,
     )
     if known.is_double(report.agent_boot_id, report.sent_at):
-        _OFTEN.warning(
-            "Two agents say that they are host %s: %s on %s, and %s on %s,"
-            " which is ignored; give one of them a [DEFAULT] host_uuid of its"
-            " own",
+        _LIMITED_LOG.warning(
+            "Two agents report as host %s: %s on %s, and %s on %s, which is"
+            " ignored; give one of them a [DEFAULT] host_uuid of its own",
             known.uuid,
             known.boot_id,
             known.name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slots that instances have reserved, as the operator and Nova say."""
+"""Reservations of slots for instances."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# As many characters as the columns take: those of a UUID.
+# The length of the columns, that of a UUID.
 _MAX_ID_LENGTH = 36
 
 
 def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
-    """Return what an operator wants, if it makes sense.
+    """Check an operator's request, and make the input of it.
 
-    :raises InvalidRequest: if not.
+    :raises InvalidRequest: if it is invalid.
     """
     if not isinstance(host_uuid, str) or not isinstance(device, str):
         raise exception.InvalidRequest(
@@ -46,7 +46,7 @@ def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
 def refusal(
     wish: inputs.SetReservable, device: registry.DeviceEntry | None
 ) -> exception.FpgapoolException | None:
-    """Return why so many slots of a device cannot be reservable, if so."""
+    """Return why a number of reservable slots is refused, or None."""
     if device is None:
         return exception.DeviceNotFound(
             device=wish.device, host_uuid=wish.host_uuid
@@ -65,17 +65,17 @@ def refusal(
 def restore(
     pool: registry.Registry, rows: list[db_api.ReservationRecord]
 ) -> None:
-    """Take over what the database holds of devices that are there."""
+    """Take over the rows of the known devices."""
     for row in rows:
         device = pool.devices.get(row.device_id)
         if device is not None:
             device.reservations = dict(row.instances)
 
 
-def take(
+def replace(
     pool: registry.Registry, by_device: Mapping[str, Mapping[str, int]]
 ) -> list[db_api.Record]:
-    """Take over all reservations that there are.
+    """Replace all reservations.
 
     :param by_device: see :class:`.inputs.Reservations`.
     :returns: the rows to write.
@@ -84,7 +84,10 @@ def take(
     for device_uuid, counts in by_device.items():
         device = pool.find_device(device_uuid)
         if device is None:
-            LOG.warning("Slots of a device that is not here are reserved")
+            LOG.warning(
+                "Placement has reservations for unknown device %s",
+                device_uuid,
+            )
             continue
         wanted[device.id] = {
             instance_id: count
@@ -104,8 +107,8 @@ def take(
     return rows
 
 
-def news(pool: registry.Registry) -> events.ReservationsChanged:
-    """Return what the core is told of all reservations."""
+def core_event(pool: registry.Registry) -> events.ReservationsChanged:
+    """Return the event for the core with all reservations."""
     return events.ReservationsChanged(
         tuple(
             (device.id, tuple(sorted(device.reservations.items())))
@@ -115,15 +118,15 @@ def news(pool: registry.Registry) -> events.ReservationsChanged:
     )
 
 
-def reminders(pool: registry.Registry) -> Iterator[events.Event]:
-    """Yield what the core must hear after a restart."""
+def core_events(pool: registry.Registry) -> Iterator[events.Event]:
+    """Yield the events for the core after a restart."""
     for device in pool.devices.values():
         if device.reservable_slots:
             yield events.ReservableSlotsChanged(
                 device.id, device.reservable_slots
             )
     yield events.ReservationsChanged(
-        news(pool).by_device,
+        core_event(pool).by_device,
         tuple(
             (slot.id, slot.reserved_for)
             for slot in pool.slots.values()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a new leader takes over what the database holds."""
+"""A new leader takes over the sessions in the database."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOG = logging.getLogger(__name__)
 def restore_sessions(
     pool: pools.Pool, serving: servings.Serving, snapshot: db_api.Snapshot
 ) -> None:
-    """Take over all sessions, and the slots that they have.
+    """Take over all sessions and their assignments.
 
-    Every host counts as down until its agent reports, so nothing is scheduled
-    on what may no longer be there.
+    Every host counts as down until its agent reports, so that no slot is
+    assigned that may no longer exist.
     """
     held = {(row.job_id, row.generation): row for row in snapshot.assignments}
     for record in snapshot.unknown_sessions:
@@ -50,8 +50,9 @@ def restore_sessions(
         ):
             del held[record.id, record.generation]
             _restore_ending(pool, serving, record, row, phase)
-    # The rest belongs to sessions that have ended or moved, or cannot be read.
-    # If the slots are still busy, they show up as strays in the first report.
+    # The other assignments are of sessions that have ended or moved, or have
+    # unknown phases. Slots that are still busy show up as strays in the first
+    # report.
     for orphan in held.values():
         pool.counts.reconciled["slot_without_session"] += 1
         # The slot may have gone to another session meanwhile.
@@ -60,11 +61,11 @@ def restore_sessions(
 
 
 def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
-    """Take over a live session without a slot that is known."""
+    """Take over a live session without a recorded slot."""
     session = pool.of_record(record)
     pool.sessions.add(session)
     if record.state != states.QUEUED:
-        # No row says which slot it has: that is lost.
+        # The record of its slot is lost.
         LOG.error(
             "Session %s is %s, but no slot is recorded for it",
             session.session_id,
@@ -82,7 +83,7 @@ def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
             session,
             states.FAILED,
             codes.WORKER_LOST,
-            "which slot it had is not recorded",
+            "the record of its slot is lost",
         )
 
 
@@ -93,12 +94,12 @@ def _restore_ending(
     row: db_api.AssignmentRecord,
     phase: model.Phase,
 ) -> None:
-    """A session has ended, and its slot is still to be given back.
+    """Take over an ended session whose slot is not released yet.
 
-    Its worker may know better how it ended, and for how long it ran.
+    The worker's result may be more exact about its end and duration.
     """
     session = pool.of_record(record)
-    # It was among those that its project has used, when it ended.
+    # Its end was counted in the usage already.
     session.counted = True
     pool.sessions.add(session)
     _restore_assignment(pool, serving, session, row, phase)
@@ -107,7 +108,7 @@ def _restore_ending(
         events.JobCancelled(session.job_id, record.reason or codes.SUPERSEDED)
     )
     if record.state != states.CANCELLED:
-        # Not its client, but the worker of another slot said how it ended.
+        # Another slot's worker gave its result; ignore this worker's.
         session.hold = None
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of slots: what is ordered, and where and with what one can be done."""
+"""Self-tests of slots: the orders, and the choice of slots."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ _NOBODY = ""
 class SelfTest:
     """A test that is under way.
 
-    :ivar is_check: what it is for is in use; an operator wants to know.
-    :ivar told_at: when the agent was last asked.
-    :ivar seen: whether the agent has reported that it is at work on it.
+    :ivar is_check: whether the unit is in use and an operator ordered the
+        test.
+    :ivar asked_at: when it began.
+    :ivar ordered_at: when the agent was last ordered to test.
+    :ivar seen: whether the agent has reported that it runs.
     """
 
     unit: health.Unit
@@ -38,22 +40,22 @@ class SelfTest:
     generation: int
     bitstream: objects.BitstreamRef | None
     asked_at: float
-    told_at: float
+    ordered_at: float
     seen: bool = False
     is_check: bool = False
 
     @property
     def place(self) -> health.Place:
-        """Where it takes place."""
+        """Its slot and accelerator."""
         return place_of(self.slot, self.accelerator)
 
     @property
     def session_id(self) -> str:
-        """What agents call it."""
+        """Its session id in messages to agents."""
         return f"self-test-{self.generation}"
 
     def order(self) -> effects.TestSlot:
-        """Have it done."""
+        """Return the order to begin it."""
         slot, bitstream = self.slot, self.bitstream
         return effects.TestSlot(
             objects.AssignRequest(
@@ -78,7 +80,7 @@ class SelfTest:
         )
 
     def call_off(self) -> effects.ReleaseSlot:
-        """Have it ended."""
+        """Return the order to end it."""
         return effects.ReleaseSlot(
             host_uuid=self.slot.host.uuid,
             device=self.slot.device.name,
@@ -90,14 +92,14 @@ class SelfTest:
 
 
 class Bench:
-    """Finds the slots in which something can be tested.
+    """Finds the slots in which a unit can be tested.
 
     :param settings: limits.
-    :param pool: where the slots are.
-    :param catalogue: what they can be tested with.
-    :param holds: the slots that sessions have.
+    :param pool: the hosts and slots.
+    :param catalogue: the accelerators for tests.
+    :param holds: the assigned slots.
     :param tests: the slots that are being tested.
-    :param faults: what is out of use.
+    :param faults: the units out of use.
     """
 
     def __init__(
@@ -119,10 +121,10 @@ class Bench:
     def candidates(
         self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
-        """Yield slots in which a unit can be tested now, and with what."""
+        """Yield the slots and accelerators for a test of a unit now."""
         silent_before = now - self._settings.report_timeout_s
         for slot in self.slots_of(unit):
-            # Of a host that is silent nobody would hear what comes of it.
+            # A silent host would not report the result.
             if slot.host.heard_at < silent_before:
                 continue
             if not self._is_free(slot, unit):
@@ -131,9 +133,9 @@ class Bench:
                 yield slot, name
 
     def is_crowded(self, unit: health.Unit) -> bool:
-        """Whether an accelerator is not tested as its host has no time."""
+        """Whether only busy slots delay the test of an accelerator."""
         if unit.level is not health.Level.ACCELERATOR:
-            # Nobody gets what is out: sooner or later it is idle.
+            # Slots and devices that are out get no sessions and become idle.
             return False
         return any(
             slot.id in self._holds and self._accelerators(slot, unit)
@@ -142,7 +144,7 @@ class Bench:
         )
 
     def slots_of(self, unit: health.Unit) -> list[registry.SlotEntry]:
-        """Return the slots that a unit is, or has."""
+        """Return the slots that belong to a unit."""
         if unit.level is health.Level.SLOT:
             found = self._pool.slots.get(unit.id)
             return [found] if found else []
@@ -153,14 +155,14 @@ class Bench:
         return list(host.slots()) if host else []
 
     def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
-        """Whether a slot can be tested without harm to anybody."""
+        """Whether a slot can be tested without disturbing sessions."""
         by_level = {
             one.level
             for one in (of(slot), of_device(slot))
             if one in self._faults and one != unit
         }
         if unit.level is health.Level.SLOT and by_level:
-            # Its device comes first.
+            # The device is tested first.
             return False
         if unit.level is health.Level.ACCELERATOR and (
             by_level or slot.reserved_for is not None or not slot.usable
@@ -177,12 +179,12 @@ class Bench:
     def _accelerators(
         self, slot: registry.SlotEntry, unit: health.Unit
     ) -> list[str]:
-        """Return what a slot can be tested with, the best first."""
+        """Return the accelerators with which a slot can be tested."""
         profiles = self._catalogue.library.profiles
         if unit.accelerator:
             names = [unit.accelerator] if unit.accelerator in profiles else []
         else:
-            # What tenants bring is for themselves.
+            # Tenants' accelerators are private.
             names = sorted(
                 n for n, one in profiles.items() if not one.projects
             )
@@ -192,12 +194,12 @@ class Bench:
             if not profiles[name].shapes or slot.shape in profiles[name].shapes
         ]
 
-    # -- what an operator asks for -----------------------------------------
+    # -- orders of operators -----------------------------------------------
 
     def unit_of_test(
         self, slot: registry.SlotEntry, accelerator: str
     ) -> health.Unit:
-        """Return what a test of a slot that an operator wants is for."""
+        """Return the unit that an operator's test of a slot tests."""
         for unit in (of_device(slot), of(slot)):
             if unit in self._faults:
                 return unit
@@ -207,14 +209,14 @@ class Bench:
     def names_for(
         self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
     ) -> list[str]:
-        """Return what a slot can be tested with, if an operator wants it.
+        """Return the accelerators for an operator's test of a slot.
 
-        :param accelerator: with this one; empty: any.
+        :param accelerator: only this one; empty: any.
         """
         names = self._accelerators(slot, unit)
         if accelerator:
             return [accelerator] if accelerator in names else []
-        # What fails on this host says nothing of a slot that is well.
+        # Accelerators that are out on this host prove nothing about a slot.
         return [
             name
             for name in names
@@ -224,7 +226,7 @@ class Bench:
     def obstacles(
         self, slot: registry.SlotEntry, unit: health.Unit, now: float
     ) -> Iterator[tuple[str, str]]:
-        """Yield why a slot cannot be tested now: codes and words."""
+        """Yield the reasons why a slot cannot be tested now: code and text."""
         if (
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s
@@ -233,7 +235,10 @@ class Bench:
         if administration.state(slot.device) is not model.AdminState.ENABLED:
             yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
         if not slot.device.healthy:
-            yield codes.SLOT_NOT_TESTABLE, "its driver calls the device faulty"
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "its driver reports the device faulty",
+            )
         if slot.id in self._holds:
             yield codes.SLOT_IN_USE, "a session has it"
         fault = self._faults.get(unit)
@@ -241,15 +246,15 @@ class Bench:
             yield codes.SLOT_IN_USE, "a test is under way"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return
-        # It can be used, and somebody may be about to.
+        # The slot is in use, and may be needed soon.
         if slot.reserved_for is not None:
             yield codes.SLOT_IN_USE, "it is reserved for an instance"
         if not slot.usable:
-            yield codes.SLOT_NOT_TESTABLE, "its agent does not call it idle"
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it idle"
 
 
 def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
-    """Return a slot's place with an accelerator in it."""
+    """Return the place of a slot and an accelerator."""
     return health.Place(
         host_id=slot.host.id,
         device_id=slot.device.id,
@@ -259,15 +264,15 @@ def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
 
 
 def of(slot: registry.SlotEntry) -> health.Unit:
-    """Return what is out of use if a slot is."""
+    """Return the unit of a slot."""
     return health.Unit(health.Level.SLOT, slot.id)
 
 
 def of_device(slot: registry.SlotEntry) -> health.Unit:
-    """Return what is out of use if a slot's device is."""
+    """Return the unit of a slot's device."""
     return health.Unit(health.Level.DEVICE, slot.device.id)
 
 
 def on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
-    """Return what is out of use if an accelerator is on a slot's host."""
+    """Return the unit of an accelerator on a slot's host."""
     return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)

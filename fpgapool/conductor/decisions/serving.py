@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How sessions get slots, keep them and leave them."""
+"""Assignments of slots to sessions, from start to release."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
 
 class Serving:
-    """Does what the core says about assignments."""
+    """Carries out the core's instructions about assignments."""
 
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
 
     @property
     def instructed(self) -> Mapping[type, pools.Handler]:
-        """What is done about the core's instructions."""
+        """The handlers of the core's instructions."""
         return {
             instructions.Program: self._program,
             instructions.Grant: self._grant,
@@ -42,7 +42,7 @@ class Serving:
             instructions.Yield: self._revoke,
         }
 
-    # -- what the core says ------------------------------------------------
+    # -- instructions of the core ------------------------------------------
 
     def _program(self, order: instructions.Program) -> None:
         pool = self._pool
@@ -72,7 +72,7 @@ class Serving:
         assigned_at: float,
         bitstream: objects.BitstreamRef | None,
     ) -> sessions.Hold:
-        """Give a session the slot that it has in the core."""
+        """Give a session the slot that the core has assigned to it."""
         core = self._pool.core.hold(slot_id)
         if core is None:
             raise RuntimeError(f"the core gives slot {slot_id} to no session")
@@ -100,7 +100,7 @@ class Serving:
         state = states.EXPIRED if timed_out else states.REJECTED
         pool.end(session, state, order.code, order.message)
         if hold is not None:
-            # It was to wait again, and its accelerator is gone.
+            # It lost its slot, and its accelerator was deleted.
             pool.outbox.send(agent_orders.release(hold, order.code))
             self.forget(hold)
 
@@ -114,7 +114,7 @@ class Serving:
         session.wait_again()
         if hold is not None:
             if order.reason in codes.ROOM_IS_MADE:
-                # Else its agent knows, or is silent.
+                # For other reasons the agent knows it, or is silent.
                 pool.outbox.send(agent_orders.release(hold, order.reason))
             self.forget(hold)
         session.skips = pool.core.skips(order.job_id)
@@ -126,10 +126,10 @@ class Serving:
         hold.told_at = self._pool.now
         self._pool.outbox.send(agent_orders.release(hold, hold.revoked))
 
-    # -- what the agents say -----------------------------------------------
+    # -- reports of agents -------------------------------------------------
 
     def attached(self, hold: sessions.Hold) -> None:
-        """The client of a session is connected."""
+        """Note that the client of a session is connected."""
         pool, session = self._pool, hold.session
         if hold.phase is model.Phase.ACTIVE:
             return
@@ -140,7 +140,7 @@ class Serving:
         self.entered(hold)
 
     def detached(self, hold: sessions.Hold) -> None:
-        """The connection of a session's client is lost."""
+        """Note that the client of a session lost its connection."""
         if hold.phase is model.Phase.DETACHED:
             return
         self.attached(hold)
@@ -148,7 +148,7 @@ class Serving:
         self.entered(hold)
 
     def entered(self, hold: sessions.Hold) -> None:
-        """Have it recorded and told that an assignment has gone on."""
+        """Record and publish a new phase of an assignment."""
         self.save(hold)
         self._pool.touch(hold.session)
 
@@ -160,10 +160,10 @@ class Serving:
         ended_at: float,
         result: objects.SessionResult | None = None,
     ) -> None:
-        """Take a slot as free again; note what it was used for.
+        """Release a slot, and add its usage to the ledger.
 
-        :param result: what its worker says of that; None: what it reported
-            last, if the session has not moved on.
+        :param result: of its worker; None: take the last report, if the
+            session has not moved to another slot.
         """
         pool, session = self._pool, hold.session
         used: objects.SessionResult | sessions.Session | None = result
@@ -183,7 +183,7 @@ class Serving:
         pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
 
     def forget(self, hold: sessions.Hold) -> None:
-        """Take a slot from the session that has it, if it still has."""
+        """Remove an assignment from memory and from the database."""
         if hold.session.hold is hold:
             hold.session.hold = None
         del self._pool.holds[hold.slot.id]
@@ -191,7 +191,7 @@ class Serving:
         self._pool.outbox.write_assignment(hold.slot.id, None)
 
     def save(self, hold: sessions.Hold) -> None:
-        """Have an assignment recorded."""
+        """Record an assignment."""
         session = hold.session
         self._pool.outbox.write_assignment(
             hold.slot.id,
@@ -216,12 +216,12 @@ class Serving:
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
-        :param yields: whether those that wait now are looked at before it.
+        :param yields: whether the core serves the waiting sessions first.
         """
         pool = self._pool
         LOG.info("Session %s waits for another slot", session.session_id)
         session.wait_again()
-        # Its patience starts anew; it has been served once already.
+        # The wait timeout starts anew: the session has had a slot.
         waited_s = pool.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s
         pool.sessions.note_queued(session)
@@ -235,7 +235,7 @@ class Serving:
         pool.touch(session)
 
     def move(self, session: sessions.Session) -> None:
-        """Let a session wait again while its slot is being taken back."""
+        """Queue a session again while its old slot is taken back."""
         pool = self._pool
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
@@ -244,7 +244,7 @@ class Serving:
     # -- agents ------------------------------------------------------------
 
     def tell_again(self, hold: sessions.Hold) -> None:
-        """Repeat an order whose effect does not show."""
+        """Repeat an order that the agent has not carried out."""
         pool = self._pool
         if not self._may_repeat(hold):
             return
@@ -257,7 +257,7 @@ class Serving:
         )
 
     def ask_secret(self, hold: sessions.Hold) -> None:
-        """Have a fresh secret minted."""
+        """Order a new secret from the agent."""
         if self._may_repeat(hold):
             self._pool.outbox.send(agent_orders.reissue_secret(hold))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool at a glance, for operators and the curious."""
+"""Summaries of the pool, for operators and metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fpgapool.vocabulary import states
 
 Holds: TypeAlias = Mapping[int, sessions.Hold]
 
-#: The projects that are not told one by one.
+#: Stands for all projects that are not listed by name.
 OTHER = "other"
 
 _HOST_DOWN = "host_down"
@@ -38,22 +38,22 @@ SLOT_STATES = (
     _HOST_DOWN,
 )
 
-# Less of a network card is no news.
+# Rounds loads, so that small changes do not count as changes.
 _LOAD_DIGITS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
-    """How many there are of what, for metrics.
+    """Numbers for metrics.
 
-    :ivar queued_by_project: sessions that wait.
-    :ivar queued_by_size: the same, by priority queue.
-    :ivar queued_bytes: what they claim.
-    :ivar sessions: live ones, by state.
-    :ivar slots: by state; ``host_down`` where it cannot be known.
+    :ivar queued_by_project: waiting sessions, by project.
+    :ivar queued_by_size: waiting sessions, by priority queue.
+    :ivar queued_bytes: the bytes that waiting sessions claim.
+    :ivar sessions: live sessions, by state.
+    :ivar slots: by state; ``host_down`` if the host is silent.
     :ivar hosts: whether each is up, by name.
-    :ivar clocks_behind_s: how much the wall clock of each is behind ours.
-    :ivar devices: by what operators say of them and their hosts.
+    :ivar clocks_behind_s: by how much each wall clock is behind ours.
+    :ivar devices: by administrative state.
     :ivar reservations: of slots, ``ready`` and ``pending``.
     """
 
@@ -69,10 +69,10 @@ class Figures:
 
 
 class Queued(NamedTuple):
-    """How many sessions wait.
+    """Numbers of waiting sessions.
 
-    :ivar by_host: that come from each, by its id.
-    :ivar by_accelerator: for each.
+    :ivar by_host: by the id of the host that they come from.
+    :ivar by_accelerator: by accelerator.
     """
 
     by_host: Mapping[int | None, int]
@@ -82,9 +82,10 @@ class Queued(NamedTuple):
 def hosts(
     pool: registry.Registry, holds: Holds, pending: Callable[[int], int]
 ) -> list[dict[str, Any]]:
-    """Return hosts, devices and slots; nothing that is a tenant's.
+    """Return hosts, devices and slots, without tenants' data.
 
-    :param pending: how many of a device's reservations have no slot yet.
+    :param pending: returns the number of a device's reservations without a
+        usable slot.
     """
     return [
         _host(host, holds, pending)
@@ -139,7 +140,7 @@ def _slot_state(slot: registry.SlotEntry, hold: sessions.Hold | None) -> str:
 
 
 def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:
-    """Return how many slots are in each state."""
+    """Return the numbers of slots by state."""
     return collections.Counter(
         _slot_state(slot, holds.get(slot.id)) if slot.host.up else _HOST_DOWN
         for slot in pool.slots.values()
@@ -147,7 +148,7 @@ def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:
 
 
 def devices_by_state(pool: registry.Registry) -> dict[str, int]:
-    """Return how many devices operators say what of."""
+    """Return the numbers of devices by administrative state."""
     counts = collections.Counter(
         administration.state(device) for device in pool.devices.values()
     )
@@ -157,9 +158,9 @@ def devices_by_state(pool: registry.Registry) -> dict[str, int]:
 def reservations_by_state(
     pool: registry.Registry, pending: Callable[[int], int]
 ) -> dict[str, int]:
-    """Return how many reservations can use their slots, and how many not.
+    """Return the numbers of ready and pending reservations.
 
-    :param pending: as that of :func:`hosts`.
+    :param pending: as in :func:`hosts`.
     """
     waiting = sum(map(pending, pool.devices))
     total = sum(device.reserved_slots for device in pool.devices.values())
@@ -174,10 +175,10 @@ def snapshot(
     queued: Queued,
     now: float,
 ) -> dict[str, Any]:
-    """Return what decides where instances should be placed.
+    """Return the data for the placement of instances.
 
-    Slots are told by their shapes, since there may be many hosts and many
-    accelerators: who knows which shapes an accelerator has can count.
+    Slots are counted by shape, which is shorter than by accelerator; a reader
+    adds up the shapes of an accelerator.
 
     :param library: the accelerators, by name.
     :param now: wall clock.
@@ -210,7 +211,7 @@ def snapshot(
 
 
 def _shapes(host: registry.HostEntry, holds: Holds) -> dict[str, list[int]]:
-    """:returns: how many slots can be used and how many are free, by shape."""
+    """:returns: the numbers of usable and of free slots, by shape."""
     counts: dict[str, list[int]] = {}
     if not host.up:
         return counts
@@ -231,7 +232,7 @@ def _shapes(host: registry.HostEntry, holds: Holds) -> dict[str, list[int]]:
 def _nic_use(
     holds: Iterable[sessions.Hold], readings: rates.Traffic
 ) -> dict[int, tuple[float, float]]:
-    """:returns: bytes/s that leave and enter hosts, by their ids."""
+    """:returns: bytes/s that leave and enter each host, by id."""
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in holds:
         reading = readings.of(hold.slot.id)
@@ -262,10 +263,10 @@ def _nic_load(
 
 
 def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return the largest counts by name, and all others together.
+    """Return the largest counts by name, and the sum of all others.
 
     :param counts: by name.
-    :param most: how many names to return besides OTHER.
+    :param most: the number of names besides OTHER.
     """
     top = heapq.nlargest(
         most, ((count, name) for name, count in counts.items() if count)

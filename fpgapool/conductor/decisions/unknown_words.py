@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the words in rows mean."""
+"""Reads enumerations in rows, also of other releases."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _E = TypeVar("_E", bound=enum.Enum)
 
 
 def read(meanings: type[_E], row: Any, column: str) -> _E | None:
-    """Return what a row says in a column.
+    """Read the enumeration value of a column.
 
-    :returns: None if this release does not know the word: a line in the log
-        names the row then.
+    :returns: None, and a line in the log, if this release does not know it.
     """
     word = getattr(row, column)
     try:
@@ -30,9 +29,9 @@ def read(meanings: type[_E], row: Any, column: str) -> _E | None:
 
 
 def log_unknown(row: Any, column: str) -> None:
-    """Name a row that is set aside for what it says in a column."""
+    """Log a row that is ignored because of an unknown value."""
     LOG.error(
-        "A row is set aside, its %s %r is unknown: %s",
+        "A row is ignored, its %s %r is unknown: %s",
         column,
         getattr(row, column),
         row,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects have used, day by day."""
+"""Projects' usage by day."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fpgapool.db import api as db_api
 
 
 class Ledger:
-    """The rows of the newest day, and which of them have changed.
+    """The rows of the newest day.
 
-    Rows hold sums, not additions, so that they may be written twice.
+    Rows hold sums, so writing them twice is safe.
 
-    :param records: what the database holds of the newest day.
-    :param last_id: the highest id of any row.
+    :param records: the rows of the newest day in the database.
+    :param last_id: the highest row id.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Ledger:
         output_bytes: int = 0,
         energy_j: float | None = None,
     ) -> None:
-        """Add to what a project has used of an accelerator today (UTC).
+        """Add to a project's usage of an accelerator today (UTC).
 
         :param energy_j: None if it was not measured.
         """
@@ -68,8 +68,8 @@ class Ledger:
 
     def _begin_day(self, now: float) -> None:
         today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        # A clock may be behind that of the conductor before: rows of days
-        # that are over are not known here, and must not begin at 0 again.
+        # Our clock may be behind that of the former leader. Rows of older days
+        # are not loaded and must not begin at 0 again.
         if today > self._day:
             self._day = today
             self._rows.clear()
@@ -85,7 +85,7 @@ class Ledger:
 
 
 def _written(total_bytes: int) -> int:
-    """Return a sum as its column takes it, whatever agents say."""
+    """Limit a sum to the range of its column."""
     return min(total_bytes, limits.MAX_INTEGER)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that asks Nova what has become of instances."""
+"""The thread that polls Nova for changes of instances and hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Of instances that have just got their tokens; the rest is asked for later.
+# Instances with new tokens to query one by one at a time; the rest follows
+# later.
 _MAX_NEWCOMERS = 100
 
 Known = Mapping[str, db_api.InstanceRecord]
@@ -29,19 +30,18 @@ Hosts = Mapping[str, db_api.ComputeState]
 
 
 class InstanceWatch:
-    """Looks from time to time, and says what it means.
+    """Polls Nova, and passes changes to the engine.
 
-    While Nova is away, nothing changes: what is missed is seen later.
+    While Nova is away, nothing changes; missed changes are found later.
 
-    :param client: asks Nova.
+    :param client: of Nova.
     :param known: returns the instances that have tokens.
-    :param hosts: returns what Nova is known to have of the pool's hosts, by
-        UUID.
-    :param put: takes what the engine is to know.
+    :param hosts: returns the known state of each host's compute node, by UUID.
+    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
-    :param poll_interval_s: between two looks at instances.
-    :param compute_interval_s: between two looks at compute nodes.
-    :param clock: tells the wall clock's time.
+    :param poll_interval_s: between queries of instances.
+    :param compute_interval_s: between queries of compute nodes.
+    :param clock: returns the wall clock's time.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class InstanceWatch:
         self._clock = clock
         self._cursor = instances.Cursor()
         self._computes: nova.Computes | None = None
-        # No look has succeeded.
+        # No query has succeeded yet.
         self._computes_at = -math.inf
         self._computes_failing = False
         self._failing = False
@@ -79,7 +79,7 @@ class InstanceWatch:
         self._thread.start()
 
     def stop(self, timeout_s: float = 1.0) -> None:
-        """End soon; an answer that is still awaited changes nothing."""
+        """End soon; the answer to a pending request is ignored."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -89,50 +89,50 @@ class InstanceWatch:
             self.look()
 
     def look(self) -> None:
-        """Look once."""
+        """Poll once."""
         try:
-            self._look()
+            self._poll()
         except exception.NovaUnavailable as error:
             if not self._failing:
-                LOG.warning("What becomes of instances is not seen: %s", error)
+                LOG.warning("Changes of instances are not known: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Instances are looked at later: the conductor is busy")
+            LOG.info("Instances are checked later: the conductor is busy")
         else:
             if self._failing:
                 LOG.info("Nova is back")
             self._failing = False
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         now = self._clock()
         computes = self._current_computes(now)
         known = self._known()
         if known:
-            self._look_at_instances(known, computes, now)
-        # Otherwise there is nothing that could be missed.
+            self._query_instances(known, computes, now)
+        # Without known instances no change can be missed.
         self._cursor = instances.Cursor(now)
 
     def _current_computes(self, now: float) -> nova.Computes:
-        """Return the compute nodes, or those of before if that fails.
+        """Return the compute nodes; the former ones if the query fails.
 
-        That they cannot be asked for, as while a cell is away, must not hide
-        the ends of instances.
+        A failing query, for example while a cell is away, must not hide the
+        deletion of instances.
         """
         try:
-            computes = self._look_at_computes(now)
+            computes = self._query_computes(now)
         except exception.NovaUnavailable as error:
             if self._computes is None:
                 raise
             if not self._computes_failing:
-                LOG.warning("What becomes of hosts is not seen: %s", error)
+                LOG.warning("Changes of hosts are not known: %s", error)
             self._computes_failing = True
             return self._computes
         if self._computes_failing:
-            LOG.info("What becomes of hosts is seen again")
+            LOG.info("Changes of hosts are known again")
         self._computes_failing = False
         return computes
 
-    def _look_at_computes(self, now: float) -> nova.Computes:
+    def _query_computes(self, now: float) -> nova.Computes:
         before = self._computes
         if (
             before is not None
@@ -141,20 +141,20 @@ class InstanceWatch:
             return before
         computes = self._nova.computes()
         if before is None:
-            # Will do until those that it lacks can be asked for.
+            # Good enough until the missing ones can be queried below.
             self._computes = computes
         seen, missing = instances.strange_computes(
             self._hosts(), computes.uuids
         )
         if seen:
-            self._tell(inputs.ComputesSeen(seen))
+            self._pass_on(inputs.ComputesSeen(seen))
         for host_uuid in missing:
             if not self._nova.has_compute(host_uuid):
-                self._tell(inputs.ComputeDeleted(host_uuid))
+                self._pass_on(inputs.ComputeDeleted(host_uuid))
         self._computes, self._computes_at = computes, now
         return computes
 
-    def _look_at_instances(
+    def _query_instances(
         self, known: Known, computes: nova.Computes, now: float
     ) -> None:
         since = self._cursor.start(now)
@@ -167,13 +167,13 @@ class InstanceWatch:
         for instance_id in missing:
             server = self._nova.server(instance_id)
             if server is None:
-                self._tell(inputs.InstanceDeleted(instance_id))
+                self._pass_on(inputs.InstanceDeleted(instance_id))
             else:
                 servers.append(server)
         for change in instances.changes(known, servers, computes.by_name):
-            self._tell(change)
+            self._pass_on(change)
 
-    def _tell(self, change: inputs.Input) -> None:
-        # A leader of the past must not speak.
+    def _pass_on(self, change: inputs.Input) -> None:
+        # A former leader must not pass on changes.
         if not self._stopping.is_set():
             self._put(change)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that follows Keystone's limits.
+"""The thread that reads Keystone's limits.
 
-Nothing that a client waits for waits for Keystone: the pump decides by what
-was read last.
+Clients' requests do not wait for Keystone: the pump decides by the limits that
+were read last.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Reader(Protocol):
 
 
 class Follower:
-    """Reads the limits now and then.
+    """Reads the limits at intervals.
 
-    :param reader: what asks Keystone.
-    :param default: the configured limits: what holds for resources without
-        a registered limit.
-    :param take: called with the quotas whenever they have changed.
-    :param interval_s: from one question to the next.
+    :param reader: of Keystone.
+    :param default: the configured limits, for resources without a registered
+        limit.
+    :param on_change: called with the quotas whenever they change.
+    :param interval_s: between reads.
     :param on_failure: called if the thread ends by an error of its own.
     """
 
@@ -47,13 +47,13 @@ class Follower:
         self,
         reader: Reader,
         default: admission.ProjectQuota,
-        take: Callable[[admission.Quotas], None],
+        on_change: Callable[[admission.Quotas], None],
         interval_s: float,
         on_failure: Callable[[str], None],
     ) -> None:
         self._reader = reader
         self._default = default
-        self._take = take
+        self._on_change = on_change
         self._interval_s = interval_s
         self._known: keystone.UnifiedLimits | None = None
         self._failing = False
@@ -65,12 +65,12 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, or leave it to itself if Keystone is slow."""
+        """End the thread; do not wait for it if Keystone is slow."""
         self._stopping.set()
         self._thread.join(_STOP_S)
 
     def follow(self) -> None:
-        """Read once; what was known stays if that fails."""
+        """Read once; if that fails, the former limits stay in force."""
         try:
             limits = self._reader.read()
         except exception.FpgapoolException as error:
@@ -87,15 +87,15 @@ class Follower:
         self._failing = False
         if limits != self._known:
             self._known = limits
-            self._take(quotas(limits, self._default))
-            self._tell(limits)
+            self._on_change(quotas(limits, self._default))
+            self._log(limits)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self.follow()
             self._stopping.wait(self._interval_s)
 
-    def _tell(self, limits: keystone.UnifiedLimits) -> None:
+    def _log(self, limits: keystone.UnifiedLimits) -> None:
         LOG.info(
             "Limits from Keystone: %s; %d projects have limits of their own",
             dict(limits.registered),
@@ -113,11 +113,10 @@ class Follower:
 def quotas(
     limits: keystone.UnifiedLimits, default: admission.ProjectQuota
 ) -> admission.Quotas:
-    """Return what projects may use.
+    """Return the quotas of projects.
 
-    :param limits: what Keystone says; resources that are not known here do
-        not matter.
-    :param default: for resources of which it says nothing.
+    :param limits: from Keystone; unknown resources are ignored.
+    :param default: for resources without a limit in Keystone.
     """
     return admission.Quotas.layered(
         default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),

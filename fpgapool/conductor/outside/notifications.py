@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notifications of OpenStack: tell the bus what has changed in the pool."""
+"""Sends OpenStack notifications of changes in the pool."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STOP_S = 5.0
 def make(
     conf: cfg.ConfigOpts, counts: conductor_counts.Counts
 ) -> Publisher | None:
-    """Return what sends notifications; None if the operator wants none.
+    """Return the publisher; None if notifications are off.
 
-    Nothing is connected before the first one.
+    It connects at the first notification.
 
     :param conf: the global configuration.
-    :param counts: to count in.
+    :param counts: for metrics.
     """
     # This registers the options, too.
     transport = messaging.get_notification_transport(conf)
@@ -48,14 +48,14 @@ def make(
 
 
 class Publisher:
-    """A thread that sends, so that nobody waits for the bus.
+    """A thread that sends notifications, so that others need not wait.
 
-    Where the bus is away or slow, events wait in order; when too many do,
-    new ones are dropped and counted.
+    While the bus is away or slow, events wait in order. If too many wait, it
+    drops and counts new ones.
 
     :param notifier: of oslo.messaging.
-    :param counts: to count in.
-    :param max_queued: how many events may wait.
+    :param counts: for metrics.
+    :param max_queued: the most waiting events.
     :param cleanup: called at the end.
     """
 
@@ -72,7 +72,7 @@ class Publisher:
         self._queue: queue.Queue[journal.Event | None] = queue.Queue(
             max_queued
         )
-        # One that waits for the bus for ever does not keep the process.
+        # A daemon thread: waiting for the bus must not keep the process alive.
         self._thread = threading.Thread(
             target=self._run, name="notifications", daemon=True
         )
@@ -82,7 +82,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
-        """Send what is queued and end; gives up after ``timeout_s``."""
+        """Send the queued events and end; gives up after ``timeout_s``."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
@@ -97,17 +97,17 @@ class Publisher:
         changes: db_api.Changes,
         withdrawn: Collection[int],
     ) -> None:
-        """Have it told what has been written; returns at once.
+        """Queue the notifications of written rows; returns at once.
 
-        :param book: knows what was told before.
-        :param changes: rows that are durable.
+        :param book: knows the former rows.
+        :param changes: durable rows.
         :param withdrawn: ids of sessions that were not recorded.
         """
         try:
             events = book.events(changes, withdrawn)
         except Exception:
-            # The pool matters more than who looks at it.
-            LOG.exception("Changes that nobody is notified of")
+            # A failure here must not disturb the pool.
+            LOG.exception("Notifications of changes were lost")
             return
         for event in events:
             try:
@@ -132,6 +132,6 @@ class Publisher:
 
     def _send(self, event: journal.Event) -> None:
         notifier = self._notifier
-        tell = notifier.error if event.is_error else notifier.info
-        tell({}, event.type, notification.to_notification(event.payload))
+        emit = notifier.error if event.is_error else notifier.info
+        emit({}, event.type, notification.to_notification(event.payload))
         self._counts.notifications_sent += 1

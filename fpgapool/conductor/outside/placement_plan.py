@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Placement should have of the pool, and what is to be done for that.
+"""Plans the changes of the pool's resource providers in Placement.
 
 A device is a child of its compute node's resource provider. It has an
 inventory of slots that flavors can reserve, and traits for the accelerators
-that it can run; the compute node has the same traits, so that Placement finds
+that it can run. The compute node has the same traits, so that Placement finds
 it among many.
 """
 
@@ -30,9 +30,9 @@ from fpgapool.vocabulary import names
 #: The resource class of slots that flavors can reserve.
 SLOT = "CUSTOM_FPGAPOOL_SLOT"
 
-#: All traits that begin so are the pools' own.
+#: The prefix of all traits that pools make.
 PREFIX = "CUSTOM_FPGAPOOL_"
-#: Of the providers that pools make, and only of them.
+#: The trait of all providers that pools make.
 OWNED = f"{PREFIX}OWNED"
 _POOL = f"{PREFIX}POOL_"
 
@@ -46,13 +46,13 @@ _NO_HOSTS: Mapping[str, frozenset[str]] = types.MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device, as Placement should know it.
+    """The desired state of a device in Placement.
 
-    :ivar id: that of the REST API; its provider has the same.
+    :ivar id: the device's id in the REST API, and its provider's UUID.
     :ivar traits: for the accelerators that it can run now.
-    :ivar usable_slots: that can be used now; 0 if it is out of order, its
-        host is silent, or the operator lets nobody have it.
-    :ivar reservable_slots: that the operator keeps for flavors.
+    :ivar usable_slots: the slots that can be used now; 0 if the device is
+        faulty or not enabled, or its host is silent.
+    :ivar reservable_slots: the slots that the operator keeps for flavors.
     """
 
     id: str
@@ -64,11 +64,11 @@ class Device:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the pool has.
+    """The desired state of the pool in Placement.
 
-    :ivar hosts: their devices, by the UUID of their compute node's provider.
-    :ivar unheard: hosts of which nothing can be said yet: what Placement has
-        of them stays as it is.
+    :ivar hosts: their devices, by the UUID of the compute node's provider.
+    :ivar unheard: hosts that have not reported yet: their providers stay
+        unchanged.
     """
 
     hosts: Mapping[str, tuple[Device, ...]] = dataclasses.field(
@@ -84,14 +84,14 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What Placement has.
+    """The current state in Placement.
 
-    :ivar providers: those that any pool has made, and those of the compute
-        nodes that they are or should be in, by UUID. A compute node that has
-        none of the traits and is in the other providers may be missing.
-    :ivar traits: of these, as far as they are the pools' own.
+    :ivar providers: by UUID: all that pools have made, and their compute
+        nodes, present and planned. A compute node without pools' traits may be
+        missing if it has such children.
+    :ivar traits: the pools' traits of these.
     :ivar inventories: of slots, of this pool's providers.
-    :ivar used: how many of these slots are allocated.
+    :ivar used: the number of allocated slots, by provider.
     """
 
     providers: Mapping[str, placement.Provider]
@@ -100,7 +100,7 @@ class Present:
     used: Mapping[str, int]
 
     def owned(self, pool_name: str) -> dict[str, placement.Provider]:
-        """Return the providers that a pool has made."""
+        """Return the child providers that a pool has made."""
         own = {OWNED, pool_trait(pool_name)}
         return {
             uuid_: provider
@@ -120,7 +120,7 @@ class Create:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeTraits:
-    """Add and remove traits; others stay."""
+    """Add and remove traits of a provider."""
 
     uuid: str
     add: frozenset[str]
@@ -129,7 +129,7 @@ class ChangeTraits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetInventory:
-    """Say how many slots there are; None: none at all."""
+    """Set the inventory of slots; None: delete it."""
 
     uuid: str
     inventory: placement.Inventory | None
@@ -147,14 +147,14 @@ Operation = Create | ChangeTraits | SetInventory | Delete
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and what cannot be.
+    """The operations, and the problems.
 
-    :ivar operations: in this order: as long as none is refused, a compute
-        node at no time has traits of this pool without a provider of it.
-    :ivar missing: hosts whose compute node's provider is not there.
-    :ivar foreign: devices whose provider somebody else has made.
-    :ivar kept: providers that would have less, or be gone, if nobody had
-        anything of them.
+    :ivar operations: in this order: so a compute node never has traits of this
+        pool without a child provider of it, unless Placement refuses one.
+    :ivar missing: hosts whose compute node has no provider.
+    :ivar foreign: devices whose provider another pool or user has made.
+    :ivar kept: providers that cannot shrink or be deleted because of
+        allocations.
     """
 
     operations: tuple[Operation, ...]
@@ -163,7 +163,7 @@ class Plan:
     kept: frozenset[str] = _NONE
 
 
-# -- what the pool has -------------------------------------------------------
+# -- the desired state -------------------------------------------------------
 
 
 def wanted(
@@ -174,16 +174,16 @@ def wanted(
     is_early: bool = False,
     off_hosts: Mapping[str, frozenset[str]] = _NO_HOSTS,
 ) -> Wanted:
-    """Return what the pool has.
+    """Return the desired state of the pool in Placement.
 
     :param profiles: of all accelerators, by key.
-    :param reservable_slots: tells how many of a device's are.
-    :param is_early: a host that has not been heard may still be; otherwise
-        it is lost.
-    :param off_hosts: the accelerators that hosts are not used for, by UUID.
+    :param reservable_slots: returns the number for a device.
+    :param is_early: whether hosts that have not reported yet may still do so;
+        otherwise they are lost.
+    :param off_hosts: the accelerators that are out of use on hosts, by UUID.
     """
     usable = {slot.shape for slot in pool.slots.values()}
-    # Most hosts lack the same ones, if any.
+    # Computed once for all hosts with the same ones out of use.
     runs = {
         names: {
             shape: _runnable(
@@ -197,7 +197,7 @@ def wanted(
     hosts = {
         host_uuid: host
         for host in pool.hosts.values()
-        # One that is called otherwise is unknown to Nova and Placement.
+        # Nova and Placement do not know hosts whose UUID is not valid.
         if (host_uuid := _canonical(host.uuid))
     }
     return Wanted(
@@ -245,11 +245,11 @@ def _is_usable(entry: registry.DeviceEntry) -> bool:
 def _runnable(
     profiles: Iterable[objects.AcceleratorProfile], shape: str
 ) -> frozenset[str]:
-    """:returns: traits for what slots of a shape can run."""
+    """:returns: the traits of the accelerators that fit a shape."""
     return frozenset(
         trait
         for profile in profiles
-        # What is a tenant's own is nobody else's business.
+        # Private accelerators of tenants are not published.
         if not profile.projects
         and names.owner_of(profile.name) is None
         and (not profile.shapes or shape in profile.shapes)
@@ -258,7 +258,7 @@ def _runnable(
 
 
 def _canonical(text: str) -> str | None:
-    """:returns: a UUID as Placement writes it; None: this is none."""
+    """:returns: a UUID as Placement writes it; None: not a UUID."""
     try:
         return str(uuid.UUID(text))
     except ValueError:
@@ -271,7 +271,7 @@ def _canonical(text: str) -> str | None:
 def accelerator_trait(name: str) -> str | None:
     """Return the trait for an accelerator.
 
-    :returns: None for a name whose trait means something else.
+    :returns: None if the name collides with one of the pools' own traits.
     """
     trait = PREFIX + re.sub(r"[^A-Z0-9_]", "_", name.upper())
     if trait == OWNED or trait.startswith(_POOL):
@@ -285,21 +285,21 @@ def pool_trait(pool_name: str) -> str:
 
 
 def provider_name(host_uuid: str, device: Device) -> str:
-    """Return what a device's provider is called, in the whole cloud."""
+    """Return the name of a device's provider, unique in the cloud."""
     name = f"fpgapool_{host_uuid}_{device.name}"
     if len(name) <= _MAX_NAME_LENGTH and _PLAIN.fullmatch(name):
         return name
     return f"fpgapool_{host_uuid}_{device.id}"
 
 
-# -- what is to be done ------------------------------------------------------
+# -- the plan ----------------------------------------------------------------
 
 
 def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
-    """Return how what Placement has becomes what it should have.
+    """Plan the operations from the current to the desired state.
 
-    Nothing of others is touched. Plans for what has become as planned have
-    no operations.
+    They change only the pool's own objects. After they succeed, the next plan
+    has no operations.
     """
     return _Planner(want, present, pool_name).plan()
 
@@ -313,7 +313,7 @@ class _Planner:
         self._own = frozenset({OWNED, pool_trait(pool_name)})
         self._owned = present.owned(pool_name)
         self._roots = {one.root_uuid for one in present.providers.values()}
-        # Of other pools, by the compute node that they are in.
+        # Traits of other pools' providers, by compute node.
         self._others: dict[str, set[str]] = collections.defaultdict(set)
         for uuid_, provider in present.providers.items():
             if provider.parent_uuid and uuid_ not in self._owned:
@@ -374,7 +374,7 @@ class _Planner:
                 self._operations.append(Delete(uuid_))
 
     def _set_root_traits(self, root_uuid: str, traits: frozenset[str]) -> None:
-        """A compute node has the traits of what is in it, of all pools."""
+        """Give a compute node the traits of its devices, of all pools."""
         have = self._present.traits.get(root_uuid, _NONE)
         others = self._others.get(root_uuid, _NONE)
         self._change(root_uuid, traits - have, have - traits - others)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that tells Placement of devices, and asks who has reserved."""
+"""The thread that updates Placement, and reads reservations from it."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
 
-# Between two looks at what the pool has, which cost Placement nothing.
+# Between checks of the pool's state, which send no request.
 _LOOK_INTERVAL_S = 1.0
 
-# After a failure; what changes meanwhile is made up for then.
+# After a failure; changes meanwhile are written then.
 _RETRY_S = 5.0
 
-# More instances than that are asked for together.
+# More instances are queried together.
 _MAX_SINGLE_QUESTIONS = 20
 
 
 class Placing:
-    """Looks from time to time, writes what differs, says who has reserved.
+    """Writes the pool's devices to Placement, and reads reservations.
 
-    While Placement is away, nothing changes; while Nova is, what is said of
-    reservations does not. What is missed is made up for later.
+    While Placement is away, nothing changes; while Nova is away, reservations
+    do not change. It catches up later.
 
-    :param client: asks Placement.
-    :param compute: asks Nova what consumers are that are no instances; None:
-        all are instances.
-    :param pool_name: of the providers that are this pool's.
-    :param wanted: returns what the pool has; its argument is whether hosts
-        that have not been heard may still be.
-    :param put: takes what the engine is to know.
+    :param client: of Placement.
+    :param compute: of Nova, to find the instances of migrations; None: all
+        consumers are instances.
+    :param pool_name: marks the providers of this pool.
+    :param wanted: returns the desired state; its argument is whether hosts
+        that have not reported yet may still do so.
+    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
-    :param sync_interval_s: between two comparisons, if nothing changes here.
-    :param allocation_interval_s: between two looks at who has reserved.
-    :param hearing_s: after that time hosts that have not been heard are lost.
-    :param counts: to count what happens in.
-    :param clock: tells a time that never goes back.
+    :param sync_interval_s: between comparisons, if the pool does not change.
+    :param allocation_interval_s: between reads of reservations.
+    :param hearing_s: hosts that have not reported after this time are lost.
+    :param counts: for metrics.
+    :param clock: returns monotonic time.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Placing:
         self._sync_at = self._allocations_at = self._not_before = clock()
         self._failing = False
         self._consumers_failing = False
-        self._complaints: frozenset[str] = frozenset()
+        self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threads.start_later("placing", self._run, on_failure)
 
@@ -96,7 +96,7 @@ class Placing:
         self._thread.start()
 
     def stop(self, timeout_s: float = 1.0) -> None:
-        """End soon; an answer that is still awaited changes nothing."""
+        """End soon; the answer to a pending request is ignored."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -106,7 +106,7 @@ class Placing:
             self.look()
 
     def look(self) -> None:
-        """Look once, and do what is due."""
+        """Run once, and do what is due."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -117,10 +117,10 @@ class Placing:
             self._not_before = now + _RETRY_S
             self._counts.placement_failures += 1
             if not self._failing:
-                LOG.warning("Devices are not kept up in Placement: %s", error)
+                LOG.warning("Devices are not updated in Placement: %s", error)
             self._failing = True
         except TimeoutError:
-            LOG.info("Placement is told later: the conductor is busy")
+            LOG.info("Placement is updated later: the conductor is busy")
         finally:
             self._counts.placement_conflicts += (
                 self._client.conflicts - conflicts
@@ -148,7 +148,7 @@ class Placing:
         self._consumers.forget_strangers()
         found = placement_plan.plan(want, present, self._pool_name)
         refusals = self._carry_out(found.operations)
-        self._complain(refusals | _complaints(found))
+        self._log_problems(refusals | _problems(found))
         self._written = want
         interval_s = self._sync_interval_s
         if refusals:
@@ -159,10 +159,10 @@ class Placing:
     def _carry_out(
         self, operations: Iterable[placement_plan.Operation]
     ) -> frozenset[str]:
-        """:returns: what Placement refuses, for the log."""
+        """:returns: texts about refused operations, for the log."""
         refused: dict[str, str] = {}
         for operation in operations:
-            # A leader of the past must not write.
+            # A former leader must not write.
             if self._stopping.is_set():
                 break
             if operation.uuid in refused:
@@ -175,37 +175,38 @@ class Placing:
             else:
                 self._reader.note(operation)
                 if isinstance(operation, placement_plan.Delete):
-                    # Of a device, or of another pool that is called the same.
+                    # The provider of a removed device, or of another pool with
+                    # the same name.
                     LOG.warning(
-                        "Placement: provider %s, which is no device of this"
-                        " pool, is removed",
+                        "Placement: provider %s is deleted, as it is no device"
+                        " of this pool",
                         operation.uuid,
                     )
         return frozenset(refused.values())
 
-    def _complain(self, complaints: frozenset[str]) -> None:
-        """Say once what is not as it should be."""
-        for text in sorted(complaints - self._complaints):
+    def _log_problems(self, problems: frozenset[str]) -> None:
+        """Log each problem once."""
+        for text in sorted(problems - self._problems):
             LOG.warning("Placement: %s", text)
-        self._complaints = complaints
+        self._problems = problems
 
     def _try_to_reserve(self, want: placement_plan.Wanted) -> bool:
-        """:returns: whether Nova said whose the allocations are."""
+        """:returns: whether Nova could be asked about consumers."""
         try:
             self._reserve(want)
         except exception.NovaUnavailable as error:
             self._counts.placement_failures += 1
             if not self._consumers_failing:
-                LOG.warning("Who has reserved slots is not known: %s", error)
+                LOG.warning("Reservations of slots are not known: %s", error)
             self._consumers_failing = True
             return False
         if self._consumers_failing:
-            LOG.info("Who has reserved slots is known again")
+            LOG.info("Reservations of slots are known again")
         self._consumers_failing = False
         return True
 
     def _reserve(self, want: placement_plan.Wanted) -> None:
-        """Tell the engine who has reserved what, if that has changed."""
+        """Pass the reservations to the engine, if they have changed."""
         known = {device.id for device in want.devices()}
         allocations = {
             uuid: own
@@ -217,7 +218,7 @@ class Placing:
         )
         reserved: dict[str, Mapping[str, int]] = {}
         for uuid, own in allocations.items():
-            # A server that changes its size on the spot counts twice.
+            # An instance that is resized on its host counts twice.
             slots = collections.Counter[str]()
             for consumer, count in own.items():
                 slots[instances[consumer]] += count
@@ -230,7 +231,7 @@ class Placing:
 def carry_out(
     client: placement_client.Placement, operation: placement_plan.Operation
 ) -> None:
-    """Do what is planned.
+    """Carry out an operation of a plan.
 
     :raises PlacementUnavailable: if that fails.
     """
@@ -248,10 +249,10 @@ def carry_out(
 def clean(
     client: placement_client.Placement, pool_name: str
 ) -> tuple[int, int]:
-    """Remove what a pool has in Placement; no conductor of it may run.
+    """Delete a pool's providers in Placement; no conductor of it may run.
 
-    :returns: how many providers are gone, and how many have stayed because
-        instances have reserved something of them, or Placement has refused.
+    :returns: the number of deleted providers, and of those that stay because
+        of allocations or because Placement refuses.
     :raises PlacementUnavailable: if that fails.
     """
     nothing = placement_plan.Wanted()
@@ -269,52 +270,50 @@ def clean(
     return gone, len(kept)
 
 
-def _complaints(found: placement_plan.Plan) -> frozenset[str]:
+def _problems(found: placement_plan.Plan) -> frozenset[str]:
     return frozenset(
         [
             f"compute node {uuid} has no resource provider yet"
             for uuid in found.missing
         ]
         + [
-            f"resource provider {uuid} has been made by another pool"
+            f"resource provider {uuid} belongs to another pool"
             for uuid in found.foreign
         ]
         + [
-            f"resource provider {uuid} has instances with reserved slots that"
-            " it should not have any more"
+            f"resource provider {uuid} should be reduced, but instances have"
+            " reserved its slots"
             for uuid in found.kept
         ]
     )
 
 
 class Reader:
-    """Reads what Placement has, and nothing twice that has not changed.
+    """Reads the current state in Placement; caches unchanged parts.
 
-    :ivar allocations: how many slots each consumer has, by provider.
-
-    :param client: asks Placement.
+    :ivar allocations: the number of slots of each consumer, by provider.
     """
 
     def __init__(self, client: placement_client.Placement) -> None:
         self.allocations: dict[str, dict[str, int]] = {}
         self._client = client
         self._inventories: dict[str, placement_client.Inventory] = {}
-        # Of what generation the things are that have been read.
+        # The provider generations of the cached parts.
         self._inventory_of: dict[str, int] = {}
         self._allocations_of: dict[str, int] = {}
 
     @property
     def has_inventories(self) -> bool:
-        """Whether anybody can have reserved anything."""
+        """Whether there is an inventory that could have allocations."""
         return bool(self._inventories)
 
     def read(
         self, want: placement_plan.Wanted, pool_name: str
     ) -> placement_plan.Present:
-        """Return what there is.
+        """Return the current state.
 
-        :param want: the hosts that matter.
-        :param pool_name: whose inventories matter.
+        :param want: the desired state, for its hosts.
+        :param pool_name: read the inventories of this pool.
         :raises PlacementUnavailable: if it cannot be read.
         """
         client = self._client
@@ -350,9 +349,9 @@ class Reader:
         )
 
     def read_allocations(self, pool_name: str) -> None:
-        """Read only who has reserved what.
+        """Read only the allocations.
 
-        :raises PlacementUnavailable: if it cannot be read.
+        :raises PlacementUnavailable: if they cannot be read.
         """
         trait = placement_plan.pool_trait(pool_name)
         found = self._client.providers(trait)
@@ -362,11 +361,11 @@ class Reader:
         )
 
     def _find_freed(self, trait: str) -> set[str]:
-        """Find providers of which somebody may have less than before.
+        """Find providers whose allocations may have shrunk.
 
-        That an allocation has ended does not show in the generation, but in
-        what is free. To ask for that takes a request for each number of free
-        slots, and not one for each provider.
+        The end of an allocation does not change the generation, but the number
+        of free slots. A query by that number takes one request for each
+        number, not for each provider.
         """
         found = set()
         by_count: dict[int, set[str]] = collections.defaultdict(set)
@@ -388,7 +387,7 @@ class Reader:
         return found
 
     def note(self, operation: placement_plan.Operation) -> None:
-        """Remember what has been written."""
+        """Update the cache after an operation."""
         if isinstance(operation, placement_plan.SetInventory):
             self._keep(operation.uuid, operation.inventory)
             self._inventory_of.pop(operation.uuid, None)
@@ -417,7 +416,7 @@ class Reader:
         own: Mapping[str, placement_client.Provider],
         suspects: Collection[str],
     ) -> None:
-        """Read those of suspects, and of what has another generation."""
+        """Read the allocations of suspects and of changed providers."""
         fresh = {}
         for uuid in sorted(self._inventories.keys() & own.keys()):
             generation = own[uuid].generation
@@ -429,8 +428,8 @@ class Reader:
                 found = self.allocations[uuid]
             fresh[uuid] = found
         for uuid in sorted(self.allocations.keys() - fresh.keys()):
-            # One whose traits somebody has taken away is in no list, and
-            # instances still have what they had.
+            # A provider whose traits were removed is in no list, but instances
+            # may still have allocations of it.
             if self.allocations[uuid] and self._client.provider(uuid):
                 fresh[uuid] = self._client.allocations(
                     uuid, placement_plan.SLOT
@@ -439,12 +438,12 @@ class Reader:
 
 
 class Consumers:
-    """Knows whose allocations are whose.
+    """Maps the consumers of allocations to instances.
 
-    While an instance moves, what it has where it comes from is its
-    migration's.
+    While an instance migrates, its migration is the consumer on the source
+    host.
 
-    :param compute: asks Nova; None: every consumer is an instance.
+    :param compute: of Nova; None: every consumer is an instance.
     """
 
     def __init__(self, compute: nova.Nova | None) -> None:
@@ -453,13 +452,13 @@ class Consumers:
         self._strangers: set[str] = set()
 
     def forget_strangers(self) -> None:
-        """Let Nova be asked again for those that it does not know."""
+        """Ask Nova again for the consumers that it did not know."""
         for consumer in self._strangers:
             self._instances.pop(consumer, None)
         self._strangers.clear()
 
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
-        """Return the instance of each consumer; a stranger is its own.
+        """Return the instance of each consumer; an unknown one is its own.
 
         :raises NovaUnavailable: if Nova has to be asked, and is away.
         """

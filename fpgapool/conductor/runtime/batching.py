@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Take from a queue what may travel together."""
+"""Takes items from a queue in batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-#: A session on its way to its client changes several times within
-#: milliseconds. So long may what nobody waits for wait for company.
+#: The longest delay of an item that no client waits for. A session that starts
+#: changes several times within milliseconds, and one batch takes all.
 GATHER_S = 0.02
 
 _Item = TypeVar("_Item")
@@ -20,13 +20,13 @@ def gather(
     source: queue.Queue[_Item | None] | queue.SimpleQueue[_Item | None],
     can_wait: Callable[[_Item], bool],
 ) -> tuple[list[_Item], bool]:
-    """Wait for an item, and take it and those after it.
+    """Wait for an item, and take it and the following ones.
 
-    What somebody waits for is taken at once, with all that is there.
+    An item that cannot wait ends the batch, with all items queued then.
 
-    :param source: None in it is its end.
-    :param can_wait: whether nobody waits for an item.
-    :returns: the items in their order, and whether that was the end.
+    :param source: the queue; None marks its end.
+    :param can_wait: whether an item may be delayed.
+    :returns: the items in their order, and whether the end was reached.
     """
     item = source.get()
     items: list[_Item] = []

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which conductor leads: one row of the database says it.
+"""The election of the leader, by one row of the database.
 
-The row is the election and the epoch at once. A stand-by trusts no clock but
-its own: it takes the lease when it has seen no renewal for the time of the
-lease. A former leader is fenced by the epoch, which every write checks
-and every order to an agent carries.
+The row holds the lease and the epoch. A stand-by trusts only its own clock: it
+takes the lease when it has seen no renewal for the duration of the lease. The
+epoch fences a former leader: every write checks it, and every order to an
+agent carries it.
 
-What sessions wait is counted in *pool time*: seconds that conductors have
-measured by clocks that cannot be set. The leader tells it with each renewal,
-and a stand-by goes on from there by its own monotonic clock. So whatever the
-database's clock is set to, and whenever, no session that waits looks older to
-the next leader. That clock is asked once, by a stand-by, for the times that
-people read.
+The waiting time of sessions is counted in *pool time*: seconds that conductors
+measure by monotonic clocks. The leader stores it with each renewal, and a
+stand-by continues it by its own monotonic clock. So setting the database's
+clock does not change how long sessions have waited. A stand-by reads that
+clock once, for the times that users see.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# A stand-by looks at least that often, so that with long leases, too, it
-# leads soon after the lease has run out.
+# A stand-by reads the lease at least this often, so that even with long leases
+# it leads soon after the lease has run out.
 _LOOK_INTERVAL_S = 0.5
 
 
 class _Silence:
-    """For how long a lease has been seen unchanged.
+    """Measures for how long a lease has not changed.
 
-    Only time in which it was looked at counts: while the database was away,
-    or this process stood still, the leader could perhaps not renew it either.
+    Only the time between successful reads counts: while the database was away,
+    or this process stood still, the leader may have been unable to renew it.
     """
 
     def __init__(self) -> None:
@@ -53,9 +52,9 @@ class _Silence:
     ) -> float:
         """Return for how long the lease has not changed.
 
-        :param lease: as it is now.
-        :param now_s: by a clock that nobody sets.
-        :param longest_s: what a look counts at most.
+        :param lease: as just read.
+        :param now_s: monotonic time.
+        :param longest_s: the most that one interval between reads counts.
         """
         if self._seen_at_s is None or lease != self._lease:
             self._total_s = 0.0
@@ -70,7 +69,7 @@ class Election:
 
     :param database: holds the lease row.
     :param name: this conductor's name; no two may share one.
-    :param lease_s: how long a silent leader stays in office.
+    :param lease_s: the duration of the lease.
     """
 
     def __init__(
@@ -80,28 +79,28 @@ class Election:
         self._name = name
         self._lease_s = lease_s
         self._clock: clock.WallClock | None = None
-        # What pool time a leader told last, and a clock that goes on from
-        # there.
-        self._told_s: float | None = None
+        # The last pool time that a leader stored, and a clock that continues
+        # it.
+        self._stored_s: float | None = None
         self._pool_clock: clock.WallClock | None = None
 
     def pool_time_s(self) -> float | None:
-        """Return pool time, as far as it was told and measured since.
+        """Return the pool time: the stored one, continued by our clock.
 
-        :returns: None if no leader has ever told it.
+        :returns: None if no leader has stored it yet.
         """
         return self._pool_clock.now() if self._pool_clock else None
 
     def _note_pool_time(self, lease: db_api.Lease | None) -> None:
-        told_s = lease.pool_time_s if lease else None
-        if told_s is not None and told_s != self._told_s:
-            self._told_s = told_s
-            self._pool_clock = clock.WallClock(wall=lambda: told_s)
+        stored_s = lease.pool_time_s if lease else None
+        if stored_s is not None and stored_s != self._stored_s:
+            self._stored_s = stored_s
+            self._pool_clock = clock.WallClock(wall=lambda: stored_s)
 
     def now(self) -> float:
-        """Return the time by which this conductor leads.
+        """Return the wall clock of this conductor.
 
-        :raises: DatabaseError if it was not known yet and cannot be asked.
+        :raises: DatabaseError if the first call cannot ask the database.
         """
         if self._clock is None:
             self._clock = clock.WallClock(wall=self._database.now)
@@ -138,8 +137,8 @@ class Election:
         return None
 
     def _may_take(self, lease: db_api.Lease | None, silent_s: float) -> bool:
-        # One's own name is from before a restart: that process is gone, or
-        # will be fenced by the new epoch.
+        # A lease in our own name is from before a restart. That process is
+        # gone, or the new epoch fences it.
         if lease is None or lease.holder in ("", self._name):
             return True
         return silent_s >= self._lease_s
@@ -153,12 +152,13 @@ class Election:
     ) -> bool:
         """Renew the lease until ``stopping`` is set or it is lost.
 
-        While the database is away nobody else can be elected either, so
-        the leader stays in office.
+        While the database is away, no other conductor can be elected, so the
+        leader goes on.
 
         :param on_renewed: called after each renewal; may raise
             DatabaseError.
-        :param pool_time_s: what to tell with each renewal; None: nothing.
+        :param pool_time_s: returns the pool time to store with each renewal;
+            None: do not store it.
         :returns: False if another conductor has been elected.
         """
         while not stopping.wait(self._lease_s / 3):
@@ -173,14 +173,14 @@ class Election:
 
     @contextlib.contextmanager
     def kept(self, epoch: int, deposed: threading.Event) -> Iterator[None]:
-        """Renew the lease in a thread of its own while a block runs.
+        """Renew the lease in another thread while a block runs.
 
         :param deposed: set if another conductor has been elected.
         """
         done = threading.Event()
 
         def keep() -> None:
-            # Pool time is told by who has taken over, not on the way.
+            # The new leader stores the pool time after it has taken over.
             if not self.hold(epoch, done, lambda: None, lambda: None):
                 LOG.warning("Another conductor was elected meanwhile")
                 deposed.set()
@@ -196,7 +196,7 @@ class Election:
     def resign(self, epoch: int, pool_time_s: float | None) -> None:
         """Give the lease back, so that a stand-by need not wait for it.
 
-        :param pool_time_s: as it is now; None: it is not known.
+        :param pool_time_s: the pool time now; None: unknown.
         """
         try:
             self._database.release_lease(self._name, epoch, pool_time_s)

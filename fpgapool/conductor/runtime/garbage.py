@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The garbage collector, and a queue that may be long.
+"""Keeps the garbage collector off a long queue.
 
-Sessions are freed by counting references: there are no cycles through them.
-The collector does not know, and would look at all of them again and again
-while they are being read, and whenever the process has grown by a quarter,
-while everybody waits.
+Reference counting frees sessions: they are in no cycles. Without this module
+the collector would traverse all of them while they are being read, and again
+whenever the process has grown by a quarter, and stop all threads meanwhile.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def filling() -> Iterator[None]:
-    """Read what stays: nothing is collected, now and until :func:`spill`.
+    """Disable the collector during the block.
 
-    What exists at the end of the block is passed over by the collector.
+    It ignores the objects that exist at the end of the block until
+    :func:`spill` is called.
     """
     gc.disable()
     try:
@@ -30,9 +30,9 @@ def filling() -> Iterator[None]:
 
 
 def spill(*, collect: bool) -> None:
-    """Have the collector look at everything again.
+    """Have the collector handle all objects again.
 
-    :param collect: and have it do so at once.
+    :param collect: whether to run it at once.
     """
     gc.unfreeze()
     if collect:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The group-commit thread: one transaction for all that has piled up."""
+"""The group-commit thread: one transaction for all queued batches."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 2.0
 
-# More batches than that are made one while the database is away: they hold
-# the newest value of a row, and the rows are bounded.
+# While the database is away, more batches are merged into one, which holds the
+# newest value of each row: the number of rows is bounded.
 MAX_WAITING_BATCHES = 1000
 
 
@@ -36,31 +36,30 @@ Notify = Callable[[db_api.Changes, Collection[int]], None]
 
 
 class GroupCommitter:
-    """Write changes in arrival order, many batches to a transaction.
+    """Writes changes in arrival order, many batches to a transaction.
 
-    While the database is away the rows stay in memory, newest value per row,
-    and are written when it is back: rows hold absolute values, so a repeated
-    write changes nothing. Who is notified of rows may not be told of steps
-    between two values of an outage that lasts.
+    While the database is away, the rows stay in memory, and are written when
+    it is back. Rows hold absolute values, so a repeated write changes nothing.
+    During a long outage only the newest value of each row is kept, and
+    notifications of the values between are lost.
 
-    The steps of a session that goes straight to its slot are one
-    transaction, which is written when the slot is ready: nobody waits for
-    the earlier ones.
+    The steps of a session that gets a slot at once form one transaction,
+    written when the slot is ready: clients do not wait for the earlier steps.
 
-    :param database: the database, see :class:`fpgapool.db.api.Database`.
-    :param epoch: the leader epoch that every transaction checks.
     A session is announced when it is recorded. If it cannot be, because its
-    name belongs to another one or the database is away, the engine undoes its
-    admission, and nothing of it is written or said.
+    request id is taken or the database is away, the engine undoes its
+    admission, and the thread neither writes nor announces it.
 
+    :param database: the database.
+    :param epoch: the leader epoch that every transaction checks.
     :param deliver: called with the messages whose rows are durable.
-    :param on_unrecorded: called for each session that was not recorded
-        because its name belongs to another one.
+    :param on_unrecorded: called for each session that was not recorded because
+        its request id is taken.
     :param on_deposed: called once if another conductor has taken the lease.
     :param on_failure: called if the thread ends by an error of its own.
     :param notify: called with rows that are durable, and with the ids of
-        sessions that were not recorded; None if nobody wants to know.
-    :param counts: to count transactions in.
+        sessions that were not recorded; None: no notifications.
+        :param counts: for metrics.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class GroupCommitter:
         self._queue: queue.SimpleQueue[effects.Effects | None] = (
             queue.SimpleQueue()
         )
-        # Sessions of which nothing is written or said, by their rows' ids.
+        # Sessions that are neither written nor announced, by row id.
         self._withdrawn: dict[int, str] = {}
         self._lock = threading.Lock()
         self._recorded_id = 0
@@ -103,14 +102,14 @@ class GroupCommitter:
 
     @property
     def backlog(self) -> int:
-        """How many batches wait to be written."""
+        """The number of batches that wait for their commit."""
         return self._queue.qsize()
 
     def give_up(self, last_id: int) -> int:
-        """Record none of the new sessions that are not recorded yet.
+        """Withdraw all new sessions that are not recorded yet.
 
-        :param last_id: of their rows, which are numbered in their order.
-        :returns: the last one that is recorded.
+        :param last_id: the highest row id of a new session; ids are in order.
+        :returns: the row id of the last recorded session.
         """
         with self._lock:
             self._given_up_id = max(last_id, self._given_up_id)
@@ -127,7 +126,7 @@ class GroupCommitter:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Write what is queued and end; gives up after ``timeout_s``."""
+        """Write the queued batches and end; gives up after ``timeout_s``."""
         self._queue.put(None)
         self._thread.join(timeout_s)
         self._stopping.set()
@@ -146,7 +145,7 @@ class GroupCommitter:
                 return
 
     def _write(self, batches: Sequence[effects.Effects]) -> bool:
-        """:returns: whether this conductor may go on writing."""
+        """:returns: whether this conductor still leads."""
         delay_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             try:
@@ -165,7 +164,7 @@ class GroupCommitter:
                     LOG.error("The database is away, writes wait: %s", error)
                 self._failing.set()
                 self._stopping.wait(delay_s)
-                batches = self._condensed(batches)
+                batches = self._merged(batches)
                 delay_s = min(delay_s * 2, _RETRY_MAX_S)
             else:
                 if self._failing.is_set():
@@ -175,18 +174,18 @@ class GroupCommitter:
                 return True
         return False
 
-    def _condensed(
+    def _merged(
         self, batches: Sequence[effects.Effects]
     ) -> Sequence[effects.Effects]:
-        """Make one of very many batches, and of those that wait."""
+        """Merge batches with the queued ones, if there are very many."""
         if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
             return batches
         waiting = list(batches)
-        # Not what comes meanwhile: the next time is soon.
+        # Batches that come meanwhile are left for the next call.
         for _ in range(self._queue.qsize()):
             batch = self._queue.get_nowait()
             if batch is None:
-                # The end stays the end.
+                # Keep the end marker in the queue.
                 self._queue.put(None)
                 break
             waiting.append(batch)
@@ -194,7 +193,7 @@ class GroupCommitter:
 
     def _commit(self, batches: Sequence[effects.Effects]) -> None:
         with self._lock:
-            self._leave_out_given_up(batches)
+            self._withdraw_given_up(batches)
         withdrawn = {id_ for batch in batches for id_ in batch.withdrawn}
         withdrawn.update(self._withdrawn)
         changes = db_api.Changes.merged(batch.changes for batch in batches)
@@ -213,14 +212,14 @@ class GroupCommitter:
         self._counts.commits_s.observe(time.perf_counter() - started_s)
         self._counts.commit_rows += changes.row_count
         if holders:
-            self._give_back(new.values(), holders)
+            self._undo_taken(new.values(), holders)
 
-    def _give_back(
+    def _undo_taken(
         self,
         admissions: Iterable[effects.Admission],
         holders: Iterable[db_api.SessionRecord],
     ) -> None:
-        """Have the engine undo what has the names of other sessions."""
+        """Have the engine undo sessions whose request ids are taken."""
         by_name = {(one.project_id, one.request_id): one for one in holders}
         for admission in admissions:
             request = admission.request
@@ -231,8 +230,8 @@ class GroupCommitter:
 
     def _announce(self, batches: Sequence[effects.Effects]) -> None:
         with self._lock:
-            # The engine may have lost patience during the commit.
-            self._leave_out_given_up(batches)
+            # The engine may have given sessions up during the commit.
+            self._withdraw_given_up(batches)
             for batch in batches:
                 for admission in batch.admissions:
                     self._recorded_id = admission.row_id
@@ -253,7 +252,7 @@ class GroupCommitter:
             for row_id in batch.withdrawn:
                 self._withdrawn.pop(row_id, None)
 
-    def _leave_out_given_up(self, batches: Sequence[effects.Effects]) -> None:
+    def _withdraw_given_up(self, batches: Sequence[effects.Effects]) -> None:
         for batch in batches:
             for admission in batch.admissions:
                 if admission.row_id <= self._given_up_id:

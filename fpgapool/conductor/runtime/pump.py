@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one thread that owns the scheduling state."""
+"""The thread that owns the scheduling state."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ LOG = logging.getLogger(__name__)
 
 _TICK_S = 0.5
 
-# A batch is one transaction and one answer time for all that is in it.
+# Bounds the time until the answers: a batch is answered as a whole.
 _MAX_BATCH = 4096
 
-#: So much of the room for inputs a project may have.
+#: The largest share of the room for inputs that one project may take.
 PROJECT_SHARE = 0.25
 
-#: What agents say may take so many times the room that clients have: without
-#: it nothing that clients want would ever be done.
+#: Inputs of agents have so many times the room of clients' inputs, because
+#: clients' requests depend on them.
 _AGENTS_FACTOR = 2
 
 
 class _Room:
-    """Counts the inputs that wait; any thread may use it.
+    """Counts the waiting inputs; any thread may use it.
 
-    :param limit: how many of clients may wait.
-    :param counts: to count in what had no room.
+    :param limit: the most waiting inputs of clients.
+    :param counts: for metrics.
     """
 
     def __init__(self, limit: int, counts: conductor_counts.Counts) -> None:
@@ -57,7 +57,7 @@ class _Room:
         self._by_project: collections.Counter[str] = collections.Counter()
 
     def take(self, project_id: str | None) -> bool:
-        """:returns: whether there was room."""
+        """Take room for an input; :returns: whether there was room."""
         with self._lock:
             if not self._has_room(project_id):
                 self._counts.inputs_dropped += 1
@@ -70,12 +70,12 @@ class _Room:
     def _has_room(self, project_id: str | None) -> bool:
         if project_id is None:
             return self._total < self._limit * _AGENTS_FACTOR
-        # Not by its item: that would keep the name of whoever asks.
+        # get() does not create an entry, so that names do not pile up.
         of_project = self._by_project.get(project_id, 0)
         return of_project < self._project_limit and self._total < self._limit
 
     def give_back(self, taken: collections.Counter[str | None]) -> None:
-        """Inputs wait no more, so many of each project."""
+        """Give back the room of inputs, by project."""
         with self._lock:
             self._total -= taken.total()
             for project_id, count in taken.items():
@@ -83,7 +83,7 @@ class _Room:
                     continue
                 self._by_project[project_id] -= count
                 if not self._by_project[project_id]:
-                    # Names of projects must not pile up either.
+                    # Names of projects must not pile up.
                     del self._by_project[project_id]
 
 
@@ -95,20 +95,21 @@ class _Offered(NamedTuple):
 
 
 class Pump:
-    """Feed the engine with inputs and time; pass on what it wants.
+    """Feeds the engine with inputs and time, and passes its effects on.
 
-    :param brain: the engine; nobody else may touch it after the start.
-    :param wall: the clock that never runs backwards.
+    :param engine_: the engine; only the pump's thread may use it after the
+        start.
+    :param wall: a wall clock that never runs backwards.
     :param committer: takes rows, and the messages that wait for them.
     :param outbox: takes the messages that leave at once.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: to count decisions in.
-    :param max_inputs: how many inputs of clients may wait.
+    :param counts: for metrics.
+    :param max_inputs: the most waiting inputs of clients.
     """
 
     def __init__(
         self,
-        brain: engine.Engine,
+        engine_: engine.Engine,
         wall: clock.WallClock,
         *,
         committer: persistence.GroupCommitter,
@@ -117,7 +118,7 @@ class Pump:
         counts: conductor_counts.Counts | None = None,
         max_inputs: int = 100_000,
     ) -> None:
-        self._engine = brain
+        self._engine = engine_
         self._counts = counts or conductor_counts.Counts()
         self._clock = wall
         self._committer = committer
@@ -129,33 +130,30 @@ class Pump:
         self._thread = threads.start_later("pump", self._run, on_failure)
 
     def start(self) -> None:
-        """Take over what the database holds and start the thread."""
+        """Start the engine and the thread."""
         self._pass_on(self._engine.start(self._clock.now()))
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Handle what is queued and end."""
+        """Handle the queued inputs and end."""
         self._queue.put(None)
         self._thread.join(timeout_s)
 
     def now(self) -> float:
-        """Return the time by which inputs are handled, since the epoch."""
+        """Return the time of the engine's clock, since the epoch."""
         return self._clock.now()
 
     def put(self, item: inputs.Input) -> None:
-        """Queue an input of the conductor's own; returns at once.
-
-        Of these there are only as many as it makes.
-        """
+        """Queue an input of the conductor itself, without a limit."""
         self._queue.put(item)
 
     def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
-        """Queue an input that has come from somewhere, if there is room.
+        """Queue an input from outside, if there is room.
 
-        :param project_id: whose it is; None for what agents and operators
-            say, which has more room.
-        :returns: whether it was queued. What was not is lost: who sends it
-            repeats it, or is told.
+        :param project_id: the project of a client; None for agents and
+            operators, which have more room.
+        :returns: whether it was queued. If not, it is lost, and the sender
+            repeats it or gets an error.
         """
         if not self._room.take(project_id):
             refused = self._counts.inputs_dropped
@@ -174,7 +172,7 @@ class Pump:
 
     @property
     def backlog(self) -> int:
-        """How many inputs wait to be handled."""
+        """The number of waiting inputs."""
         return self._queue.qsize()
 
     def ask(
@@ -184,11 +182,11 @@ class Pump:
         *,
         durable: bool = True,
     ) -> Any:
-        """Ask the engine something and wait for its answer.
+        """Query the engine and wait for the answer.
 
-        :param durable: not before what it rests on is.
-        :raises TimeoutError: if the answer does not come in time, as a
-            durable one while the database is away.
+        :param durable: whether the answer waits until its data is durable.
+        :raises TimeoutError: if the answer does not come in time; a durable
+            one does not while the database is away.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.put(inputs.Query(question, future, durable))
@@ -200,11 +198,11 @@ class Pump:
     def change_bitstream(
         self, change: bitstream.BitstreamChange, timeout_s: float
     ) -> None:
-        """Change the library, and wait until that is durable.
+        """Change the library, and wait until the change is durable.
 
-        :raises Rejected: if it cannot be.
-        :raises TimeoutError: if it is not durable in time; it may still
-            become so.
+        :raises Rejected: if the change is not allowed.
+        :raises TimeoutError: if it is not durable in time; it may become so
+            later.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.put(inputs.ChangeBitstream(change, future))
@@ -218,7 +216,7 @@ class Pump:
     def _run(self) -> None:
         next_tick_s = time.monotonic() + _TICK_S
         while True:
-            batch, ended = self._take(next_tick_s)
+            batch, ended = self._next_batch(next_tick_s)
             self._note_recorded()
             self._pass_on(self._decide(batch))
             if ended:
@@ -237,16 +235,16 @@ class Pump:
         return wanted
 
     def _note_recorded(self) -> None:
-        brain, committer = self._engine, self._committer
+        engine_, committer = self._engine, self._committer
         failing = committer.failing
-        brain.note_database(
-            committer.give_up(brain.pool.last_row_id)
+        engine_.note_database(
+            committer.give_up(engine_.pool.last_row_id)
             if failing
             else committer.recorded_id,
             failing=failing,
         )
 
-    def _take(self, until_s: float) -> tuple[list[inputs.Input], bool]:
+    def _next_batch(self, until_s: float) -> tuple[list[inputs.Input], bool]:
         """:returns: a batch, and whether it is the last one."""
         batch: list[inputs.Input] = []
         offered: collections.Counter[str | None] = collections.Counter()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Carry the engine's messages to the agents, in order, off the pump."""
+"""The threads that send the engine's messages to agents, in order."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from fpgapool.rpcapi import agent as agent_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# A broker that is away must not let memory grow without end. What is dropped
-# is sent again when the next report shows that it did not happen.
+# Bounds the memory while the broker is away. Dropped orders are sent again
+# when the next report shows that they were not carried out.
 _MAX_QUEUED = 100_000
 
 
 class Sender:
-    """One thread that casts to agents and resolves queries.
+    """A thread that casts to agents and resolves queries.
 
-    A cast that cannot be delivered is logged and dropped: agents' reports
-    show what did not happen, and it is sent again.
+    It logs and drops a cast that cannot be delivered: the agents' reports show
+    the difference, and the order is sent again.
 
     :param agents: the RPC client of the agents.
     :param epoch: the leader epoch that every cast carries.
     :param name: the thread's name.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: to count what is dropped in.
+    :param counts: for metrics.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Sender:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Send what is queued and end; gives up after ``timeout_s``."""
+        """Send the queued messages and end; gives up after ``timeout_s``."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
@@ -73,7 +73,7 @@ class Sender:
         self._thread.join(timeout_s)
 
     def deliver(self, messages: Iterable[effects.Message]) -> None:
-        """Queue messages; answers to queries are given at once."""
+        """Queue messages; resolve answers to queries at once."""
         for message in messages:
             if _is_answered(message):
                 continue
@@ -96,7 +96,7 @@ class Sender:
                 with self._agents.together():
                     self._send_all(batch)
             except messaging.MessagingException as error:
-                LOG.warning("Agents could not be told: %s", error)
+                LOG.warning("Messages to agents were lost: %s", error)
             if ended:
                 return
 
@@ -165,7 +165,7 @@ def _answer(
 def _views_by_host(
     batch: Sequence[effects.Message],
 ) -> dict[str, list[objects.SessionView]]:
-    """Newest view per session, grouped by the host of its front door."""
+    """Return the newest view of each session, by front door's host."""
     by_host: dict[str, list[objects.SessionView]] = {}
     for message in effects.newest(batch):
         if isinstance(message, effects.PublishSession) and message.host_uuid:

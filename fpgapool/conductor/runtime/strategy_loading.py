@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The strategy that the configuration names."""
+"""Loads the strategy that the configuration names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Make the strategy of ``[conductor] strategy``.
 
     :param conf: with the groups ``conductor`` and ``scheduler``.
-    :returns: it, with projects sharing what it gives out.
+    :returns: the strategy, wrapped for sharing between projects.
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
     """
@@ -57,10 +57,7 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
 
 
 def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:
-    """Return what separates the priority queues of a strategy.
-
-    :returns: nothing, if it has no such queues.
-    """
+    """Return the thresholds of a strategy's priority queues, if any."""
     inner = made.inner if isinstance(made, shared.SharedStrategy) else made
     ordering = (
         inner.ordering if isinstance(inner, base.ComposedStrategy) else None
@@ -80,7 +77,7 @@ def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:
 
 
 def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
-    """Return the group ``scheduler`` as strategies take it."""
+    """Return the options of the group ``scheduler`` for strategies."""
     group = conf.scheduler
     return {
         **_own_options(group),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads without which a conductor must not go on."""
+"""Threads whose failure ends a conductor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def start_later(
     target: Callable[[], None],
     on_failure: Callable[[str], None],
 ) -> threading.Thread:
-    """Make a thread whose unexpected end does not go unnoticed.
+    """Make a thread that reports its failure.
 
-    A conductor whose pump or group commit has died would accept requests
-    and never serve them; it is better replaced by a stand-by.
+    A conductor whose pump or group commit has failed would accept requests and
+    never serve them, so a stand-by has to replace it.
 
     :param name: shown in the log and given to ``on_failure``.
     :param target: the thread's body.

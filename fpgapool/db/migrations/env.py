@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What alembic runs to apply migrations; see fpgapool.db.migration."""
+"""Alembic runs this to apply migrations; see fpgapool.db.migration."""
 
 from alembic import context
 

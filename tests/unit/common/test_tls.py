@@ -102,7 +102,7 @@ def test_what_cannot_be_used_changes_nothing(
     for _ in range(3):
         assert context.current() is before
     # Once, not for each connection.
-    assert caplog.text.count("cannot be used") == 1
+    assert caplog.text.count("is unusable") == 1
     pair.key_path.write_bytes(new_key)
     assert context.current() is not before
 

@@ -674,7 +674,7 @@ def test_instances_end_while_a_compute_node_cannot_be_asked_for(caplog):
     assert watching.look() == [inputs.InstanceDeleted(VM)]
     for _ in range(3):
         assert watching.look(60.0) == []
-    assert caplog.text.count("What becomes of hosts is not seen") == 1
+    assert caplog.text.count("Changes of hosts are not known") == 1
 
 
 @pytest.mark.parametrize("asks", ["computes", "has_compute"])

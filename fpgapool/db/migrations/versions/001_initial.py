@@ -44,7 +44,7 @@ def _optional(name: str, type_: Any) -> sa.Column[Any]:
 
 
 def _administration() -> tuple[sa.Column[Any], ...]:
-    """What an operator says of hardware."""
+    """The administrative columns of hosts and devices."""
     return (
         sa.Column(
             "admin_state",
@@ -336,10 +336,10 @@ sa.Table(
 
 
 def upgrade() -> None:
-    """Create what an interrupted run has not created."""
+    """Create the tables and indexes that do not exist yet."""
     connection = op.get_bind()
     _METADATA.create_all(connection, checkfirst=True)
-    # A table may be there without its indexes.
+    # An interrupted run may have created a table without its indexes.
     for table in _METADATA.sorted_tables:
         for index in table.indexes:
             index.create(connection, checkfirst=True)
