@@ -300,7 +300,7 @@ def test_what_is_not_there(fpga: Command, kind: str) -> None:
     result = fpga("member", kind, "show", NOBODY)
     assert result.status == 1
     assert f"there is no {kind} '{NOBODY}'" in result.errors
-    assert f"'openstack fpga {kind} list' shows" in result.errors
+    assert f"'openstack fpga {kind} list' lists all" in result.errors
 
 
 @pytest.mark.long
@@ -348,7 +348,7 @@ def test_cloud_without_a_pool(
     clouds_yaml.write_text(json.dumps(document))
     result = fpga("member", "pool", "show")
     assert result.status == 1
-    assert "'openstack catalog list' shows" in result.errors
+    assert "'openstack catalog list' lists all" in result.errors
 
 
 def test_sdk(clouds_yaml: pathlib.Path) -> None:
