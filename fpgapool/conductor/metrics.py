@@ -30,8 +30,8 @@ EPOCH = _gauge(
 )
 STATE_KNOWN = _gauge(
     "fpgapool_conductor_state_known",
-    help="1 if the scheduler has answered this scrape in time; what it knows"
-    " is absent otherwise.",
+    help="1 if the scheduler has answered this scrape in time; otherwise its"
+    " metrics are absent.",
 )
 PROJECT_QUEUED = _gauge(
     "fpgapool_conductor_project_queued_sessions",
@@ -56,8 +56,8 @@ SESSIONS = _gauge(
 )
 SLOTS = _gauge(
     "fpgapool_conductor_slots",
-    help="Slots by state; host_down if their host is silent, disabled if an"
-    " operator lets nobody have them.",
+    help="Slots by state; host_down if their host is silent, disabled if"
+    " their device or host is not enabled.",
     labels=("state",),
 )
 HOST_UP = _gauge(
@@ -73,14 +73,14 @@ HOST_CLOCK_BEHIND = _gauge(
 )
 DEVICES = _gauge(
     "fpgapool_conductor_devices",
-    help="Devices by what operators say of them and their hosts: enabled,"
-    " draining or disabled.",
+    help="Devices by administrative state, that of their hosts included:"
+    " enabled, draining or disabled.",
     labels=("admin_state",),
 )
 RESERVATIONS = _gauge(
     "fpgapool_conductor_reservations",
     help="Slots that instances have reserved: ready, or pending while the"
-    " reservation has no slot that works and that nobody else has.",
+    " reservation has no usable slot without another holder.",
     labels=("state",),
 )
 WAIT = _histogram(
@@ -179,10 +179,10 @@ PLACEMENT_REQUESTS = _counter(
 )
 RECONCILED = _counter(
     "fpgapool_conductor_reconcile_total",
-    help="What was found not to be as it should, and mended: slots that work"
-    " for nobody known (stray), orders whose effect did not show"
-    " (not_started, not_released), workers that are gone (vanished), and, when"
-    " a conductor took over, end_not_recorded, slot_without_session and"
+    help="Differences that were found and corrected: slots that work for an"
+    " unknown session (stray), orders that were not carried out (not_started,"
+    " not_released), workers that are gone (vanished), and, when a conductor"
+    " took over, end_not_recorded, slot_without_session and"
     " session_without_slot.",
     labels=("kind",),
 )
