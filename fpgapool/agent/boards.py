@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the boards of a host do."""
+"""The state of the boards of a host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Boards:
-    """Asks a driver away from the loop's thread, which uses this.
+    """Asks a driver outside the loop's thread, which uses this class.
 
     :param driver: of the boards.
     :param devices: the boards.
     :param caller: has the threads.
-    :param tell: called in the loop's thread with a device's name, what is
-        wrong with it, None if nothing is, and its power in W, None if it does
-        not measure that.
+    :param tell: called in the loop's thread with a device's name, its fault,
+        None without one, and its power in W, None if it does not measure
+        that.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Boards:
         self._asking = False
 
     def check(self) -> None:
-        """Find out how all boards do, unless that is being asked."""
+        """Check all boards, unless a check is under way."""
         if self._names and not self._asking:
             self._asking = True
             self._caller.submit(self._ask, self._take, self._failed)
@@ -55,8 +55,8 @@ class Boards:
         try:
             return self._driver.telemetry(device).power_w
         except Exception as error:
-            # Its health says what is wrong with a board, and a sensor must
-            # not keep that from being asked.
+            # The health check reports faults. A broken sensor must not prevent
+            # that check.
             LOG.debug("Power of %s cannot be read: %s", device, error)
             return None
 
@@ -70,4 +70,4 @@ class Boards:
 
     def _failed(self, error: Exception) -> None:
         self._asking = False
-        LOG.warning("The driver cannot tell its boards' health: %s", error)
+        LOG.warning("Cannot read the health of the boards: %s", error)

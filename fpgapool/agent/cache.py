@@ -2,10 +2,10 @@
 
 """The files of bitstreams on an agent's host.
 
-A file's name is the SHA-256 of its contents, so that a damaged one can be
-told from a good one at any time, and two bitstreams that are the same take
-room once. The directory is all there is to know: an agent that starts finds
-in it what its predecessor has left.
+A file's name is the SHA-256 of its contents. So a damaged file can be
+recognized at any time, and two equal bitstreams take up room once. The
+directory is the whole state: a starting agent finds in it the files of its
+predecessor.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Unavailable(Exception):
 
 
 class Late(Unavailable):
-    """It could not be done in time; with more time it might be."""
+    """The file could not be fetched in time; it might be with more time."""
 
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """What has happened, and how it stands.
+    """Counts of events, and the present state.
 
     :ivar damaged: files that were here and turned out to be wrong.
-    :ivar fetched_bytes: that came from the source.
+    :ivar fetched_bytes: fetched from the source.
     :ivar stored_bytes: of the files that are here now.
     """
 
@@ -67,8 +67,8 @@ class Counts:
 class _Entry:
     """A file.
 
-    :ivar used_ns: when it was used last; wall clock, as the file says.
-    :ivar proved: how the file looked when its contents were found right.
+    :ivar used_ns: time of last use; wall clock, as in the file's times.
+    :ivar proved: the file's attributes when its contents were verified.
     """
 
     size_bytes: int
@@ -77,15 +77,14 @@ class _Entry:
 
 
 class Cache:
-    """Keeps files until there is no more room; any thread may ask.
+    """Keeps files until there is no more room; any thread may use it.
 
-    Threads that want the same file have it one after the other.
+    Threads that want the same file get it one after the other.
 
-    :param directory: for the files; it is made when it is needed.
+    :param directory: for the files; it is made when needed.
     :param source: has the files that are not here.
-    :param max_bytes: of all files together; those that are in use count, but
-        stay.
-    :param timeout_s: of a fetch, all tries included, unless who asks gives a
+    :param max_bytes: of all files together; files in use count, but stay.
+    :param timeout_s: of a fetch, all tries included, unless the caller sets a
         deadline.
     """
 
@@ -102,7 +101,7 @@ class Cache:
         self._max_bytes = max_bytes
         self.timeout_s = timeout_s
         self._lock = threading.Lock()
-        # Checksums of the files that a thread looks at or fetches.
+        # Checksums of the files that a thread checks or fetches.
         self._busy: set[str] = set()
         self._not_busy = threading.Condition(self._lock)
         self._entries: dict[str, _Entry] = {}
@@ -111,7 +110,7 @@ class Cache:
         self.counts = Counts()
 
     def load(self) -> None:
-        """Find what is here already, and remove what was never completed.
+        """Find the files already here, and remove incomplete ones.
 
         :raises OSError: if the directory cannot be read.
         """
@@ -129,13 +128,13 @@ class Cache:
             self._make_room(0)
 
     def stop(self) -> None:
-        """Let fetches that are under way fail soon."""
+        """Make running fetches fail soon."""
         self._stopping.set()
         with self._not_busy:
             self._not_busy.notify_all()
 
     def set_in_use(self, checksums: frozenset[str]) -> None:
-        """Say which files must not be removed now.
+        """Set the files that must not be removed now.
 
         :param checksums: of the files.
         """
@@ -143,11 +142,12 @@ class Cache:
             self._in_use = checksums
 
     def peek(self, bitstream: objects.BitstreamRef) -> str | None:
-        """Return the path of a file that is known to be right already.
+        """Return the path of a file that is already known to be right.
 
-        Neither reads nor fetches it, and does not wait for who does.
+        This neither reads nor fetches it, and does not wait for a thread that
+        does.
 
-        :param bitstream: which one.
+        :param bitstream: the bitstream.
         :returns: None if only :meth:`get` can tell.
         """
         checksum = bitstream.checksum_sha256
@@ -170,15 +170,15 @@ class Cache:
         again: bool = False,
         deadline_s: float | None = None,
     ) -> str:
-        """Return the path of a file that is right, fetched if need be.
+        """Return the path of a verified file, fetched if need be.
 
-        Blocks for as long as fetching takes, or hashing a file that has not
-        been looked at since the start.
+        Blocks while the file is fetched, or hashed if it has not been checked
+        since the start.
 
-        :param bitstream: which one.
-        :param again: the one that is here was found to be wrong.
-        :param deadline_s: until when it is wanted, monotonic clock; after
-            that nothing is done. None is the usual time from now.
+        :param bitstream: the bitstream.
+        :param again: the file that is here was found to be wrong.
+        :param deadline_s: when to give up, monotonic clock. None is the usual
+            time from now.
         :raises Unavailable: if it cannot be had.
         :raises Late: if it cannot be had by then.
         """
@@ -211,7 +211,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _alone(self, checksum: str, deadline_s: float) -> Iterator[None]:
-        """Wait until no other thread has to do with a file."""
+        """Wait until no other thread uses a file."""
         with self._not_busy:
             self._not_busy.wait_for(
                 lambda: checksum not in self._busy or self._stopping.is_set(),
@@ -229,15 +229,15 @@ class Cache:
                 self._busy.remove(checksum)
                 self._not_busy.notify_all()
 
-    # What is here.
+    # Files that are here.
 
     def _find(
         self, bitstream: objects.BitstreamRef, path: pathlib.Path
     ) -> bool:
-        """Look for a file, and make sure that it is right.
+        """Look for a file and make sure that it is right.
 
-        Its contents are read unless it looks as it did when they were; what
-        changes without a trace is noticed by the driver.
+        Its contents are read unless its attributes are those of the last
+        check. The driver notices changes that leave no trace there.
         """
         checksum = bitstream.checksum_sha256
         entry = self._entries.get(checksum)
@@ -255,7 +255,7 @@ class Cache:
         return True
 
     def _note_hit(self, entry: _Entry, path: pathlib.Path) -> None:
-        """A right file is used; the lock is held."""
+        """Count the use of a right file; the lock is held."""
         os.utime(path)
         entry.proved = _looks(path)
         entry.used_ns = time.time_ns()
@@ -287,11 +287,11 @@ class Cache:
         for _, checksum in removable:
             if self.counts.stored_bytes + wanted_bytes <= self._max_bytes:
                 return
-            LOG.info("The cached bitstream %s makes room", checksum)
+            LOG.info("The cached bitstream %s is evicted", checksum)
             self.counts.evictions += 1
             self._remove(checksum)
 
-    # What is not.
+    # Files that are not here.
 
     def _fetch(
         self,
@@ -341,7 +341,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _part(self, path: pathlib.Path) -> Iterator[tuple[pathlib.Path, int]]:
-        """Make a file that is gone again unless it gets its name."""
+        """Make a temporary file; it is removed unless it gets its name."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_name(
             f"{path.name}.{secrets.token_hex(4)}{_PART_SUFFIX}"
@@ -415,8 +415,8 @@ def _looks(path: pathlib.Path) -> tuple[int, ...]:
 def _is_right(
     path: pathlib.Path, checksum: str, proved: tuple[int, ...] | None
 ) -> bool:
-    """Whether a file is what it should be, by what it was if nothing tells
-    that it has changed."""
+    """Whether a file has the right contents, hashed only if its attributes
+    have changed since the last check."""
     if _looks(path) == proved:
         return True
     digest = hashlib.sha256()

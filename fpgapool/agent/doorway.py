@@ -2,9 +2,9 @@
 
 """The Unix sockets by which programs of this host reach the pool.
 
-One socket per project: who may open it acts for the project. All clients are
-served by the agent's loop, so a client costs a descriptor and no thread. They
-take turns there, behind all that the agent has to do by itself.
+Each project has one socket. A program that may open it acts for the project.
+The agent's loop serves all clients, so a client costs a descriptor and no
+thread. Clients take turns there, after the agent's own work.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ LOG = logging.getLogger(__name__)
 BACKLOG = 512
 RECEIVE_BYTES = 65536
 
-#: A turn of the loop's: what one socket gets before all others get theirs.
+#: Limits of one socket in a turn of the loop; then all others get their turns.
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
-#: A client that leaves that much unread is not listening.
+#: A client with that many unread bytes is not listening.
 MAX_UNREAD_BYTES = 1 << 20
 
-#: Of the clients of a project together; who has left most unread goes.
+#: For all clients of a project; the one with the most unread bytes goes.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Connections to workers that a client has not received yet. Unread, they
-#: keep descriptors: of this process, or of all that its user may have on
-#: their way.
+#: Connections to workers that a client has not received yet. Until they are
+#: read they use up descriptors: those of this process, or all that its user
+#: may have in flight.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
-#: So much of the room for clients is for whoever comes first.
+#: This share of the client limit is first come, first served.
 SCARCE_SHARE = 0.75
 
-#: How often a front door sees whether its sockets are still in their places.
+#: How often a front door checks that its sockets are still in place.
 CHECK_INTERVAL_S = 1.0
 
-#: When the process has no descriptor left, new clients wait that long.
+#: When the process has no free descriptor, new clients wait that long.
 ACCEPT_PAUSE_S = 1.0
 
-#: The kernel's limit of a Unix socket's path.
+#: The kernel's limit for the path of a Unix socket.
 MAX_PATH_BYTES = 107
 
 _CREDENTIALS = struct.Struct("3i")
@@ -72,7 +72,7 @@ _INT = struct.Struct("i")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FrontDoorSettings:
-    """What a front door has to know.
+    """Settings of a front door.
 
     :param sockets: path of the socket of each project.
     :param socket_mode: permissions of the sockets.
@@ -81,8 +81,8 @@ class FrontDoorSettings:
         all.
     :param max_project_sessions: that clients of one socket wait for or use.
     :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
-    :param session_poll_interval_s: silence after which a session is asked
-        for.
+    :param session_poll_interval_s: a session is polled after this much
+        silence.
     """
 
     host_uuid: str
@@ -97,12 +97,12 @@ class FrontDoorSettings:
 
     @property
     def connections_per_project(self) -> int:
-        """How many clients of one project may be connected in any case."""
+        """How many clients a project can always have connected."""
         share = self.max_connections // max(len(self.sockets), 1)
         return self.max_project_connections or max(share, 1)
 
     def may_exceed(self, connections: int) -> bool:
-        """Whether a project may have more, as others leave their room.
+        """Whether a project may have more, as others do not use their share.
 
         :param connections: of all projects, now.
         """
@@ -111,7 +111,7 @@ class FrontDoorSettings:
 
 
 class FrontDoorError(Exception):
-    """A front door's socket cannot be made."""
+    """A socket of a front door cannot be made."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -127,9 +127,9 @@ class Client:
     unsent: collections.deque[tuple[bytearray, list[int]]]
     unsent_bytes: int = 0
     questions: int = 0
-    #: It waits for its turn.
+    #: The client waits for its turn.
     in_line: bool = False
-    #: The decoder may have more messages than were served so far.
+    #: The decoder may hold messages that have not been served yet.
     behind: bool = False
     closed: bool = False
 
@@ -141,8 +141,8 @@ class Doorway:
 
     :param settings: sockets and limits.
     :param loop: serves the connections.
-    :param on_message: gets what a client has sent.
-    :param on_gone: told of a client whose connection has ended.
+    :param on_message: receives each message of a client.
+    :param on_gone: called when a client's connection has ended.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Doorway:
         self._loop = loop
         self._on_message = on_message
         self._on_gone = on_gone
-        #: For lines that clients cause.
+        #: For log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._listeners: dict[str, socket.socket] = {}
         self._inodes: dict[str, int] = {}
@@ -215,8 +215,8 @@ class Doorway:
         try:
             _remove_stale(path)
             _remove_stale(fresh_path)
-            # Nobody can connect before listen(), and the name appears when
-            # the permissions are right.
+            # No client can connect before listen(). The name appears once the
+            # permissions are right.
             listener.bind(fresh_path)
             os.chmod(fresh_path, self._settings.socket_mode)
             listener.listen(BACKLOG)
@@ -241,7 +241,7 @@ class Doorway:
             self._loop.watch(listener, agent_loop.READ, ready)
 
     def _check_sockets(self) -> None:
-        """Make sockets again that were removed, as by a cleaning job."""
+        """Recreate sockets that were removed, for example by a cleanup job."""
         if not self._listeners:
             return
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
@@ -249,11 +249,11 @@ class Doorway:
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
-            self._log.warning("Front door %s is gone; it is made again", path)
+            self._log.warning("Front door %s is gone; recreating it", path)
             try:
                 self._listen(project_id, path)
             except FrontDoorError as error:
-                self._log.error("Front door is not made again: %s", error)
+                self._log.error("Front door cannot be recreated: %s", error)
                 continue
             self._loop.unwatch(lost)
             lost.close()
@@ -280,7 +280,7 @@ class Doorway:
             except OSError as error:
                 if listener not in self._listeners.values():
                     return
-                LOG.error("Front door cannot take clients: %s", error)
+                LOG.error("Front door cannot accept clients: %s", error)
                 self._loop.call_later(
                     ACCEPT_PAUSE_S,
                     lambda: self._watch_listener(listener, project_id),
@@ -315,7 +315,7 @@ class Doorway:
         if own >= settings.connections_per_project and not (
             settings.may_exceed(count)
         ):
-            # Others have room of their own.
+            # Other projects have room of their own.
             return "the front door serves too many clients of this project"
         if count >= settings.max_connections:
             return "the front door serves too many clients already"
@@ -335,7 +335,7 @@ class Doorway:
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
-            # Until its turn comes, it would be told again and again.
+            # Until its turn comes, the loop would report it again and again.
             self._loop.unwatch(client.sock)
         else:
             self._line_up(client)
@@ -436,7 +436,7 @@ class Doorway:
 
         :raises rules.RequestError: if it may not (RATE_LIMITED).
         """
-        # How many the project's clients may not have received yet.
+        # Descriptors that the project's clients may not have received yet.
         unread = self._unread_descriptors[client.project_id]
         for one in list(unread):
             if not one.unsent and not _unread_bytes(one.sock):
@@ -480,8 +480,8 @@ class Doorway:
             self._watch(client)
             return
         except OSError as error:
-            # The reader's side ends the connection at its next turn, so a
-            # caller in the middle of an operation still finds it here.
+            # The reading side ends the connection at its next turn, so a
+            # caller in the middle of an operation still finds the client.
             LOG.debug("Front door: sending failed: %s", error)
             self._loop.call(lambda: self._gone(client, "sending failed"))
             return
@@ -530,7 +530,7 @@ def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
 
 
 def _unread_bytes(sock: socket.socket) -> int:
-    """Return what was sent and waits for the other end to read it.
+    """Return the number of sent bytes that the other end has not read.
 
     The kernel counts its own overhead, too.
     """
@@ -561,7 +561,7 @@ def _check_socket_path(path: str) -> None:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove a socket that nobody listens to.
+    """Remove a socket that has no listener.
 
     :raises: FrontDoorError if it is in use or is no socket.
     """
@@ -579,6 +579,6 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            # Its backlog is full, so somebody listens.
+            # Its backlog is full, so some process listens.
             LOG.debug("Front door %s is busy", path)
     raise FrontDoorError(f"front door {path}: another process serves it")

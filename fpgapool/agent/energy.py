@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the holders of slots draw from their boards.
+"""The energy that the holders of slots draw from their boards.
 
 Pure: readings and holders come in with the time as an argument.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fpgapool.agent import orders
 
-# A board that has not been read for so long may draw anything.
+# A reading says nothing about a board's power after this time.
 _OUTDATED_S = 10.0
 
 
@@ -29,11 +29,11 @@ class _Share:
 
 
 class Meter:
-    """Integrates the power of boards and shares it out among holders.
+    """Integrates the power of boards and divides it among holders.
 
-    A board draws what was read last. All of it, what it draws when idle
-    included, belongs to the slots that are held, in equal parts; while none
-    is, it belongs to nobody.
+    A board draws the power of its last reading. All of it, idle power
+    included, is divided equally among the held slots. While no slot is held,
+    it belongs to none.
 
     :param keys: all slots.
     """
@@ -52,7 +52,7 @@ class Meter:
     ) -> None:
         """Take a reading.
 
-        :param device: whose.
+        :param device: its device.
         :param power_w: None if the board does not measure it.
         :param now: monotonic clock, seconds.
         """
@@ -62,7 +62,7 @@ class Meter:
     def note_holders(
         self, generations: Mapping[orders.Key, int], now: float
     ) -> None:
-        """Take who has which slot from now on.
+        """Record the holder of each held slot from now on.
 
         :param generations: of the slots that are held.
         :param now: monotonic clock, seconds.
@@ -76,7 +76,7 @@ class Meter:
         self._held = dict(generations)
 
     def energy_j(self, key: orders.Key, now: float) -> float | None:
-        """Return what a slot's holder has drawn, or the last one has.
+        """Return the energy drawn by a slot's holder, or by its last one.
 
         :param key: the slot.
         :param now: monotonic clock, seconds.
@@ -97,7 +97,7 @@ class Meter:
             held = [key for key in self._slots[device] if key in self._held]
             if board.power_w is None or not held:
                 continue
-            # What is longer ago than a reading counts is not known.
+            # The power is unknown once the last reading is outdated.
             known_s = min(now, board.read_s + _OUTDATED_S) - before_s
             energy_j = board.power_w * max(known_s, 0.0) / len(held)
             for key in held:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bringing the files of bitstreams to this host, without stopping for it."""
+"""Fetching of bitstreams' files to this host, without blocking the loop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fpgapool.agent import sender
 
 
 class Fetcher:
-    """Asks the cache in other threads; the loop's thread asks it.
+    """Calls the cache in other threads; only the loop's thread uses this.
 
-    Whoever wants a file that is on its way already waits for that one. The
-    time that everyone has for it begins when they ask, not when a thread is
-    free: whoever asked for the slot has a clock that runs, too.
+    A request for a file that is already being fetched waits for that fetch.
+    The time limit of each request begins when it is made, not when a thread
+    is free: the caller that asked for the slot has a deadline, too.
 
     :param caller: has the threads.
     :param cache: has the files.
@@ -28,7 +28,7 @@ class Fetcher:
     def __init__(self, caller: sender.Caller, cache: caches.Cache) -> None:
         self._caller = caller
         self._cache = cache
-        # Who waits for a checksum, in the order of their deadlines.
+        # The requests waiting for each checksum, in the order of deadlines.
         self._waiting: dict[str, list[_Waiting]] = {}
 
     def fetch(
@@ -41,10 +41,10 @@ class Fetcher:
     ) -> None:
         """Make sure that a file is here.
 
-        :param bitstream: which one.
-        :param on_ready: called in the loop's thread, with its path; before
-            this returns if it is here …
-        :param on_failed: … or this, with what went wrong.
+        :param bitstream: the bitstream.
+        :param on_ready: called in the loop's thread, with the file's path; if
+            the file is here, before this method returns …
+        :param on_failed: … or this, with the error.
         :param again: the file that is here is damaged.
         """
         waiting = _Waiting(
@@ -64,8 +64,8 @@ class Fetcher:
     def _submit(self, bitstream: objects.BitstreamRef, again: bool) -> None:
         waiting = self._waiting[bitstream.checksum_sha256]
         first_s, last_s = waiting[0].deadline_s, waiting[-1].deadline_s
-        # The limit answers in time when no thread does; no one who joins
-        # later is due earlier.
+        # The limit answers in time if no thread does. Requests that join
+        # later are not due earlier.
         self._caller.submit(
             functools.partial(self._cache.get, bitstream, again, last_s),
             functools.partial(self._ready, bitstream.checksum_sha256),
@@ -84,7 +84,7 @@ class Fetcher:
         until_s: float,
         error: Exception,
     ) -> None:
-        """Tell those whose time is over; the others have another try."""
+        """Fail the requests whose time is over; retry for the others."""
         waiting = self._waiting.pop(bitstream.checksum_sha256)
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []
@@ -103,9 +103,9 @@ class Fetcher:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Who waits for a file.
+    """A request that waits for a file.
 
-    :ivar deadline_s: until when, monotonic clock.
+    :ivar deadline_s: its deadline, monotonic clock.
     """
 
     on_ready: Callable[[str], None]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a host's programs ask its front door, and how that is answered."""
+"""The front door: requests of a host's programs and the answers to them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ MAX_OPENS_PER_CLIENT = 1024
 #: Requests in one call.
 MAX_TOGETHER = 100
 
-#: Calls for a project at the same time; what comes meanwhile goes together.
+#: Concurrent calls for a project; later requests go together in the next one.
 CALLS_PER_PROJECT = 4
 
-#: Of a request's id, if it is a text.
+#: Longest id of a request, if it is a string.
 MAX_ID_LENGTH = 64
 
 #: Questions of one client that the conductor has not answered yet.
@@ -48,7 +48,7 @@ MAX_QUESTIONS_PER_CLIENT = 64
 
 
 class Slots(typing.Protocol):
-    """What a front door asks of the host's slots."""
+    """The host's slots as a front door needs them."""
 
     def connect(
         self, project_id: str, session_id: str, generation: int
@@ -60,7 +60,7 @@ class Slots(typing.Protocol):
         """
 
     def sessions_in_use(self) -> Iterable[str]:
-        """Return the ids of the sessions whose client has come."""
+        """Return the ids of the sessions whose client has connected."""
 
 
 class FrontDoor:
@@ -72,7 +72,7 @@ class FrontDoor:
     :param loop: serves the connections.
     :param conductor: the conductor's RPC interface.
     :param casts: sends casts.
-    :param caller: asks questions.
+    :param caller: makes the calls that ask questions.
     :param opener: makes calls that open sessions.
     :param slots: the slots of this host.
     """
@@ -94,7 +94,7 @@ class FrontDoor:
         self._caller = caller
         self._opener = opener
         self._slots = slots
-        #: For lines that clients cause.
+        #: For log lines that clients cause.
         self._log = ratelimit.RateLimitedLog(__name__)
         self._profiles = profiles.ProfileCache(
             loop,
@@ -106,7 +106,7 @@ class FrontDoor:
             open_timeout_s=settings.open_timeout_s,
             poll_interval_s=settings.session_poll_interval_s,
         )
-        # Requests that are not on their way, and calls under way, by project.
+        # By project: requests not sent yet, and calls under way.
         self._unsent: dict[str, collections.deque[opens.Submit]] = (
             collections.defaultdict(collections.deque)
         )
@@ -309,7 +309,7 @@ class FrontDoor:
                 f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
             )
         if self._opens.is_counted(client.project_id, **ids):
-            # It has come back for one.
+            # The client has come back for a session.
             return
         most = self._settings.max_project_sessions
         if self._opens.count_of_project(client.project_id) >= most:
@@ -410,8 +410,8 @@ class FrontDoor:
         def failed(error: Exception) -> None:
             client.questions -= 1
             if isinstance(error, queue.Full):
-                # Not a line for each: somebody asks too much.
-                LOG.debug("A question was left out")
+                # A client asks too much; a line for each would flood the log.
+                LOG.debug("A question was dropped")
             else:
                 self._log.warning("The conductor did not answer: %s", error)
             self._unavailable(client, number)
@@ -428,7 +428,7 @@ class FrontDoor:
     # Sessions.
 
     def session_changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Take what the conductor says about sessions.
+        """Take news of sessions from the conductor.
 
         :param views: the sessions.
         """
@@ -483,7 +483,7 @@ class FrontDoor:
                 self._poll(effect)
 
     def _submit(self, project_id: str) -> None:
-        """Submit what waits, unless enough calls are under way."""
+        """Submit waiting requests, unless enough calls are under way."""
         unsent = self._unsent[project_id]
         if not unsent or self._calls[project_id] >= CALLS_PER_PROJECT:
             return
@@ -546,11 +546,11 @@ class FrontDoor:
 
         def failed(error: Exception) -> None:
             self._polling = False
-            # A conductor that refuses does so at once, and every agent asks.
+            # A refusal comes at once, and every agent polls.
             self._polls_again_s = (
                 self._loop.now() + self._settings.session_poll_interval_s
             )
-            LOG.warning("Sessions could not be asked for: %s", error)
+            LOG.warning("Cannot poll sessions: %s", error)
 
         self._caller.submit(
             lambda: self._conductor.changed_sessions(
@@ -563,21 +563,21 @@ class FrontDoor:
 
 
 def _repeatable(number: object) -> int | str | None:
-    """Return a request's id, if every answer has room for it."""
+    """Return a request's id, if it fits into every answer."""
     if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
         return None
     return number if isinstance(number, int | str) else None
 
 
 def _view_members(view: objects.SessionView) -> dict[str, object]:
-    # asdict() would copy all that it finds.
+    # asdict() on the view would copy everything in it.
     endpoints = list(map(dataclasses.asdict, view.endpoints))
     return {**vars(view), "endpoints": endpoints}
 
 
 def _public(profile: objects.AcceleratorProfile) -> dict[str, object]:
-    """Return what a client may know of an accelerator that it may use."""
+    """Return the public part of an accelerator's profile."""
     members = dataclasses.asdict(profile)
-    # Who else may is not its business.
+    # The client need not know which other projects may use it.
     del members["projects"]
     return members

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What waits, in lanes that are served in turn."""
+"""A queue of lanes that are served in turn."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = typing.TypeVar("T")
 
 
 class Lanes(typing.Generic[T]):
-    """A bounded queue in which nobody waits behind a crowd of another lane.
+    """A bounded queue in which no item waits behind a crowd of another lane.
 
-    Within a lane, first in is first out. Where there is no room, the last
-    one of the longest lane goes. Not safe to use from several threads.
+    Within a lane, first in is first out. If there is no room, the last item
+    of the longest lane is dropped. Not safe to use from several threads.
 
-    :param limit: how many may wait over all lanes.
+    :param limit: the maximum number of items in all lanes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,13 +32,13 @@ class Lanes(typing.Generic[T]):
         return self._count
 
     def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
-        """Let something wait.
+        """Add an item.
 
-        :param lane: whose turn it waits for.
-        :param key: replaces what waits in this lane under the same key, at
-            its place.
-        :param value: what waits.
-        :returns: what has to go because there is no room, or None.
+        :param lane: the lane.
+        :param key: an item with the same key in this lane is replaced, at its
+            place.
+        :param value: the item.
+        :returns: the item dropped for lack of room, or None.
         """
         waiting = self._lanes.get(lane)
         if waiting is None:
@@ -52,9 +52,9 @@ class Lanes(typing.Generic[T]):
         return self._take(longest, last=True)[1]
 
     def pop(self) -> tuple[Hashable, T]:
-        """Return what is next, and its key.
+        """Remove the next item and return it with its key.
 
-        :raises KeyError: if nothing waits.
+        :raises KeyError: if there is no item.
         """
         if not self._lanes:
             raise KeyError("nothing waits")
@@ -63,7 +63,7 @@ class Lanes(typing.Generic[T]):
         return self._take(lane, last=False)
 
     def clear(self) -> None:
-        """Forget all that waits."""
+        """Remove all items."""
         self._lanes.clear()
         self._count = 0
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One thread that owns everything of an agent that changes.
+"""One thread that owns all changing state of an agent.
 
-The slot table, the workers' control connections and the front door's clients
-are touched by this thread only, so none of them needs a lock. Whatever may
-block (RPC, netlink) runs elsewhere and comes back through :meth:`Loop.call`.
+Only this thread touches the slot table, the workers' control connections and
+the front door's clients, so none of them needs a lock. Blocking work (RPC,
+netlink) runs elsewhere and comes back through :meth:`Loop.call`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
-#: Callbacks run in one turn before sockets are looked at again, so that a
+#: Callbacks run in one turn before the sockets are checked again, so that a
 #: flood of RPC messages cannot keep clients waiting.
 MAX_CALLS_PER_TURN = 1000
 
@@ -44,7 +44,7 @@ class Timer:
         self.callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback; harmless when it ran already."""
+        """Forget the callback; harmless if it has already run."""
         self.callback = None
 
 
@@ -81,7 +81,7 @@ class Loop:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread after the turn that it is in.
+        """End the thread after its present turn.
 
         :param timeout_s: how long to wait for it.
         """
@@ -90,9 +90,9 @@ class Loop:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
-        """Run ``callback`` in the loop's thread, soon; any thread may ask.
+        """Run ``callback`` in the loop's thread, soon; any thread may call it.
 
-        :param callback: what to run.
+        :param callback: the callback.
         """
         self._calls.append(callback)
         with self._wake_lock:
@@ -102,7 +102,7 @@ class Loop:
         try:
             self._wake_write.send(b"\0")
         except OSError:
-            # A closed loop has nobody to wake.
+            # A closed loop has no thread to wake.
             LOG.debug("Call after the end of the loop was dropped")
 
     def run_and_wait(
@@ -110,7 +110,7 @@ class Loop:
     ) -> None:
         """Run ``callback`` in the loop's thread and wait for its end.
 
-        :param callback: what to run; its exception is raised here.
+        :param callback: the callback; its exception is raised here.
         :param timeout_s: how long to wait.
         :raises TimeoutError: if it has not ended by then.
         """
@@ -132,10 +132,10 @@ class Loop:
             raise failures[0]
 
     def call_in_turn(self, callback: Callback) -> None:
-        """Run ``callback`` behind all else; only for the loop's own thread.
+        """Run ``callback`` after all else; only for the loop's own thread.
 
         Before each of these, the loop serves its sockets, timers and calls:
-        however many take turns, they delay nothing but each other.
+        however many take turns, they delay only each other.
 
         :param callback: a small piece of work; it asks again for the rest.
         """
@@ -145,7 +145,7 @@ class Loop:
         """Run ``callback`` once, later; only for the loop's own thread.
 
         :param delay_s: seconds from now.
-        :param callback: what to run.
+        :param callback: the callback.
         :returns: the timer, to cancel it.
         """
         timer = Timer(self.now() + max(0.0, delay_s), callback)
@@ -161,7 +161,7 @@ class Loop:
         """Call ``callback(events)`` whenever ``fileobj`` is ready.
 
         :param fileobj: socket or descriptor.
-        :param events: READ, WRITE or both; asking again replaces.
+        :param events: READ, WRITE or both; another call replaces them.
         :param callback: called with the events that came.
         """
         try:
@@ -213,7 +213,7 @@ class Loop:
     def _wait_s(self) -> float | None:
         if self._calls or self._turns:
             return 0.0
-        # To wake for one that was cancelled would be of no use.
+        # Waking for a cancelled timer would be useless.
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         if not self._timers:
@@ -230,7 +230,7 @@ class Loop:
 
     @staticmethod
     def _guarded(callback: Callback) -> None:
-        """One failing callback must not take the others down with it."""
+        """Run a callback; its failure must not take the others down."""
         try:
             callback()
         except Exception:

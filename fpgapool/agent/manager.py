@@ -22,16 +22,16 @@ from fpgapool.rpcapi import agent as agent_api
 LOG = logging.getLogger(__name__)
 
 Primitive = Mapping[str, typing.Any]
-#: Takes what is asked for, for the log, the epoch of the leader that asks, and
-#: what does it. Returns at once.
+#: Takes the command's name for the log, the epoch of the asking leader, and
+#: the change that executes it. Returns at once.
 Command = Callable[[str, int, table.Change], None]
 Method = typing.TypeVar("Method", bound=Callable[..., None])
 
 
 def _checked(method: Method) -> Method:
-    """Log and drop a message whose payload makes no sense.
+    """Log and drop a message with an invalid payload.
 
-    It is a cast: nobody waits for an exception.
+    It is a cast: no caller waits for an exception.
     """
 
     @functools.wraps(method)
@@ -47,8 +47,8 @@ def _checked(method: Method) -> Method:
 def _epoch(told: object) -> int:
     """Check a leader's epoch.
 
-    The highest one is remembered, and whoever has a lower one is refused from
-    then on: nonsense here would keep all real leaders out.
+    The agent remembers the highest epoch and from then on refuses lower ones.
+    An invalid one would keep all real leaders out.
 
     :raises ValueError: if no leader can have it.
     """
@@ -58,9 +58,9 @@ def _epoch(told: object) -> int:
 
 
 def _generation(told: object) -> int:
-    """Check the generation of an assignment that may be there.
+    """Check the generation of an assignment that may exist.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: if it is not a generation.
     """
     if type(told) is not int or told < 0:
         raise ValueError("that is no generation")
@@ -70,8 +70,9 @@ def _generation(told: object) -> int:
 def _check_new_generation(told: object, leader_epoch: int) -> None:
     """Check an assignment's generation, which keeps out all that are lower.
 
-    :param leader_epoch: of the leader that names it.
-    :raises ValueError: if neither it nor one before can have given it out.
+    :param leader_epoch: of the leader that sent it.
+    :raises ValueError: if neither that leader nor an earlier one can have
+        issued it.
     """
     if not agent_api.can_be_of(_generation(told), leader_epoch):
         raise ValueError("no leader has given out such a generation")
@@ -80,8 +81,8 @@ def _check_new_generation(told: object, leader_epoch: int) -> None:
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
-    :param command: has the slot table changed.
-    :param news: tells the front door's clients what became of their sessions;
+    :param command: makes a change to the slot table.
+    :param news: gives the front door's clients the news of their sessions;
         called where the table is changed.
     """
 
@@ -119,7 +120,7 @@ class AgentManager(rpc.Endpoint):
     def self_test(
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
-        """Have a slot show that it works: an assignment to nobody."""
+        """Have a slot prove that it works: an assignment without a client."""
         wanted = objects.AssignRequest.from_primitive(request)
         self._assign(
             _epoch(leader_epoch), dataclasses.replace(wanted, self_test=True)
@@ -177,7 +178,7 @@ class AgentManager(rpc.Endpoint):
     def session_changed(
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
-        """Pass news of sessions on to the front door."""
+        """Pass news of sessions to the front door."""
         epoch = _epoch(leader_epoch)
         told = [objects.SessionView.from_primitive(view) for view in views]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an agent counts and tells Prometheus."""
+"""The metrics that an agent counts and exposes to Prometheus."""
 
 from __future__ import annotations
 
@@ -201,10 +201,10 @@ DEFINITIONS = (
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """What is known of a slot, to see what is new.
+    """The known state of a slot, for detecting changes.
 
     :ivar result_of: generation of the last result that was counted.
-    :ivar generation: whose bytes these are.
+    :ivar generation: the generation of these bytes.
     """
 
     known: bool = False
@@ -219,11 +219,11 @@ class _Slot:
 
 
 class Counts:
-    """What happens in the slots of a host; the loop's thread counts.
+    """Counts of events in the slots of a host; the loop's thread counts.
 
-    What an earlier agent has seen of a worker is not counted again.
+    Events that an earlier agent saw of a worker are not counted again.
 
-    :ivar rpc: what was said to the conductor; any thread counts.
+    :ivar rpc: counts of messages to the conductor; any thread counts.
     """
 
     def __init__(self) -> None:
@@ -240,10 +240,10 @@ class Counts:
         self.rpc = tallies.Timings()
 
     def note_status(self, key: orders.Key, status: slots.WorkerStatus) -> None:
-        """A worker has said how it is.
+        """A worker has reported its status.
 
         :param key: its slot.
-        :param status: what it said.
+        :param status: the status.
         """
         slot = self._slots[key]
         slot.programmed = (status.programmed, status.bitstream_id)
@@ -303,9 +303,9 @@ class Counts:
 
         :param key: its slot.
         :param generation: of the assignment.
-        :param accelerator: what has to be in the slot.
+        :param accelerator: the accelerator to prepare.
         :param now: monotonic clock in seconds.
-        :param bitstream_id: of the file for it; None: it has none.
+        :param bitstream_id: of its file; None if it has none.
         """
         slot = self._slots[key]
         slot.preparing = generation
@@ -318,7 +318,7 @@ class Counts:
         """A slot is ready; see :meth:`note_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
-            # It was ready before, and has got a new secret.
+            # It was ready before and has only got a new secret.
             return
         slot.preparing = None
         self.prepare_s.observe(now - slot.asked_at_s)
@@ -328,10 +328,10 @@ class Counts:
     def note_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """What became of a slot's last holder, perhaps again.
+        """Count the result of a slot's last holder, once.
 
         :param key: the slot.
-        :param result: None if there is nothing to say.
+        :param result: None if there is no result.
         """
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
@@ -347,19 +347,19 @@ class Counts:
 def endpoint(
     conf: cfg.ConfigOpts, fills: Iterable[metrics.Fill]
 ) -> metrics.Endpoint:
-    """Return what serves the metrics of one or more agents.
+    """Return the server for the metrics of one or more agents.
 
     :param conf: the configuration.
-    :param fills: of the agents.
+    :param fills: the agents' methods that fill a page.
     """
     return metrics.Endpoint(conf, "agent_port", DEFINITIONS, *fills)
 
 
 class Writer:
-    """Puts what one agent knows on a page.
+    """Writes the metrics of one agent to a page.
 
     :param host: its host's name.
-    :param page: where.
+    :param page: the page.
     """
 
     def __init__(self, host: str, page: metrics.Page) -> None:
@@ -369,7 +369,7 @@ class Writer:
     def put(
         self, definition: metrics.Definition, value: float, *labels: str
     ) -> None:
-        """Tell a value; see :meth:`metrics.Page.put`."""
+        """Put a value; see :meth:`metrics.Page.put`."""
         self._page.put(definition.name, value, self._host, *labels)
 
     def put_all(
@@ -378,13 +378,13 @@ class Writer:
         counter: collections.Counter[str]
         | collections.Counter[tuple[str, str]],
     ) -> None:
-        """Tell all values of a counter, by their labels."""
+        """Put all values of a counter, by their labels."""
         for key, value in list(counter.items()):
             labels = (key,) if isinstance(key, str) else key
             self.put(definition, value, *labels)
 
     def put_counts(self, counts: Counts) -> None:
-        """Tell what has happened."""
+        """Put the counts of events."""
         self.put_all(INPUT, counts.input_bytes)
         self.put_all(OUTPUT, counts.output_bytes)
         self.put_all(PROGRAMMINGS, counts.programmings)
@@ -397,7 +397,7 @@ class Writer:
         )
 
     def put_cache(self, counts: cache.Counts) -> None:
-        """Tell how it stands with the files of bitstreams."""
+        """Put the state of the bitstream cache."""
         self.put(CACHE_HITS, counts.hits)
         self.put(CACHE_MISSES, counts.misses)
         self.put(CACHE_FAILURES, counts.failures)
@@ -407,13 +407,13 @@ class Writer:
         self.put(CACHE_STORED, counts.stored_bytes)
 
     def put_nic(self, reading: monitor.NicReading) -> None:
-        """Tell how the network device does."""
+        """Put the state of the network device."""
         self.put(NIC_LIMIT, reading.bytes_per_s)
         self.put(NIC_RECEIVED, reading.rx_bytes)
         self.put(NIC_SENT, reading.tx_bytes)
 
     def put_devices(self, reports: Iterable[objects.DeviceReport]) -> None:
-        """Tell how devices and slots are."""
+        """Put the state of devices and slots."""
         for device in reports:
             self.put(DEVICE_HEALTHY, device.healthy, device.name)
             self.put(DMA_LIMIT, device.dma_bytes_per_s, device.name)

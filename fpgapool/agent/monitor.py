@@ -2,8 +2,8 @@
 
 """The network device of a host: its rate and its counters.
 
-Asked by netlink from a thread of its own, because a driver that hangs in the
-kernel must not stop the agent. Needs no privileges.
+A separate thread asks by netlink, because a driver that hangs in the kernel
+must not stop the agent. This needs no privileges.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: 10 Gb/s, where neither the operator nor the kernel knows better.
+#: 10 Gb/s, used if neither the operator nor the kernel gives a rate.
 UNKNOWN_NIC_BYTES_PER_S = 1.25e9
 
 MBIT_BYTES = 125_000
@@ -32,7 +32,7 @@ LOOPBACK_DEVICE = "lo"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NicReading:
-    """What is known of the network device.
+    """One reading of the network device.
 
     :ivar bytes_per_s: rate per direction.
     :ivar rx_bytes: received since the device was made.
@@ -48,7 +48,7 @@ class NicReading:
 
 
 class Kernel(typing.Protocol):
-    """Where readings come from; every method may raise anything."""
+    """The source of readings; every method may raise anything."""
 
     def find_device(self, address: str | None) -> str | None:
         """Return the device with an address, or that of the default route."""
@@ -106,7 +106,7 @@ class NetlinkKernel:
             mbit_per_s = tool.get_link_mode(device).speed
         finally:
             tool.close()
-        # Drivers say "unknown" by nothing, 0 or all bits set.
+        # Drivers report an unknown speed as nothing, 0 or all bits set.
         if not mbit_per_s or mbit_per_s >= 2**31:
             return None
         return float(mbit_per_s) * MBIT_BYTES
@@ -132,7 +132,7 @@ class NicMonitor:
     :param device: name given by the operator, None to find it.
     :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
     :param data_address: address whose device it is.
-    :param kernel: where to ask.
+    :param kernel: the source of readings.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class NicMonitor:
 
     @property
     def reading(self) -> NicReading:
-        """The newest reading; the last good one while the kernel is mute."""
+        """The newest reading; the last good one if the kernel is silent."""
         return self._reading
 
     def start(self, timeout_s: float = 1.0) -> None:
@@ -201,7 +201,7 @@ class NicMonitor:
                 self._read_speed()
             self._read_counters()
         except Exception as error:
-            # Whatever netlink has to say, the agent's work goes on.
+            # A netlink failure must not stop the agent.
             self._complain(f"cannot be read: {error!r}")
 
     def _read_speed(self) -> None:

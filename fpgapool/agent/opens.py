@@ -2,11 +2,11 @@
 
 """The sessions that clients of a front door opened and still wait for.
 
-Pure: what clients, the conductor and the clock do comes in as method calls,
-what has to be done comes out as effects. Answers to calls and what the
-conductor tells by itself are the same news. A call that fails is repeated,
-and a cast that cancels, which may be lost, until it has had its effect; a
-session that was silent for long is asked for.
+Pure: clients, the conductor and the clock come in as method calls, and the
+resulting actions come out as effects. Answers to calls and unsolicited news
+from the conductor are handled alike. A failed call is repeated. A cancelling
+cast may be lost, so it is repeated until it has taken effect. A session that
+was silent for long is polled.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LONGEST_RESEND_S = 8.0
 #: finds the session READY without a client and lets it expire.
 CANCEL_REPEAT_S = 60.0
 
-#: When a request that was not answered is taken back: a client that goes on
-#: in spite of it has asked again by then.
+#: An unanswered request is taken back after this time. A client that still
+#: wants the session has asked again by then.
 TAKES_BACK_AFTER_S = 8.0
 
 MAX_POLLED_SESSIONS = 1000
 
-# Why a request is cancelled that its client has not given up.
+# Reasons for cancelling a request that its client has not given up.
 _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
 
 
@@ -71,9 +71,9 @@ class Cancel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask the conductor for sessions that were not heard of.
+    """Ask the conductor for sessions of which no news has come.
 
-    :ivar sessions: project and session ids, and which revision is known.
+    :ivar sessions: project and session ids, and the known revision of each.
     """
 
     sessions: tuple[tuple[str, str, int], ...]
@@ -95,7 +95,7 @@ Effect: typing.TypeAlias = Wish | Cancel | Poll | Push
 class _Open:
     """A session that a client waits for.
 
-    :ivar wish: what is called for until it is answered.
+    :ivar wish: the call to make until it is answered.
     :ivar asking: whether a call is under way.
     """
 
@@ -104,7 +104,7 @@ class _Open:
     host_uuid: str | None
     gives_up_at_s: float
     next_send_s: float = 0.0
-    #: Empty while they are not known.
+    #: Empty while the ids are unknown.
     request_id: str = ""
     session_id: str = ""
     client: int | None = None
@@ -127,12 +127,12 @@ class _Open:
 
 
 class Opens:
-    """All requests of one front door that are not at their end.
+    """All requests of one front door that have not ended.
 
     :param open_timeout_s: how long the conductor may take to say anything
         about a new request.
-    :param poll_interval_s: how long a session may be silent until it is
-        asked for.
+    :param poll_interval_s: how long a session may be silent before it is
+        polled.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Opens:
     ) -> None:
         self._open_timeout_s = open_timeout_s
         self._poll_interval_s = poll_interval_s
-        # A set that keeps its order, and the ways to find its members.
+        # A dict serves as an ordered set; the indexes find its members.
         self._opens: dict[_Open, None] = {}
         self._by_request: dict[OpenKey, _Open] = {}
         self._by_session: dict[OpenKey, _Open] = {}
         self._by_project: collections.Counter[str] = collections.Counter()
-        # The inner ones are sets that keep their order.
+        # The inner dicts serve as ordered sets.
         self._by_client: dict[int, dict[_Open, None]] = {}
         #: Views that came out of order and were dropped.
         self.stale_views = 0
@@ -174,10 +174,10 @@ class Opens:
         session_id: str = "",
         request_id: str = "",
     ) -> bool:
-        """Whether a session of a project is one of those.
+        """Whether a session of a project is counted among those.
 
         :param session_id: the session, or
-        :param request_id: the request that it came of.
+        :param request_id: the request that led to it.
         """
         return (project_id, request_id) in self._by_request or (
             (project_id, session_id) in self._by_session
@@ -186,7 +186,7 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return what is known of a session without asking anybody.
+        """Return the known view of a session without asking the conductor.
 
         :param project_id: project of the client that asks.
         :param session_id: the session.
@@ -200,7 +200,7 @@ class Opens:
         """A client wants a session, or comes back for it.
 
         :param client: number of its connection.
-        :param request: what it wants.
+        :param request: the client's request.
         :param now: seconds.
         :returns: effects.
         """
@@ -214,7 +214,7 @@ class Opens:
             )
             self._add(entry, request.request_id, "")
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
-            # It has come back: let the session live if it still does.
+            # The client has come back: keep the session if it still lives.
             entry.cancel_reason = None
             entry.gives_up_at_s = now + self._open_timeout_s
             entry.resend_s = FIRST_RESEND_S
@@ -230,11 +230,11 @@ class Opens:
         lost: Reopen,
         now: float,
     ) -> list[Effect]:
-        """A client's session has lost its slot and shall get another one.
+        """A client's session lost its slot and needs another one.
 
         :param client: number of its connection.
         :param host_uuid: host of the front door.
-        :param lost: the session and the generation that is lost.
+        :param lost: the session and the lost generation.
         :param now: seconds.
         :returns: effects.
         """
@@ -266,9 +266,9 @@ class Opens:
         return [entry.wish]
 
     def call_ended(self, wish: Wish, now: float) -> None:
-        """A call was answered, or not; what came of it has been heard.
+        """A call has ended, and its result has been handled.
 
-        :param wish: what was called for; it is again, if it is still open.
+        :param wish: the call; it is made again if it is still open.
         :param now: seconds.
         """
         if isinstance(wish, Submit):
@@ -311,7 +311,7 @@ class Opens:
     def client_gone(
         self, client: int, now: float, active: Iterable[str] = ()
     ) -> list[Effect]:
-        """A client's connection ended: nobody waits for its sessions.
+        """A client's connection ended, so its sessions have no client.
 
         :param client: number of the connection.
         :param now: seconds.
@@ -324,7 +324,7 @@ class Opens:
         for entry in self._by_client.pop(client, ()):
             entry.client = None
             if not entry.answered:
-                # A reopened one would get a slot that nobody comes to.
+                # No client would come to the slot of a reopened session.
                 effects += self._cancel(entry, codes.CLIENT_GONE, now)
             elif _is_connected(entry, in_use):
                 self._forget(entry)
@@ -336,7 +336,7 @@ class Opens:
         return effects
 
     def heard(self, view: objects.SessionView, now: float) -> list[Effect]:
-        """The conductor said what became of a session.
+        """The conductor reported the state of a session.
 
         :param view: the session.
         :param now: seconds.
@@ -360,7 +360,7 @@ class Opens:
         return _present(entry)
 
     def _add(self, entry: _Open, request_id: str, session_id: str) -> None:
-        """Note an entry, or what it is called."""
+        """Record an entry, or its ids."""
         if entry not in self._opens:
             self._opens[entry] = None
             self._by_project[entry.project_id] += 1
@@ -380,10 +380,10 @@ class Opens:
     ) -> list[Effect]:
         """The conductor answered a poll.
 
-        :param poll: what it was asked.
-        :param changed: those of which there is news.
-        :param unknown: ids of those that do not exist. What the conductor has
-            once answered is recorded: so they are lost.
+        :param poll: the poll.
+        :param changed: the sessions with news.
+        :param unknown: ids of sessions that do not exist. The conductor
+            records what it has once answered, so these are lost.
         :param now: seconds.
         :returns: effects.
         """
@@ -408,7 +408,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Repeat, give up and ask, as time demands.
+        """Repeat, give up and poll whatever is due.
 
         :param now: seconds.
         :returns: effects.
@@ -472,8 +472,8 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # The client, if there is one, goes on hearing of the session
-            # when the conductor is back.
+            # A client that is still there hears of the session again when the
+            # conductor is back.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)
@@ -482,9 +482,9 @@ class Opens:
         if entry.cancel_reason is not None or isinstance(entry.wish, Reopen):
             # A running session is not taken back: its client may ask again.
             return self._finish(entry, view)
-        # So may one whose request was taken in before this agent was
-        # started. A cancellation that is under way by then would reach the
-        # conductor first, when it comes back.
+        # The client of a request that was taken in before this agent started
+        # may ask again, too. A cancellation already under way by then would
+        # reach the returning conductor first.
         self._mark_cancelled(entry, codes.CONDUCTOR_UNAVAILABLE, now)
         entry.next_send_s = now + TAKES_BACK_AFTER_S
         client = self._detach(entry)
@@ -509,14 +509,14 @@ class Opens:
             (self._by_request, entry.request_id),
             (self._by_session, entry.session_id),
         ):
-            # Another entry may have its name by now.
+            # The name may belong to another entry by now.
             if index.get((entry.project_id, name)) is entry:
                 del index[entry.project_id, name]
         self._detach(entry)
 
 
 def _present(entry: _Open) -> list[Effect]:
-    """Tell a client that has come what is known of its session."""
+    """Send a returning client the known state of its session."""
     if entry.client is None or entry.view is None or entry.lacks_secret():
         return []
     return [Push(entry.client, entry.view)]
@@ -530,10 +530,10 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
 
 
 def _answers(wish: Wish, view: objects.SessionView) -> bool:
-    """Whether a wish has come true, or cannot any more."""
+    """Whether a wish has been fulfilled, or no longer can be."""
     if isinstance(wish, Submit):
         return True
-    # What is said of the slot that was lost is no answer.
+    # News of the lost slot is no answer.
     return view.generation > wish.generation or (
         view.generation == wish.generation
         and (view.state == states.QUEUED or view.state in states.TERMINAL)
@@ -541,11 +541,11 @@ def _answers(wish: Wish, view: objects.SessionView) -> bool:
 
 
 def _may_be_in_use(entry: _Open) -> bool:
-    """Whether the slot may have been used all along.
+    """Whether the slot may have been in use all along.
 
-    Word of its client's connection, or of its end in order, comes from the
-    worker by way of its agent and the conductor: it must not be overtaken by
-    a cancellation, also not where the slot is on this host.
+    The worker reports its client's connection or orderly end through its
+    agent and the conductor. A cancellation must not overtake that report,
+    even where the slot is on this host.
     """
     return entry.view is not None and entry.view.state == states.READY
 

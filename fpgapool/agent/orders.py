@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the slot table wants done: values, which the agent carries out."""
+"""The orders of the slot table: values, which the agent carries out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ToWorker:
 class Fetch:
     """Get the file of an assignment's bitstream to this host.
 
-    :ivar again: what is here is damaged.
+    :ivar again: the file that is here is damaged.
     """
 
     key: Key
@@ -39,7 +39,7 @@ class Fetch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndWorker:
-    """End the slot's worker, which does not do what it is told."""
+    """End the slot's worker, which does not obey."""
 
     key: Key
     reason: str
@@ -54,7 +54,7 @@ class SendPrepared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """The table looks different or was asked for: report it soon."""
+    """The table has changed or a report was requested: report it soon."""
 
 
 Effect: typing.TypeAlias = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The processes of workers: started, recognized, and told how they ended.
+"""The processes of workers: their start, their recognition and their end.
 
-They are waited for by descriptor (pidfd): a number may be another's already.
+They are waited for by descriptor (pidfd): a number may have been reused.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fpgapool.common import descriptors
 
 WORKER_MODULE = "fpgapool.agent.worker"
 
-#: How a worker ends that finds another one in its slot.
+#: Exit status of a worker that finds another one in its slot.
 EXIT_SLOT_TAKEN = 3
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 def start(document: Mapping[str, object]) -> int:
-    """Start a worker in a session of its own, so that it may stay.
+    """Start a worker in its own session, so that it may outlive the agent.
 
     :param document: its settings.
     :returns: its number.
@@ -61,7 +61,7 @@ def start(document: Mapping[str, object]) -> int:
 def dial(path: str) -> socket.socket | None:
     """Return a connection to a worker's socket that does not block.
 
-    :returns: None if the worker takes none.
+    :returns: None if the worker accepts none.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -74,7 +74,7 @@ def dial(path: str) -> socket.socket | None:
 
 
 def peer_pid(sock: socket.socket) -> int:
-    """Return the number of the process that made a socket's other end."""
+    """Return the number of the process that made the socket's other end."""
     credentials = sock.getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
     )
@@ -104,7 +104,7 @@ def exit_status(pidfd: int) -> int | None:
 
 
 def how(exit_status: int | None) -> str:
-    """Say how a process ended; see :func:`exit_status`."""
+    """Describe how a process ended; see :func:`exit_status`."""
     if exit_status is None or exit_status >= 0:
         return f"status {exit_status}"
     return signal.Signals(-exit_status).name

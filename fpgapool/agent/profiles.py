@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The library's accelerators as the conductor last told them."""
+"""The library's accelerators as the conductor last reported them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: A project that has brought a new version of its own may have changed which
-#: parameters it takes.
+#: A project's new version of its own accelerator may take other parameters.
 REFRESH_AFTER_S = 10.0
 
-#: Unknown names must not turn into a stream of calls to the conductor, nor
-#: must one that does not answer.
+#: Neither unknown names nor an unresponsive conductor may cause a stream of
+#: calls to the conductor.
 MISS_REFRESH_AFTER_S = 1.0
 
 Profiles: typing.TypeAlias = Mapping[str, objects.AcceleratorProfile]
@@ -32,10 +31,10 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Return what a project means by a name; None: nothing it may use.
+    """Return the profile that a name means to a project, None without one.
 
     :param known: all profiles, by key.
-    :param project_id: who asks.
+    :param project_id: the asking project.
     :param name: of an accelerator, or a key.
     """
     key = names.resolve(
@@ -47,13 +46,13 @@ def find(
 
 
 class ProfileCache:
-    """Profiles by name, asked for when one is missing or they grow old.
+    """Profiles by name, fetched when one is missing or they grow old.
 
     :param loop: the thread that uses the cache.
     :param caller: makes the calls.
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long whoever asks waits. A conductor that has died
-        may have been asked: within that time the question is repeated.
+    :param limit_s: how long a caller waits. The question may have gone to a
+        conductor that has died, so it is repeated within that time.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class ProfileCache:
         self._fetched_at_s = 0.0
         self._fetching = False
         self._refresh_due = False
-        # Who is to be told, by what says that nobody has answered.
+        # Waiting callbacks, by the timer that reports a missing answer.
         self._waiting: dict[agent_loop.Timer, OnDone] = {}
 
     def ask(
@@ -83,10 +82,10 @@ class ProfileCache:
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
-        :param project_id: who asks.
-        :param name: the one that is needed, None for all of them.
-        :param on_done: gets the profiles, which may lack it; None if it is
-            not among those that are known and the conductor does not answer.
+        :param project_id: the asking project.
+        :param name: the profile that is needed, None for all of them.
+        :param on_done: gets the profiles, which may lack that one; None if it
+            is not among the known ones and the conductor does not answer.
         """
         age_s = self._loop.now() - self._fetched_at_s
         known = self._profiles
@@ -106,8 +105,8 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # It may have been approved just now: nobody is told that there
-            # is no such accelerator by what was known before.
+            # The accelerator may have been approved just now, so old profiles
+            # are no reason to answer that it does not exist.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 
     def _refresh_in(self, delay_s: float) -> None:
@@ -133,11 +132,11 @@ class ProfileCache:
             on_done(self._profiles)
 
     def _failed(self, error: Exception) -> None:
-        LOG.warning("Accelerators could not be asked for: %s", error)
+        LOG.warning("Cannot fetch the accelerators: %s", error)
         self._fetching = False
         if self._waiting:
             self._refresh_in(MISS_REFRESH_AFTER_S)
 
     def _give_up(self, timer: agent_loop.Timer) -> None:
-        # What was known before lacks what is wanted; it may be there by now.
+        # The old profiles lack this one, but it may exist by now.
         self._waiting.pop(timer)(None)

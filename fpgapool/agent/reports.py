@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the conductor hears of a host: reports, and slots that are ready."""
+"""The reports of a host to the conductor, and its messages of ready slots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reporter:
 
     All methods but :meth:`failed` run in the loop's thread.
 
-    :param make: makes a report: its members but those that are known here.
+    :param make: returns a report; called with the members known here.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Reporter:
         self._report()
 
     def stop(self) -> None:
-        """Report nothing more."""
+        """Stop reporting."""
         self._serving = False
 
     def soon(self) -> None:
-        """Have changes reported; at once if a slot has come free."""
+        """Report changes soon; at once if a slot has become free."""
         if not self._serving or self._pending:
             return
         busy = len(self._table.holders())
@@ -100,7 +100,7 @@ class Reporter:
         self._timer = self._loop.call_later(delay_s, self._report)
 
     def failed(self, key: Hashable) -> None:
-        """Repeat a report that was lost before the next is due.
+        """Repeat a lost report before the next is due.
 
         :param key: of the cast that could not be sent.
         """
@@ -108,15 +108,15 @@ class Reporter:
             self._loop.call(self._again)
 
     def _again(self) -> None:
-        # What is being gathered is due earlier.
+        # A report that is already being gathered is due earlier.
         if not self._gathering:
             self._schedule(min(RETRY_S, self._interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
         """Tell that a slot is ready for its client.
 
-        It overtakes reports, on the way and in the threads of the other side:
-        the conductor must know which of them are older.
+        This message overtakes reports, on the way and in the threads of the
+        conductor, which must know which reports are older.
         """
         numbered = dataclasses.replace(
             prepared, agent_boot_id=self._boot_id, sequence=self._sequence

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pure checks of what clients ask a front door for."""
+"""Pure checks of clients' requests to a front door."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session
 
-# A project's own is name@project where it is not asked for by that project.
+# Other projects ask for a project's own accelerator as name@project.
 _ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -20,7 +20,7 @@ Members = Mapping[str, object]
 
 
 def session_id(members: Members) -> str:
-    """Return the id of the session that is meant.
+    """Return the id of the session that the message names.
 
     :param members: of the message.
     :raises rules.RequestError: SESSION_NOT_FOUND.
@@ -34,7 +34,7 @@ def session_id(members: Members) -> str:
 
 
 def generation(members: Members) -> int:
-    """Return the generation that is meant.
+    """Return the generation that the message names.
 
     :param members: of the message.
     :raises rules.RequestError: INVALID_REQUEST.
@@ -48,10 +48,10 @@ def generation(members: Members) -> int:
 
 
 def accelerator(members: Members, member: str = "accelerator") -> str:
-    """Return the name of the accelerator that is meant.
+    """Return the name of the accelerator that the message names.
 
     :param members: of the message.
-    :param member: which of them has the name.
+    :param member: the member that has the name.
     :raises rules.RequestError: UNKNOWN_ACCELERATOR.
     """
     value = members.get(member)
@@ -63,7 +63,7 @@ def accelerator(members: Members, member: str = "accelerator") -> str:
 
 
 def cancel_target(members: Members) -> tuple[str | None, str | None]:
-    """Return session id or request id, whichever the client named.
+    """Return session id or request id, whichever the client gave.
 
     :param members: of the message.
     :raises rules.RequestError: SESSION_NOT_FOUND, INVALID_REQUEST_ID.
@@ -84,7 +84,7 @@ def open_request(
 
     :param members: of the message.
     :param project_id: project of the socket that it came by.
-    :param user_id: who asks.
+    :param user_id: the asking user.
     :param host_uuid: host of the front door.
     :returns: the request for the conductor.
     :raises rules.RequestError: with the code of the first wrong member.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an agent says to the conductor, away from the loop's thread.
+"""Messages from an agent to the conductor, sent outside the loop's thread.
 
-A broker that is away blocks whoever sends. One thread sends all casts and
-a few make all calls; what they cannot take is replaced or refused, never
-piled up. Projects take turns, so that none waits behind what another one
-asks for.
+A sender blocks while the broker is away. One thread sends all casts and a few
+threads make all calls. Messages that find no room are replaced or refused,
+never piled up. Projects take turns, so that none waits behind the requests of
+another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_WAITING_CASTS = 20000
 #: Casts in one message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
-#: For calls that open sessions; each is kept until they are recorded.
+#: For calls that open sessions; each blocks until its sessions are recorded.
 OPENING_THREADS = 8
 MAX_WAITING_CALLS = 64
 
@@ -40,10 +40,10 @@ MAX_WAITING_CALLS = 64
 class Sender:
     """One thread that sends casts; a newer one replaces its predecessor.
 
-    What has piled up while it sent goes out in one message.
+    Casts that piled up during sending go out in one message.
 
     :param name: name of the thread.
-    :param together: makes one message of the casts made within it.
+    :param together: combines the casts made within it into one message.
     :param on_failure: called in the sending thread with the key of a cast
         that could not be sent.
     """
@@ -76,9 +76,9 @@ class Sender:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Send what waits, then end.
+        """Send the waiting casts, then end.
 
-        :param timeout_s: how long to wait; what is left then is lost.
+        :param timeout_s: how long to wait; casts left after that are lost.
         """
         with self._condition:
             self._stopping = True
@@ -97,10 +97,10 @@ class Sender:
     ) -> None:
         """Send a cast soon.
 
-        :param key: what it is about; it replaces a waiting cast of the same
-            key and lane.
+        :param key: its subject; it replaces a waiting cast of the same key
+            and lane.
         :param cast: sends it; may block and raise.
-        :param lane: for whom; lanes take turns.
+        :param lane: whom it is for; lanes take turns.
         """
         with self._condition:
             if self._waiting.put(lane, key, cast) is not None:
@@ -108,9 +108,10 @@ class Sender:
             self._condition.notify()
 
     def put_first(self, key: Hashable, cast: Callable[[], object]) -> None:
-        """Send a cast of the agent's own, before all that waits.
+        """Send a cast of the agent's own, before all waiting ones.
 
-        There are as many keys as the host has slots, and are never dropped.
+        There are as many keys as the host has slots. These casts are never
+        dropped.
 
         :param key: see :meth:`put`.
         :param cast: see :meth:`put`.
@@ -195,7 +196,7 @@ class Caller:
             thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads; answers that are still to come are dropped.
+        """End the threads; answers that come later are dropped.
 
         :param timeout_s: how long to wait for each.
         """
@@ -214,16 +215,15 @@ class Caller:
         limit_s: float | None = None,
         lane: Hashable = None,
     ) -> None:
-        """Make a call; its outcome is handled in the loop's thread.
+        """Make a call; the loop's thread handles its outcome.
 
         :param call: may block and raise.
-        :param on_result: gets what it returns.
-        :param on_error: gets what it raises, queue.Full if too many calls
-            wait and most of them in its lane.
-        :param limit_s: after that time the outcome is a TimeoutError, and
-            what comes later is dropped: a broker that is frozen blocks
-            whoever calls. None waits for ever. With a limit, only the loop's
-            thread may submit.
+        :param on_result: gets the returned value.
+        :param on_error: gets the raised exception, queue.Full if too many
+            calls wait and most of them in its lane.
+        :param limit_s: after that time the outcome is a TimeoutError, and a
+            later result is dropped: a frozen broker blocks its callers. None
+            waits for ever. With a limit, only the loop's thread may submit.
         """
         if limit_s is not None:
             on_result, on_error = self._limited(on_result, on_error, limit_s)
@@ -249,7 +249,7 @@ class Caller:
         on_error: Callable[[Exception], None],
         limit_s: float,
     ) -> tuple[Callable[[T], None], Callable[[Exception], None]]:
-        """Return two callbacks of which one is called, once and in time."""
+        """Return two callbacks of which exactly one is called, in time."""
         over = False
 
         def once(

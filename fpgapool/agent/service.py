@@ -2,8 +2,8 @@
 
 """The agent of one host, put together.
 
-Nothing here is global to the process: several agents, each with a host
-identity and a state directory of its own, can live in one.
+Nothing here is global to the process: one process can hold several agents,
+each with its own host identity and state directory.
 """
 
 from __future__ import annotations
@@ -53,18 +53,17 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: How long workers found running may take to speak before the first report
-#: goes out without them.
+#: How long the first report waits for the status of workers found running.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: Letting go of a slot may have to wait for the end of its programming.
+#: The release of a slot may have to wait until its programming has ended.
 RELEASE_TIMEOUT_S = 10.0
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: Who scrapes metrics does not wait much longer.
+#: A metrics scraper does not wait much longer.
 METRICS_TIMEOUT_S = 2.0
 
 _IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
@@ -82,7 +81,7 @@ class Agent:
 
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
-    :param counts: to count what happens in; ``conductor`` may do so, too.
+    :param counts: receives the counts; ``conductor`` may use it, too.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Agent:
         )
         self._clock = clock.WallClock()
         self._trust = trust.Trust(settings.trusted_keys)
-        # Each session with such a bitstream causes lines.
+        # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self._lock_fd: int | None = None
         self._server: typing.Any = None
@@ -109,10 +108,10 @@ class Agent:
         self._stopped = threading.Event()
         self._stop_lock = threading.Lock()
 
-    # Life.
+    # Life cycle.
 
     def start(self) -> None:
-        """Take over what runs, start the rest, and serve.
+        """Take over running workers, start the rest, and serve.
 
         :raises: AgentError, drivers.DriverError or
             doorway.FrontDoorError.
@@ -136,7 +135,7 @@ class Agent:
         )
 
     def stop(self) -> None:
-        """Stop serving; sessions go on if workers outlive the agent.
+        """Stop serving; sessions continue if workers outlive the agent.
 
         Stopping twice, or without having started, does nothing.
         """
@@ -148,9 +147,9 @@ class Agent:
             self._stopped.set()
 
     def fill(self, page: metrics.Page) -> None:
-        """Tell metrics; any thread may ask.
+        """Fill in the metrics; any thread may call this.
 
-        :param page: where.
+        :param page: where to put them.
         """
         writer = agent_metrics.Writer(self._settings.host_name, page)
         writer.put_counts(self._counts)
@@ -279,7 +278,8 @@ class Agent:
             max_bytes=settings.bitstream_cache_bytes,
             timeout_s=settings.bitstream_fetch_timeout_s,
         )
-        # Threads of its own: a file takes long, and others must not wait.
+        # Fetches have threads of their own: one takes long and must not
+        # delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
         self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
 
@@ -317,7 +317,7 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for the workers found running, else they look idle."""
+        """Wait for workers found running, which would look idle otherwise."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -343,7 +343,7 @@ class Agent:
         try:
             self.loop.run_and_wait(self._leave, STOP_TIMEOUT_S)
         except TimeoutError:
-            LOG.error("The agent's loop does not end")
+            LOG.error("The agent's loop does not stop")
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
@@ -360,7 +360,7 @@ class Agent:
         self._reporter.stop()
         self._front_door.stop()
 
-    # What the conductor asks; any thread.
+    # Commands of the conductor; any thread.
 
     def _command(
         self, what: str, leader_epoch: int, change: table.Change
@@ -379,14 +379,14 @@ class Agent:
 
         self.loop.call(execute)
 
-    # What happens to slots; the loop's thread.
+    # Events of slots; the loop's thread.
 
     def _happened(self, key: orders.Key, change: table.Change) -> None:
         effects = change(self.table, self._clock.now())
         self._counts.note_result(key, self.table.last_result(key))
         self._apply(effects)
 
-    # What the front door asks; the loop's thread.
+    # Requests of the front door; the loop's thread.
 
     def connect(
         self, project_id: str, session_id: str, generation: int
@@ -414,7 +414,7 @@ class Agent:
             raise rules.RequestError(
                 codes.WORKER_LOST, "the slot's worker takes no connections"
             )
-        # The client gets the same open file description.
+        # The client's descriptor shares this open file description.
         sock.setblocking(True)
         return sock
 
@@ -426,10 +426,10 @@ class Agent:
             if holder.state in _IN_USE
         }
 
-    # What follows; the loop's thread.
+    # Effects; the loop's thread.
 
     def _apply(self, effects: Iterable[orders.Effect]) -> None:
-        # Whatever changes the table ends here.
+        # Every change of the table ends here.
         holders = self.table.holders()
         self._meter.note_holders(
             {key: one.generation for key, one in holders.items()},
@@ -450,8 +450,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Here, not when the file came: a key may have been withdrawn
-            # while the worker made room.
+            # Checked now and not when the file came: a key may have been
+            # withdrawn while the worker made room.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -466,7 +466,7 @@ class Agent:
         self.workers.send(order)
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
-        """Do not program a slot with what this host does not trust."""
+        """Do not program a slot with a bitstream that this host distrusts."""
         self._untrusted_log.warning(
             "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
             *order.key,
@@ -486,9 +486,9 @@ class Agent:
         )
 
     def _fetch(self, order: orders.Fetch) -> None:
-        """Bring a file here; the slot waits, nobody else does."""
+        """Bring a file here; only its slot waits for that."""
         key, generation = order.key, order.generation
-        # Before it is asked for, so that it cannot be removed meanwhile.
+        # Set before the fetch, so that the file cannot be removed meanwhile.
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
@@ -501,7 +501,7 @@ class Agent:
 
         def failed(message: str) -> None:
             LOG.warning(
-                "Bitstream %s cannot be had for slot %s.%d: %s",
+                "Bitstream %s is unavailable for slot %s.%d: %s",
                 order.bitstream.bitstream_id,
                 *key,
                 message,
@@ -539,7 +539,7 @@ class Agent:
             return
         self.loop.call_later(TICK_S, self._tick)
         self._apply(self.table.tick(self._clock.now()))
-        # Workers tell of changes by themselves, but not of every byte.
+        # Workers report changes by themselves, but not every byte.
         self.workers.tick()
         self._boards.check()
 
@@ -551,7 +551,7 @@ class Agent:
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent that counts all it does; RPC must have been set up.
+    """Return an agent that counts all its work; RPC must be set up.
 
     :param settings: its settings.
     """
@@ -566,7 +566,7 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Return devices whose names can be part of those of files.
+    """Return devices whose names can be part of file names.
 
     :raises AgentError: if one of them cannot.
     """

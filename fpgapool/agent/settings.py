@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an agent has to know, gathered from the configuration."""
+"""The settings of an agent, gathered from the configuration."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from fpgapool.drivers import loader
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """All that an agent has to know; see the options of the same names.
+    """All settings of an agent; see the options of the same names.
 
     :param state_path: directory of this host alone.
     :param driver_name: for reports.
     :param driver_path: ``module:Class``.
-    :param driver_settings: what the driver gets besides ``state_dir``.
+    :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
     :param bitstream_source: has the files of the library's bitstreams …
-    :param bitstream_cache_bytes: … how many of them are kept here …
-    :param bitstream_fetch_timeout_s: … and how long one may take to come.
-    :param trusted_keys: one of them must have signed what slots are
-        programmed with; None: bitstreams need no signature.
+    :param bitstream_cache_bytes: … how much room they may take up here …
+    :param bitstream_fetch_timeout_s: … and how long a fetch may take.
+    :param trusted_keys: one of them must have signed each bitstream that is
+        programmed; None: bitstreams need no signature.
     :param keys: that messages are signed with, in both directions.
     """
 
@@ -86,7 +86,7 @@ class AgentSettings:
         """Take the settings from the configuration.
 
         :param conf: with the options of :mod:`fpgapool.conf`.
-        :param replaced: members that are not taken from there.
+        :param replaced: members that do not come from the configuration.
         :raises: drivers.DriverError if there is no such driver, or
             ConfigurationError if options contradict each other.
         """
@@ -125,7 +125,7 @@ def _trusted_keys(conf: cfg.ConfigOpts) -> signatures.TrustedKeys | None:
 def options_of_driver(
     conf: cfg.ConfigOpts, name: str, path: str
 ) -> dict[str, object]:
-    """Return the options of the group that is named like the driver.
+    """Return the options of the group named like the driver.
 
     :param conf: the configuration, with its files read.
     :param name: of the driver.
@@ -141,12 +141,15 @@ def options_of_driver(
 
 
 def driver_settings(settings: AgentSettings) -> dict[str, object]:
-    """Return what drivers get, here and in workers, besides ``state_dir``."""
+    """Return the settings of drivers, here and in workers.
+
+    ``state_dir`` is added to them.
+    """
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
 
 
 def data_share(settings: AgentSettings) -> shaping.Share | None:
-    """Return what is left of the link to the data plane, None for all.
+    """Return the data plane's share of the link, None for all of it.
 
     :raises: ConfigurationError that names the option.
     """

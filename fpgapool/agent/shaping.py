@@ -2,9 +2,9 @@
 
 """Link protection: the data plane takes no more of a link than its share.
 
-What is wished comes from the operator, what is comes from the kernel; a
-thread of its own brings one to the other, again and again, because links go
-and come back. Where it cannot, the agent goes on without a cap and says so.
+The operator gives the desired state, and the kernel has the actual one. A
+separate thread reconciles the two repeatedly, because links go and come back.
+If that fails, the agent goes on without a cap and reports it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOG = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
 
-#: Starting the privileged process leaves a line in the host's security log.
+#: Each start of the privileged process adds a line to the host's security log.
 FAILURE_INTERVAL_S = 300.0
 
-# Why there is no cap, besides what fpgapool.privsep.cap says.
+# Reasons for a missing cap, besides those of fpgapool.privsep.cap.
 ADDRESS_MISSING = "ADDRESS_MISSING"
 LOOPBACK = "LOOPBACK"
 RATE_UNKNOWN = "RATE_UNKNOWN"
@@ -42,9 +42,9 @@ DIRECTIONS = ("outgoing", "incoming")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """What the operator leaves to the data plane, in each direction.
+    """The share that the operator gives the data plane, in each direction.
 
-    :ivar ports: on which workers listen.
+    :ivar ports: the ports on which workers listen.
     :ivar percent: of the link's rate; 0 where a rate is given.
     :ivar bytes_per_s: rate; 0 where a percentage is given.
     """
@@ -61,13 +61,13 @@ def share(
     data_address: str | None,
     data_ports: str,
 ) -> Share | None:
-    """Check what the operator wishes.
+    """Check the share that the operator configured.
 
     :param percent: ``data_share_percent``.
     :param bytes_per_s: ``data_rate_bytes_per_s``.
-    :param data_address: where the workers listen.
-    :param data_ports: on which ports they do.
-    :returns: the wish, None for no cap.
+    :param data_address: the address on which workers listen.
+    :param data_ports: the ports on which they listen.
+    :returns: the share, None for no cap.
     :raises: ConfigurationError that names the option.
     """
     if not percent and not bytes_per_s:
@@ -120,12 +120,12 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LinkState:
-    """How it stands with the cap.
+    """The state of the cap.
 
     :ivar device: the network device, None if it is not known.
     :ivar bytes_per_s: the cap of each direction without a problem, 0 for
         none.
-    :ivar problems: why a direction has no cap, though it should.
+    :ivar problems: why a direction lacks a cap that it should have.
     """
 
     device: str | None = None
@@ -134,12 +134,12 @@ class LinkState:
 
     @property
     def message(self) -> str | None:
-        """The problems for a person, None if there are none."""
+        """The problems as text for a person, None if there are none."""
         return "; ".join(map(str, self.problems)) or None
 
 
 class Kernel(typing.Protocol):
-    """Who knows the links and may change them; may raise anything."""
+    """Finds and changes links; any method may raise anything."""
 
     def find_network(self, address: str) -> tuple[str, str] | None:
         """Return the device that has an address, and the prefix there."""
@@ -157,7 +157,7 @@ class Kernel(typing.Protocol):
 
 
 class PrivilegedKernel:
-    """Reads by itself and has changes made by the privileged process."""
+    """Reads directly; the privileged process makes the changes."""
 
     def find_network(self, address: str) -> tuple[str, str] | None:
         """Return the device that has an address, and the prefix there.
@@ -203,7 +203,7 @@ class PrivilegedKernel:
 
 
 class _NoCap(exceptions.PicklableError):
-    """Neither direction can get a cap now."""
+    """No direction can get a cap now."""
 
     def __init__(self, device: str | None, code: str, message: str) -> None:
         super().__init__(message)
@@ -212,14 +212,15 @@ class _NoCap(exceptions.PicklableError):
 
 
 class LinkProtection:
-    """Keeps the cap as the operator wishes it.
+    """Keeps the cap in line with the operator's settings.
 
-    :param wish: None for no cap; one that an earlier agent left is removed.
-    :param data_address: where the workers listen.
+    :param wish: the share, None for no cap; then a cap left by an earlier
+        agent is removed.
+    :param data_address: the address on which workers listen.
     :param device: given by the operator, None for that of the address.
-    :param reading: what is known of the link now.
-    :param remove_at_stop: whether the cap goes with the agent.
-    :param kernel: who does it.
+    :param reading: returns the latest reading of the link.
+    :param remove_at_stop: whether the cap is removed when the agent stops.
+    :param kernel: reads and makes the changes.
     """
 
     def __init__(
@@ -248,21 +249,21 @@ class LinkProtection:
 
     @property
     def state(self) -> LinkState:
-        """How it stands with the cap."""
+        """The state of the cap."""
         return self._state
 
     def start(self, timeout_s: float = 5.0) -> None:
-        """Put the cap and keep it.
+        """Set the cap and keep it.
 
-        :param timeout_s: how long to wait for it to be put, so that it is
-            there before data flow.
+        :param timeout_s: how long to wait for the cap, so that it is set
+            before data flow.
         """
         self._thread.start()
         if self._wish is not None:
             self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Let the cap be, or remove it if that is wished.
+        """Leave the cap, or remove it if the settings say so.
 
         :param timeout_s: how long to wait.
         """
@@ -283,9 +284,9 @@ class LinkProtection:
             self.remove()
 
     def check(self) -> float:
-        """Bring the kernel's state to the wish.
+        """Reconcile the kernel's state with the settings.
 
-        :returns: in how many seconds to do so again.
+        :returns: seconds until the next check.
         """
         if self._wish is None:
             return CHECK_INTERVAL_S
@@ -294,8 +295,8 @@ class LinkProtection:
         except _NoCap as error:
             self._note(_failed(error.device, error.code, str(error)))
         except Exception as error:
-            # A missing right, a missing program, a kernel without traffic
-            # control: the agent's work goes on.
+            # A missing right, a missing program or a kernel without traffic
+            # control must not stop the agent.
             device = self._given_device or self._state.device
             self._note(_failed(device, PRIVSEP_FAILED, repr(error)))
             return FAILURE_INTERVAL_S
@@ -316,7 +317,7 @@ class LinkProtection:
         self._note(state, made=outcome["made"])
 
     def _link(self) -> tuple[str, str]:
-        """Return the network device and the data plane's network there."""
+        """Return the network device and the data plane's network on it."""
         address = str(self._data_address)
         found = self._kernel.find_network(address)
         if found is None:
@@ -336,7 +337,7 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate; it will come back with the old.
+        # A link that is down has no rate. It will come back with the old one.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
@@ -365,9 +366,9 @@ class LinkProtection:
             )
 
     def remove_left_over(self) -> None:
-        """Remove what an agent with other wishes has left.
+        """Remove the cap that an agent with other settings left.
 
-        Without such a thing no privileges are asked for.
+        No privileges are requested if there is no such cap.
         """
         try:
             device = self._given_device

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One slot as its agent knows it: what it was given for, what its worker says.
+"""One slot as its agent knows it: its assignment and its worker's status.
 
-Pure. The slot's state is its worker's word, which follows
+Pure. The slot's state is the one its worker reports, which follows
 ``states.SLOT_MOVES``; nothing here sets it.
 """
 
@@ -20,13 +20,13 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
-#: Says what a slot's holder has drawn, in J; None if that is not measured.
+#: Returns the energy of a slot's holder in J; None if it is not measured.
 Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker says of itself; ``state`` is a slot's state."""
+    """The status that a worker reports; ``state`` is a slot's state."""
 
     state: str
     session_id: str | None
@@ -46,7 +46,7 @@ class WorkerStatus:
         """Read a status message.
 
         :param members: of its ``status``.
-        :raises: KeyError, TypeError or ValueError if it is none.
+        :raises: KeyError, TypeError or ValueError if it is not a status.
         """
         if members["state"] not in states.SLOT_MOVES:
             raise ValueError(f"unknown state {members['state']!r:.40}")
@@ -79,7 +79,7 @@ _all_but_bytes = operator.attrgetter(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has a slot."""
+    """The holder of a slot."""
 
     session_id: str
     generation: int
@@ -92,16 +92,16 @@ class Slot:
     """One slot.
 
     :ivar connected: there is a control connection to its worker.
-    :ivar fault: why no worker can be started.
-    :ivar status: what the worker said last, None without one.
+    :ivar fault: why its worker cannot be started.
+    :ivar status: the worker's last status, None without one.
     :ivar pending: accepted, and not yet confirmed by a status of the worker;
         ``pending_sent`` says whether the worker was told.
-    :ivar request: what the slot was given for last.
+    :ivar request: the last assignment of the slot.
     :ivar bitstream_path: where the file of its bitstream is, once it is here;
-        ``refetched`` if it was damaged and had to come a second time.
-    :ivar released: the slot was taken back from what it was given for last.
+        ``refetched`` if it was damaged and had to be fetched a second time.
+    :ivar released: the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to end, to make room for a fresh one.
-    :ivar prepared: what the conductor was told of the holder's slot.
+    :ivar prepared: the message to the conductor about the holder's slot.
     """
 
     key: orders.Key
@@ -126,7 +126,7 @@ class Slot:
     release_deadline_s: float | None = None
 
     def holder(self) -> Holder | None:
-        """Return who has the slot, None if it is idle."""
+        """Return the holder of the slot, None if it is idle."""
         of: typing.Any = self.pending or self.status
         if of is None or of.session_id is None:
             return None
@@ -142,7 +142,7 @@ class Slot:
         )
 
     def waits_for_client(self, generation: int) -> bool:
-        """Whether an assignment has the slot, and its client may come."""
+        """Whether an assignment holds the slot, and its client may come."""
         holder = self.holder()
         return (
             holder is not None
@@ -151,11 +151,11 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return what deserves a report of its own; bytes can wait."""
+        """Return the parts that are reported at once; bytes can wait."""
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
 
-    # What it is given for.
+    # Assignments.
 
     def accept(self, request: objects.AssignRequest) -> list[orders.Effect]:
         """Take an assignment."""
@@ -169,7 +169,7 @@ class Slot:
         ]
 
     def objection(self, request: objects.AssignRequest) -> str | None:
-        """Return why the slot cannot be given away, None if it can."""
+        """Return why the slot cannot be assigned, None if it can."""
         if self.fault is not None or request.self_test or self.status is None:
             return self.fault
         if self.status.state == states.SLOT_FAULTY:
@@ -177,7 +177,7 @@ class Slot:
         return None
 
     def forget_holder(self) -> None:
-        """Forget who had the slot."""
+        """Forget the holder of the slot."""
         self.pending = None
         self.pending_sent = False
         self.prepared = None
@@ -187,7 +187,7 @@ class Slot:
     def end_pending(
         self, state: str, code: str, message: str, now: float
     ) -> list[orders.Effect]:
-        """Have an assignment end before the worker has confirmed it."""
+        """End an assignment before the worker has confirmed it."""
         assert self.pending is not None
         self.last_result = result(self.pending, state, code, message, now)
         self.forget_holder()
@@ -196,11 +196,11 @@ class Slot:
     def fail_pending(
         self, code: str, message: str, now: float
     ) -> list[orders.Effect]:
-        """As :meth:`end_pending`: the slot could not be prepared."""
+        """Like :meth:`end_pending`: the slot could not be prepared."""
         return self.end_pending(states.PREPARE_FAILED, code, message, now)
 
     def send_pending(self) -> list[orders.Effect]:
-        """Tell the worker what it is to do, once it and the file are here."""
+        """Send the assignment to the worker, once it and the file are here."""
         request, status = self.pending, self.status
         if (
             request is None
@@ -222,14 +222,15 @@ class Slot:
         members = dataclasses.asdict(request)
         members["bitstream_path"] = self.bitstream_path
         if request.bitstream_ref is not None:
-            # A driver need not program what a slot has already, by its name:
-            # so it is that of what was signed, whatever the conductor says.
+            # A driver need not program a bitstream that the slot already has.
+            # The driver goes by the name, so the name is that of the signed
+            # checksum, whatever the conductor says.
             checksum = request.bitstream_ref.checksum_sha256
             members["bitstream"] = f"{names.FILE_PREFIX}{checksum}"
         return [self._order("assign", request.generation, members)]
 
     def send_release(self) -> list[orders.Effect]:
-        """Tell the worker to let go of its holder, if that was asked for."""
+        """Tell the worker to let go of its holder, if a release is due."""
         holder = self.holder()
         if holder is None or not self.connected or self.release_reason is None:
             return []
@@ -252,10 +253,10 @@ class Slot:
             {**members, "generation": generation},
         )
 
-    # What its worker does.
+    # Events of its worker.
 
     def take(self, status: WorkerStatus, now: float) -> list[orders.Effect]:
-        """Take what the worker says of itself."""
+        """Take a status from the worker."""
         before = self.visible()
         is_first = self.status is None
         self.status = status
@@ -265,7 +266,7 @@ class Slot:
         self._confirm_pending(status, now)
         effects = self._fetch_again(status)
         if self.pending is None:
-            # Else it is the result of the holder before.
+            # Otherwise it is the result of the previous holder.
             self._take_result(status.last_result)
         if status.state != states.SLOT_READY:
             self.prepared = None
@@ -290,8 +291,8 @@ class Slot:
         pending = self.pending
         if pending is None:
             return
-        # Before it is given the assignment again it still shows how the first
-        # try ended.
+        # Until it is given the assignment again, the worker still shows how
+        # the first try ended.
         is_taken = status.seen_generation >= pending.generation and not (
             self.refetched
             and status.ended(pending.generation) == codes.BITSTREAM_DAMAGED
@@ -300,8 +301,8 @@ class Slot:
             self.pending = None
             self.pending_sent = False
         if not is_taken and status.session_id is not None:
-            # The slot only seemed to be free while its worker, found running
-            # by a new agent, had not spoken yet.
+            # A new agent found the worker running. The slot only seemed to be
+            # free, because the worker had not reported yet.
             self.last_result = result(
                 pending,
                 states.PREPARE_FAILED,
@@ -311,7 +312,7 @@ class Slot:
             )
 
     def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
-        """Replace a damaged file, once, without bothering the conductor."""
+        """Fetch a damaged file again, once, without asking the conductor."""
         request, told = self.request, self.last_result
         if (
             request is None
@@ -319,10 +320,10 @@ class Slot:
             or self.pending is not None
             or self.refetched
             or self.released
-            # A slot that could not be cleaned cannot try again.
+            # A slot that could not be cleaned cannot retry.
             or status.state != states.SLOT_IDLE
             or status.session_id is not None
-            # The conductor knows how it ended, and may have gone on.
+            # The conductor knows how it ended, and may have moved on.
             or (told is not None and told.generation == request.generation)
             or status.ended(request.generation) != codes.BITSTREAM_DAMAGED
         ):
@@ -338,7 +339,7 @@ class Slot:
         ]
 
     def die(self, now: float) -> None:
-        """Lose the worker, and what it held."""
+        """Record the death of the worker and the loss of its session."""
         self.connected = False
         self.leaving = False
         unsent = self.pending is not None and not self.pending_sent
@@ -350,10 +351,10 @@ class Slot:
         self.status = None
 
     def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
-        """Say what became of the holder of a worker that died.
+        """Return the result of the holder of a worker that died.
 
-        A release that was asked for is thereby done. A session whose client
-        has not come yet has lost nothing and can go to another slot.
+        A requested release is done by that. A session whose client has not
+        come yet has lost nothing and can go to another slot.
         """
         state, code = states.FAILED, codes.WORKER_DIED
         if self.release_reason is not None:
@@ -370,7 +371,7 @@ class Slot:
             output_bytes=self.status.output_bytes,
         )
 
-    # What is told of it.
+    # Reports.
 
     def report(self, energy_j: Energy) -> objects.SlotReport:
         """Return the slot's part of a report."""
@@ -404,7 +405,7 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Say how an assignment ended that no worker tells of.
+    """Return the result of an assignment for which no worker has one.
 
     :param of: the assignment.
     :param now: wall clock, seconds.

@@ -22,14 +22,14 @@ if typing.TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 
-#: Of a connection on which nothing comes.
+#: Of a connection on which no data arrive.
 READ_TIMEOUT_S = 20.0
 
 
 class SourceError(Exception):
-    """A file cannot be had.
+    """A file is unavailable.
 
-    :ivar final: to ask again cannot help.
+    :ivar final: another try cannot help.
     """
 
     def __init__(self, message: str, *, final: bool = False) -> None:
@@ -38,17 +38,17 @@ class SourceError(Exception):
 
 
 class Source(typing.Protocol):
-    """Has the files of the library; any thread may ask."""
+    """Has the files of the library; any thread may use it."""
 
     def pieces(
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
         """Yield a bitstream's file, piece by piece.
 
-        What comes need not be right: whoever asks compares it, and closes
-        this.
+        The data may be wrong. The caller verifies them and closes this
+        generator.
 
-        :param bitstream: which one.
+        :param bitstream: the bitstream.
         :raises SourceError: if there is no such file, or it ends too early.
         """
 
@@ -105,8 +105,8 @@ def _read(file: IO[bytes], path: pathlib.Path) -> bytes:
 class ApiSource:
     """The REST API, with the service's own credentials.
 
-    :param make_adapter: returns an adapter of the API's; called when it is
-        needed first. It may raise.
+    :param make_adapter: returns an adapter of the API's; called on first use.
+        It may raise.
     """
 
     def __init__(self, make_adapter: Callable[[], adapter.Adapter]) -> None:
@@ -142,13 +142,13 @@ class ApiSource:
 def _check_status(status: int) -> None:
     if status == 200:
         return
-    # A service that is being started or is overloaded is worth another try.
+    # A service that is starting or overloaded is worth another try.
     final = status < 500 and status not in (408, 425, 429)
     raise SourceError(f"the API answered with {status}", final=final)
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Source:
-    """Return the source that is configured; asks nobody.
+    """Return the configured source without contacting it.
 
     :param conf: with the options of :mod:`fpgapool.conf`.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The slot table of an agent: what happens to a slot and what follows.
+"""The slot table of an agent: events of a slot and their effects.
 
 Pure: events come in as method calls with the time as an argument, effects
-come out as values. The agent executes them. Whatever the conductor asks is
+come out as values. The agent executes them. Every command of the conductor is
 checked against the highest leader epoch and the slot's newest generation, so
-that lost, doubled and reordered messages change nothing.
+that lost, duplicated and reordered messages change nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the table has to know of its host.
+    """The facts about its host that the table needs.
 
     :ivar data_address: address on which workers listen for remote clients;
-        None when there are only local ones.
+        None when all clients are local.
     """
 
     host_uuid: str
@@ -42,14 +42,13 @@ class SlotTable:
     """All slots of one host.
 
     In all methods ``key`` is a slot, ``generation`` that of an assignment,
-    ``leader_epoch`` that of the leader that asks, and ``now`` the wall clock
-    in seconds. What follows is returned as effects, to be carried out in
-    their order.
+    ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
+    seconds. Methods return effects, to be carried out in order.
 
     :param host: identity and data address.
     :param devices: the boards.
     :param release_timeout_s: how long a worker may take to let go of a
-        released holder before it is ended.
+        released holder before the worker is ended.
     :ivar leader_epoch: the highest seen.
     :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
         "busy".
@@ -84,7 +83,7 @@ class SlotTable:
         return list(self._slots)
 
     def holders(self) -> dict[orders.Key, slots.Holder]:
-        """Return who has which slot."""
+        """Return the holder of each held slot."""
         return {
             key: holder
             for key, slot in self._slots.items()
@@ -94,14 +93,14 @@ class SlotTable:
     def find_session(
         self, session_id: str
     ) -> tuple[orders.Key, slots.Holder] | None:
-        """Return a session's slot and the holder, None if it has none here."""
+        """Return a session's slot and holder, None if it has none here."""
         for key, holder in self.holders().items():
             if holder.session_id == session_id:
                 return key, holder
         return None
 
     def last_result(self, key: orders.Key) -> objects.SessionResult | None:
-        """Return what became of a slot's last holder, None if unknown."""
+        """Return the result of a slot's last holder, None if unknown."""
         return self._slots[key].last_result
 
     # Commands of the conductor.
@@ -157,7 +156,7 @@ class SlotTable:
             return [orders.Changed()]
         if slot.prepared is not None:
             return [orders.SendPrepared(slot.prepared), orders.Changed()]
-        # An earlier agent got the secret and took it to the grave.
+        # An earlier agent received the secret, which was lost with it.
         return [*slot.ask_secret(generation), orders.Changed()]
 
     def release(
@@ -185,12 +184,12 @@ class SlotTable:
         if generation < slot.seen_generation or not agent_api.can_be_of(
             generation, leader_epoch
         ):
-            # What a leader that never was has assigned was taken back above;
-            # no other such generation may keep those of real ones out.
+            # Assignments of a leader that never existed were taken back above.
+            # No other such generation may keep out those of real leaders.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # Its assign is lost or still under way: it must not be executed
-            # when it comes after all.
+            # Its assign is lost or still under way. If it arrives later, it
+            # must not be executed.
             slot.seen_generation = generation
             if holder is None:
                 never = slots.Holder(session_id, generation, None, "")
@@ -225,10 +224,10 @@ class SlotTable:
         return slot.ask_secret(generation)
 
     def report_now(self, leader_epoch: int) -> list[orders.Effect]:
-        """Report what there is."""
+        """Report the table."""
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
-    # What becomes of files.
+    # Events of files.
 
     def bitstream_ready(
         self, key: orders.Key, generation: int, path: str
@@ -248,10 +247,10 @@ class SlotTable:
         now: float,
         code: str = codes.BITSTREAM_UNAVAILABLE,
     ) -> list[orders.Effect]:
-        """An assignment's bitstream cannot be had, or must not be used.
+        """An assignment's bitstream is unavailable or must not be used.
 
-        The worker has not been given the assignment, and the slot is none the
-        worse for it.
+        The worker has not been given the assignment, so the slot is not
+        affected.
 
         :param message: why, for people.
         :param code: why, for programs.
@@ -270,16 +269,16 @@ class SlotTable:
         )
 
     def _pending(self, key: orders.Key, generation: int) -> slots.Slot | None:
-        """Return a slot if an assignment of it is not confirmed yet."""
+        """Return a slot if its assignment is not confirmed yet."""
         slot = self._slots[key]
         if slot.pending is None or slot.pending.generation != generation:
             return None
         return slot
 
-    # What workers do.
+    # Events of workers.
 
     def worker_connected(self, key: orders.Key) -> list[orders.Effect]:
-        """A control connection stands; the first status follows."""
+        """A control connection is established; the first status follows."""
         slot = self._slots[key]
         slot.connected = True
         slot.leaving = False
@@ -290,7 +289,7 @@ class SlotTable:
     def worker_status(
         self, key: orders.Key, status: slots.WorkerStatus, now: float
     ) -> list[orders.Effect]:
-        """A worker says how it is."""
+        """A worker reports its status."""
         return self._slots[key].take(status, now)
 
     def worker_prepared(
@@ -303,7 +302,7 @@ class SlotTable:
         """A worker is ready for its holder's client.
 
         :param secret: one-time secret, hexadecimal.
-        :param certificate_sha256: what the client pins; None without TLS.
+        :param certificate_sha256: pinned by the client; None without TLS.
         """
         slot = self._slots[key]
         holder = slot.holder()
@@ -342,7 +341,7 @@ class SlotTable:
         message: str,
         now: float,
     ) -> list[orders.Effect]:
-        """A worker did not take an assignment.
+        """A worker refused an assignment.
 
         :param code: why; codes.RECYCLE keeps the assignment for the worker's
             successor.
@@ -363,16 +362,16 @@ class SlotTable:
         return []
 
     def worker_died(self, key: orders.Key, now: float) -> list[orders.Effect]:
-        """A worker's process ended; what it held is lost."""
+        """A worker's process ended; its session is lost."""
         self._slots[key].die(now)
         return [orders.Changed()]
 
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
     ) -> list[orders.Effect]:
-        """No worker could be started for a slot, several times in a row.
+        """The start of a slot's worker failed several times in a row.
 
-        :param message: what went wrong last.
+        :param message: the last error.
         """
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
@@ -395,10 +394,10 @@ class SlotTable:
     def device_health(
         self, device: str, fault: str | None
     ) -> list[orders.Effect]:
-        """Take a driver's opinion of a device.
+        """Record a driver's assessment of a device.
 
         :param device: its name.
-        :param fault: what is wrong, None for a healthy device.
+        :param fault: the fault, None for a healthy device.
         """
         if self._device_faults.get(device) == fault:
             return []
@@ -413,7 +412,7 @@ class SlotTable:
     ) -> tuple[objects.DeviceReport, ...]:
         """Return the whole table for a report.
 
-        :param energy_j: tells what the holder of a slot has drawn.
+        :param energy_j: returns the energy drawn by the holder of a slot.
         """
         return tuple(
             objects.DeviceReport(
@@ -431,5 +430,5 @@ class SlotTable:
         )
 
 
-#: Has the table take something, at a time by the wall clock in seconds.
+#: Makes a change to the table at a wall-clock time in seconds.
 Change: typing.TypeAlias = Callable[[SlotTable, float], list[orders.Effect]]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an agent lets into the slots of its host."""
+"""Decides which bitstreams an agent lets into the slots of its host."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fpgapool.vocabulary import names
 
 
 class Trust:
-    """Verifies what slots are to be programmed with.
+    """Verifies the bitstreams that slots are to be programmed with.
 
-    It does not believe the conductor, whose word comes over the message bus.
-    The signature is of the checksum, which cache and driver compare with the
-    file.
+    It does not trust the conductor, whose messages come over the message bus.
+    The signature covers the checksum. Cache and driver compare the checksum
+    with the file.
 
-    :param keys: that count; they are read at each question. None: bitstreams
-        need no signature.
+    :param keys: the trusted keys; they are read at each check. None:
+        bitstreams need no signature.
     """
 
     def __init__(self, keys: signatures.TrustedKeys | None) -> None:
         self._keys = keys
 
     def objection(self, order: orders.ToWorker) -> str | None:
-        """Return why a slot must not be programmed as a worker is told.
+        """Return why a slot must not be programmed as ordered.
 
-        Blocks for as long as reading the keys takes.
+        Blocks while the keys are read.
 
         :param order: the assignment.
         :returns: the reason, for people; None if there is none.
@@ -36,7 +36,7 @@ class Trust:
             return None
         reference = order.members["bitstream_ref"]
         if not isinstance(reference, dict):
-            # Without a file a driver might go on with what the slot has.
+            # Without a file a driver might keep the slot's present contents.
             if str(order.members["bitstream"]).startswith(
                 names.BUILTIN_PREFIX
             ):

@@ -3,10 +3,10 @@
 """The worker processes of a host: one per slot, started ahead of its use.
 
 Workers may outlive their agent. A new agent finds them by their control
-sockets and starts only those that are missing. A process is signalled
-through a descriptor of it (pidfd) only, after it has been proved to be the
-one behind the control socket, so that a recycled process number never
-costs a stranger its life.
+sockets and starts only the missing ones. A process is signalled only through
+a descriptor of it (pidfd), and only after that process has been proved to be
+the one behind the control socket. So a recycled process number never costs
+another process its life.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_INTERVAL_S = 0.02
 
-#: A worker that lives but has not said anything by then is of no use.
+#: A live worker that has sent nothing within this time is of no use.
 START_TIMEOUT_S = 30.0
 
 FIRST_RESPAWN_S = 0.1
 LONGEST_RESPAWN_S = 30.0
 
-#: A worker that lived that long was not broken from the start.
+#: A worker that lived this long was not broken from the start.
 HEALTHY_AFTER_S = 10.0
 
-#: Deaths in a row, each soon after the start, that make a slot faulty.
+#: A slot is faulty after this many deaths in a row, each soon after a start.
 FAULTY_AFTER_FAILURES = 4
 
-#: Most that one tick adds to the silence of a worker.
+#: The most that one tick adds to the silence of a worker.
 LONGEST_TICK_S = 2.0
 
 RECEIVE_BYTES = 65536
 
 
-#: Settings of an agent that are its workers' as they are.
+#: Settings that workers take from their agent unchanged.
 _SAME = (
     "data_address data_ports tls chunk_bytes window_chunks hello_timeout_s"
     " log_level"
 ).split()
 
-#: Has the slot table take something that happened to a slot.
+#: Passes an event of a slot to the slot table.
 Tell: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
 
 
@@ -84,12 +84,12 @@ def _workers_dir(state_dir: str) -> str:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Worker:
-    """One slot's process, or the lack of it."""
+    """The process of one slot, or its absence."""
 
     key: orders.Key
     pid: int = 0
     pidfd: int | None = None
-    #: ``pidfd`` is of the process behind the control socket, for certain.
+    #: ``pidfd`` is proved to be of the process behind the control socket.
     proved: bool = False
     sock: socket.socket | None = None
     decoder: messages.MessageDecoder = dataclasses.field(
@@ -100,13 +100,13 @@ class _Worker:
         default_factory=dict
     )
     last_number: int = 0
-    #: How long it has owed answers and not said anything.
+    #: How long the worker has been silent while it owed answers.
     silent_s: float = 0.0
     started_at_s: float = 0.0
     failures: int = 0
-    #: A status came over the present connection.
+    #: A status has come over the present connection.
     heard: bool = False
-    #: It was, or is about to be, ended on purpose.
+    #: Why the worker was, or is about to be, ended on purpose.
     ended_for: str | None = None
     timer: agent_loop.Timer | None = None
 
@@ -118,10 +118,10 @@ class Supervisor:
 
     :param settings: of the agent.
     :param loop: serves the control connections.
-    :param counts: of what happens …
-    :param tell: … of which the table gets to know.
-    :ivar started: processes that were started, by device.
-    :ivar ended: those that ended, by device and how: "left", "killed", or
+    :param counts: receives the counts of events …
+    :param tell: … and this passes the events to the slot table.
+    :ivar started: number of started processes, by device.
+    :ivar ended: number of ended ones, by device and how: "left", "killed", or
         "died".
     """
 
@@ -157,7 +157,7 @@ class Supervisor:
             self._take_over(worker)
 
     def settled(self) -> bool:
-        """Whether all workers that were found running have spoken."""
+        """Whether all workers found running have reported."""
         return all(
             worker.heard or worker.proved or worker.pidfd is None
             for worker in self._workers.values()
@@ -166,8 +166,8 @@ class Supervisor:
     def send(self, request: orders.ToWorker) -> None:
         """Send a request to a worker.
 
-        Dropped without a connection: whoever asks repeats it when there is
-        one.
+        Without a connection it is dropped; the caller repeats it when there
+        is one.
 
         :param request: slot and request.
         """
@@ -184,14 +184,14 @@ class Supervisor:
         self._flush(worker)
 
     def tick(self) -> None:
-        """Ask every worker how it is, and end those that do not answer.
+        """Ask every worker for its status and end those that do not answer.
 
-        Called at regular intervals. A worker that is frozen, or whose main
-        thread hangs, is of no use, whether it has a session or not.
+        Called at regular intervals. A frozen worker, or one whose main thread
+        hangs, is of no use, whether it has a session or not.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
-        # Of what passed while the agent itself stood still, little counts.
+        # Time during which the agent itself stood still counts for little.
         passed_s = min(now - last_s, LONGEST_TICK_S)
         for worker in self._workers.values():
             if worker.requests:
@@ -201,7 +201,7 @@ class Supervisor:
             self.send(orders.ToWorker(worker.key, "status", 0, {}))
 
     def _is_silent(self, worker: _Worker) -> bool:
-        # One that has never spoken has a limit of its own.
+        # A worker that never reported has a limit of its own.
         return (
             worker.sock is not None
             and worker.heard
@@ -210,7 +210,7 @@ class Supervisor:
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not do what it is told.
+        """Kill a worker that does not obey.
 
         :param key: the slot.
         :param reason: for the log.
@@ -225,12 +225,12 @@ class Supervisor:
 
         Called when the loop has ended.
 
-        :param timeout_s: how long they may take to end by themselves.
+        :param timeout_s: how long they may take to end on their own.
         """
         self._closing = True
         for worker in self._workers.values():
             if worker.sock is not None:
-                # To a worker that goes with its agent this is the sign.
+                # This tells a worker that goes with its agent to end.
                 worker.sock.close()
                 worker.sock = None
         if not self._settings.workers_outlive_agent:
@@ -242,7 +242,7 @@ class Supervisor:
     def _end_all(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         for worker in self._workers.values():
-            # A worker without a connection so far misses the sign.
+            # A worker without a connection misses that sign.
             self._signal(worker, signal.SIGTERM)
         for worker in self._workers.values():
             if worker.pidfd is None:
@@ -263,7 +263,7 @@ class Supervisor:
             self._spawn(worker)
 
     def _adopt(self, worker: _Worker) -> bool:
-        """Take over a worker of an earlier agent.
+        """Take over a worker started by an earlier agent.
 
         :returns: False if there is none.
         """
@@ -280,8 +280,8 @@ class Supervisor:
         LOG.info(
             "Worker of slot %s.%d found: process %d", *worker.key, worker.pid
         )
-        # Its number may have passed to another process just before the line
-        # that opened the descriptor; what it says afterwards proves it.
+        # The number may have passed to another process just before its
+        # descriptor was opened. The worker's next message proves it.
         worker.proved = False
         worker.ended_for = None
         worker.started_at_s = self._loop.now()
@@ -290,10 +290,10 @@ class Supervisor:
         return True
 
     def _prove(self, worker: _Worker) -> bool:
-        """Find out whether a mute process is a worker after all.
+        """Check whether a silent process is a worker.
 
         If the socket still accepts, its process has lived since before the
-        descriptor was opened, and the number is still its own.
+        descriptor was opened, so the number is still its own.
         """
         sock = self._dial(worker)
         if sock is None:
@@ -309,8 +309,8 @@ class Supervisor:
         worker.started_at_s = self._loop.now()
         try:
             worker.pid = processes.start(self._document(worker.key))
-            # It is a child that nobody has waited for yet, so that its
-            # number is its own.
+            # The child has not been waited for yet, so that its number still
+            # belongs to it.
             worker.pidfd = os.pidfd_open(worker.pid)
         except OSError as error:
             LOG.error(
@@ -364,7 +364,7 @@ class Supervisor:
         if worker.pidfd is None or worker.sock is not None:
             return
         sock = self._dial(worker)
-        # Until a fresh worker has made its socket, somebody else may still
+        # Until a fresh worker has made its socket, another process may still
         # listen there.
         if sock is not None and processes.peer_pid(sock) != worker.pid:
             sock.close()
@@ -429,7 +429,7 @@ class Supervisor:
         except BlockingIOError:
             LOG.debug("Worker of slot %s.%d is busy", *worker.key)
         except OSError as error:
-            # The end is handled where it is read.
+            # The reading side handles the end.
             LOG.debug("Worker of slot %s.%d: %s", *worker.key, error)
             worker.unsent.clear()
         self._watch(worker)
@@ -455,7 +455,7 @@ class Supervisor:
             self._handle(worker, message)
         except (KeyError, TypeError, ValueError) as error:
             LOG.error(
-                "Worker of slot %s.%d sent a message without sense: %r",
+                "Worker of slot %s.%d sent an invalid message: %r",
                 *worker.key,
                 error,
             )
@@ -526,7 +526,7 @@ class Supervisor:
         if worker.pidfd is None:
             return
         if worker.proved:
-            # Whether it is dying shows at its descriptor.
+            # Its descriptor shows whether it is dying.
             worker.started_at_s = self._loop.now()
             self._connect_later(worker)
         else:
@@ -548,7 +548,7 @@ class Supervisor:
         exit_status = processes.exit_status(pidfd)
         status = processes.how(exit_status)
         if worker.sock is not None:
-            # Its last words, such as a result, may still be there.
+            # Its last messages, such as a result, may still be there.
             self._receive_rest(worker)
         self._disconnected_by_death(worker)
         LOG.info(
@@ -565,12 +565,12 @@ class Supervisor:
         self.ended[worker.key[0], how] += 1
         self._died(worker.key)
         if left:
-            # It made room for a fresh one; of a worker that an earlier agent
-            # started nobody knows the status, and the first try is free.
+            # It made room for a fresh one. The exit status is unknown if an
+            # earlier agent started it, and the first try is free.
             self._spawn(worker)
         else:
-            # The other one may have been started by an agent that died
-            # before the worker had made its socket.
+            # The other worker may have been started by an agent that died
+            # before that worker had made its socket.
             taken = exit_status == processes.EXIT_SLOT_TAKEN
             log = self._log_file(worker.key) or "standard error of the agent"
             self._failed(
@@ -580,7 +580,7 @@ class Supervisor:
             )
 
     def _abandon(self, worker: _Worker) -> None:
-        """Forget a process that is not, or not for certain, a worker."""
+        """Forget a process that is not, or not certainly, a worker."""
         self._disconnected_by_death(worker)
         self._died(worker.key)
         self._failed(worker, "the worker found at the start is gone")
