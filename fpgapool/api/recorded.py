@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the database tells instead of a conductor that does not answer.
+"""Answers from the database for a conductor that does not answer.
 
-It is the pool as a leader recorded it last. What leaders have in memory only
-is missing: places in the queue, expected waits, secrets, rates.
+They show the pool as a leader recorded it last. They lack all that leaders
+keep in memory only: places in the queue, expected waits, secrets, rates.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Board(NamedTuple):
 class Recorded:
     """Answers questions of :class:`fpgapool.rpcapi.conductor.ConductorAPI`.
 
-    :param database: what is read.
+    :param database: the database to read.
     :param inventory: returns the pool's hardware.
-    :param default_limits: what projects may use, by resource; None if only
-        Keystone knows.
+    :param default_limits: default limits of projects, by resource; None if
+        only Keystone knows them.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Recorded:
     def changed_sessions(
         self, revisions: Mapping[str, int]
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return which sessions have a later revision, or do not exist."""
+        """Return the sessions that have a later revision, or do not exist."""
         views = self.get_sessions(revisions)
         found = {view.session_id for view in views}
         changed = [
             view
             for view in views
-            # Who has seen more has heard it of a leader.
+            # A caller with a later revision has it from a leader.
             if view.revision > revisions[view.session_id]
         ]
         return changed, [name for name in revisions if name not in found]
@@ -90,7 +90,7 @@ class Recorded:
     def get_quota(
         self, project_id: str | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return what a project may use and uses."""
+        """Return a project's limits and usage."""
         own: dict[str, int] = {}
         if project_id is not None and self._default_limits is not None:
             own = {
@@ -132,7 +132,7 @@ class Recorded:
         }
 
     def pool_summary(self) -> dict[str, Any]:
-        """Return figures about the pool; which strategy it has is unknown."""
+        """Return figures about the pool; its strategy is unknown."""
         pool = self._inventory()
         boards = _boards(pool)
         sessions: collections.Counter[str] = collections.Counter()
@@ -151,9 +151,9 @@ class Recorded:
         }
 
     def pool_snapshot(self) -> dict[str, Any]:
-        """Return what placement needs to know of the pool.
+        """Return the state of the pool for placement.
 
-        Nobody knows how busy network cards are: all count as idle.
+        The load of network cards is unknown: all count as idle.
         """
         pool = self._inventory()
         boards = _boards(pool)
@@ -199,8 +199,8 @@ def _view(
             "device": slot.device.record.name,
             "slot": slot.record.number,
         }
-    # What lacks its secret is older than what has it: whoever waits for a
-    # later one is then told by the next leader.
+    # A READY view without its secret gets an older revision than one with it:
+    # a client that waits for a later one then gets it from the next leader.
     is_ready = record.state == states.READY
     return objects.SessionView.of(
         record,
@@ -256,7 +256,7 @@ def _slot(slot: inventories.Slot) -> dict[str, Any]:
 
 
 def _slots(boards: Iterable[_Board]) -> dict[str, Any]:
-    """:returns: how many there are, and by shape that work and are free."""
+    """:returns: the number of slots, and of working free ones by shape."""
     total = 0
     shapes: dict[str, list[int]] = {}
     for device, slots in boards:

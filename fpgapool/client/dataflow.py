@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a session's data goes through, wherever it is processed.
+"""The interface of a session's data flow, wherever it is processed.
 
-Input is in buffers, from being filled until it is acknowledged.
+Input stays in its buffer until it is acknowledged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stopped = waiting.Stopped
 
 
 def blank(length_bytes: int) -> memoryview:
-    """Make memory that takes room as it is written to: small jobs stay small.
+    """Make memory that is only allocated when written: small jobs stay small.
 
     :param length_bytes: its length.
     :returns: zeros, writable.
@@ -38,9 +38,9 @@ class Piece(stream.Piece):
     """Input of one task.
 
     :ivar data: the input; the caller may replace it before sending.
-    :ivar shared: the buffers that it is in, None if it is elsewhere.
+    :ivar shared: its shared buffers, None if it is elsewhere.
     :ivar input_crc32: see :class:`checksums.Sent`.
-    :ivar origin: the same input in memory of the caller's, which no slot can
+    :ivar origin: the same input in the caller's own memory, which no slot can
         empty; None if there is none.
     """
 
@@ -62,7 +62,7 @@ class Piece(stream.Piece):
         self.origin: memoryview | None = None
 
     def keep(self) -> None:
-        """Have the input outlive its buffer.
+        """Copy the input, so that it outlives its buffer.
 
         :raises OSError: if there is not enough memory.
         """
@@ -85,12 +85,12 @@ class DataFlow:
     """Takes input and gives output; one thread sends, one receives.
 
     :param chunk_bytes: longest piece.
-    :param window_bytes: how much may be sent and not acknowledged.
-    :param chunk_multiple_bytes: what pieces but the last are multiples of.
-    :param buffers: how many there are, each for a piece.
+    :param window_bytes: how many unacknowledged bytes may be sent.
+    :param chunk_multiple_bytes: all pieces but the last are multiples of it.
+    :param buffers: number of buffers, each for a piece.
     :param start_bytes: position of the first byte.
 
-    :ivar stateless: whether the offset alone says how a piece is processed.
+    :ivar stateless: whether the offset alone determines a piece's processing.
     :ivar checksum: whether the data is checked end to end.
     :ivar received_bytes: output that has arrived.
     :ivar ended: whether the last output has arrived.
@@ -159,7 +159,7 @@ class DataFlow:
         return Piece(number, buffer, shared)
 
     def take(self, number: int) -> None:
-        """Take a certain free buffer.
+        """Take a particular free buffer.
 
         :param number: of the buffer.
         """
@@ -172,8 +172,8 @@ class DataFlow:
         """Wait until the window has room, and take a free buffer.
 
         :param length_bytes: how much will be sent.
-        :param filled: False if the caller brings the data in memory of its
-            own when there are no shared buffers; none is allocated then.
+        :param filled: False if the caller brings the data in its own memory
+            when there are no shared buffers; none is allocated then.
         :param deadline_s: absolute deadline.
         :returns: a piece to fill and to pass to :meth:`send`.
         :raises Stopped: if the flow was stopped.
@@ -212,14 +212,14 @@ class DataFlow:
         deadline_s: float | None,
         release_output: bool = False,
     ) -> None:
-        """Send one piece; a broken connection is left to the receiver.
+        """Send one piece; the receiver handles a broken connection.
 
         :param piece: the input; its data must not change until it is
             acknowledged.
         :param end: whether it is the last one.
         :param deadline_s: absolute deadline.
-        :param release_output: give the output received so far back to the
-            worker in the same breath.
+        :param release_output: also give the output received so far back to
+            the worker.
         :raises channel.DeadlineExceeded: if the deadline passes.
         """
         raise NotImplementedError
@@ -243,21 +243,21 @@ class DataFlow:
         raise NotImplementedError
 
     def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """Say that the session is over, and wait until it is.
+        """Tell the worker that the session is over, and wait for its reply.
 
-        A connection that breaks meanwhile is no error: all output that was
-        asked for is here. Parameters and errors are those of :meth:`receive`.
+        A connection that breaks meanwhile is no error: all requested output
+        has arrived. Parameters and errors are those of :meth:`receive`.
         """
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Make every thread in the flow return soon, for ever."""
+        """Make every thread in the flow return soon, now and later."""
         with self._lock:
             self._stopped = True
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Have the pool take the slot back, if there is one; never raises."""
+        """Ask the pool to revoke the slot, if there is one; never raises."""
 
     def hang_up(self) -> None:
         """Close the connections; no other thread may be in the flow."""

@@ -3,11 +3,11 @@
 """The flow of data through one session, over as many connections as it takes.
 
 Input is kept until the worker acknowledges it. When the connection breaks,
-the receiving thread connects again, tells the worker what it has, and sends
-what the worker lacks. When the slot is gone and the accelerator is
-stateless, it does the same with another slot, which starts where everything
-was acknowledged; the output that comes a second time is dropped. Callers
-notice nothing but the delay.
+the receiving thread connects again, tells the worker its position, and
+resends the input that the worker lacks. When the slot is gone and the
+accelerator is stateless, it does the same with another slot, which starts at
+the position up to which everything was acknowledged; the client drops the
+repeated output. Callers notice nothing but the delay.
 
 One thread receives. Another one may send meanwhile; for a session that does
 one task at a time both are the caller's thread.
@@ -37,26 +37,26 @@ from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.02
 _LONGEST_BACKOFF_S = 1.0
-# A connection that breaks this often without moving a byte is not repaired
-# by another one.
+# A connection that breaks this often without moving a byte is not worth
+# another one.
 _MAX_IDLE_RESUMES = 8
-# So does a session that does not get further in so many slots.
+# So is a session that makes no progress in so many slots.
 _MAX_IDLE_REOPENS = 5
 _UINT32_MAX = 2**32 - 1
-# How long a worker may take to hear that the session is over.
+# How long a worker may take to learn that the session is over.
 _FAREWELL_S = 1.0
 
 
 class _SlotLost(exceptions.CodedError):
-    """The worker will not go on with the session."""
+    """The worker refuses to continue the session."""
 
 
 class Flow(dataflow.DataFlow):
-    """Data that goes through a slot; see the module.
+    """The flow of data through a slot; see the module.
 
     :param dialer: connects again.
     :param connection: the first connection.
-    :param seeker: finds another slot; its token is looked at whenever the
+    :param seeker: finds another slot; the flow checks its token whenever the
         connection breaks.
     """
 
@@ -95,13 +95,13 @@ class Flow(dataflow.DataFlow):
         self._reopened_at_bytes = -1
         self._spare = memoryview(b"")
         # Held while input is sent and while a connection is replaced, so
-        # that no new input overtakes what has to be sent again.
+        # that no new input overtakes the input to resend.
         self._sending = threading.Lock()
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
         )
-        # There is nothing to give back any more.
+        # There is no output left to give back.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
 
@@ -120,7 +120,7 @@ class Flow(dataflow.DataFlow):
 
     @property
     def transport(self) -> str:
-        """``shm`` or ``stream``; another slot may have the other one."""
+        """``shm`` or ``stream``; another slot may use the other one."""
         if self._connection.shared is None:
             return connections.STREAM
         return connections.SHM
@@ -185,7 +185,7 @@ class Flow(dataflow.DataFlow):
                 self._check_held(source)
             else:
                 if source is None or source.identity != shared.identity:
-                    # The worker made new buffers, or it is another one.
+                    # The worker made new buffers, or it is another worker.
                     buffer = shared.input(piece.number)
                     buffer[: len(piece.data)] = piece.data
                     self._check_held(source)
@@ -200,14 +200,14 @@ class Flow(dataflow.DataFlow):
         shared: connections.SharedBuffers,
         pieces: Iterable[dataflow.Piece],
     ) -> None:
-        """Have pieces of input outlive a slot's buffers."""
+        """Copy pieces of input, so that they outlive a slot's buffers."""
         for piece in pieces:
             if piece.shared is shared:
                 piece.keep()
         self._check_held(shared)
 
     def _check_held(self, source: connections.SharedBuffers | None) -> None:
-        """See that what was read of a former slot's buffers was whole."""
+        """Check that the data read from a former slot's buffers was whole."""
         if source is not None:
             source.check_held(self.acknowledged_bytes)
 
@@ -298,7 +298,7 @@ class Flow(dataflow.DataFlow):
             return dataflow.Output(data, last)
         fresh = data[known_bytes:]
         if fresh and shared is None:
-            # Callers find output at the front of the place they gave.
+            # Callers expect output at the front of their place.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
         return dataflow.Output(fresh, last)
@@ -350,10 +350,10 @@ class Flow(dataflow.DataFlow):
         connection: connections.Connection,
         failure: errors.ChecksumMismatch,
     ) -> None:
-        """Tell the worker why the session ends, for its operator to know.
+        """Tell the worker why the session ends, for its operator.
 
-        Waits until it has heard it: what follows would come first, and the
-        session would count as cancelled.
+        Waits until the worker has read it: later messages would arrive
+        first, and the session would count as cancelled.
         """
         deadline_s = channel.deadline_after(_FAREWELL_S)
         data = connection.channel
@@ -378,7 +378,7 @@ class Flow(dataflow.DataFlow):
         message = str(document.get("message", "the worker gave no reason"))
         if code in codes.SLOT_LOST:
             raise _SlotLost(code, message)
-        # A cancellation could overtake what the pool is told of this.
+        # A cancellation could overtake the worker's report to the pool.
         self._ended_by_worker = True
         if code == codes.INVALID_PARAMS:
             raise errors.InvalidParams(message)
@@ -394,7 +394,7 @@ class Flow(dataflow.DataFlow):
         deadline_s: float | None,
         trouble: channel.ChannelClosed | _SlotLost,
     ) -> None:
-        # Wakes a thread that sends; it then lets go of the lock.
+        # Wakes a sending thread, which then releases the lock.
         self._connection.channel.shutdown()
         with self._sending:
             while True:
@@ -408,7 +408,7 @@ class Flow(dataflow.DataFlow):
                         self._resume(deadline_s, trouble)
                     self._send_again(deadline_s)
                     if self._stopped:
-                        # Whoever did so may only know the one before.
+                        # stop() may only have seen the connection before.
                         raise dataflow.Stopped
                     return
                 except (channel.ChannelClosed, _SlotLost) as exc:
@@ -465,7 +465,7 @@ class Flow(dataflow.DataFlow):
         raise self._failure(exc.code, exc.message) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
-        """Trying again is of no use once the pool knows how it ended."""
+        """Raise the session's end if the pool knows it: a retry is no use."""
         view = self._dialer.outcome(deadline_s)
         if view is not None:
             raise self._end_of(view)
@@ -479,7 +479,7 @@ class Flow(dataflow.DataFlow):
         return self._failure(code, message)
 
     def _reopen(self, deadline_s: float | None, lost: _SlotLost) -> None:
-        """Go on in another slot, or fail with what cost the present one."""
+        """Continue in another slot, or fail with the cause of the loss."""
         failure = self._failure(lost.code, lost.message)
         if not self.stateless:
             raise failure
@@ -504,19 +504,19 @@ class Flow(dataflow.DataFlow):
         self._move(dialer, connection)
 
     def _keep_all(self) -> None:
-        """Have what the caller needs outlive the buffers of a lost slot."""
+        """Copy the caller's data, to outlive the buffers of a lost slot."""
         shared = self._connection.shared
         if shared is None:
             return
         try:
-            # The caller may be looking at some of it.
+            # The caller may be reading some of it.
             shared.keep_output()
             self._keep(shared, self._input.kept)
         except OSError as exc:
             raise self._failure(
                 codes.SESSION_LOST,
                 "the slot was lost, and there is not enough memory to copy "
-                f"what is in its buffers: {exc.strerror}",
+                f"the contents of its buffers: {exc.strerror}",
             ) from exc
 
     def _count_reopen(self, failure: errors.SessionFailed) -> None:
@@ -601,9 +601,9 @@ def _recv_header(
     scratch: bytearray,
     deadline_s: float | None,
 ) -> frames.FrameHeader:
-    """Receive a header of a frame that is as long as was agreed at most.
+    """Receive the header of a frame of at most the agreed length.
 
-    Else a worker could have us make room for what it only announces.
+    Otherwise a worker could make us allocate room for an announced length.
     """
     return channel.recv_header(
         connection.channel,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting at the front door until a session has a slot, and going there."""
+"""Waits at the front door until a session has a slot, and connects to it."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from fpgapool.vocabulary import states
 
 _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
-# How long the front door of a session that runs may be away.
+# How long the front door of a running session may be away.
 _REOPEN_PATIENCE_S = 60.0
-# What a pool answers that cannot tell at the moment how a session stands.
+# A pool's replies while it cannot tell the state of the session.
 _OUTAGES = {
     codes.CONDUCTOR_UNAVAILABLE,
     codes.DATABASE_UNAVAILABLE,
     codes.RATE_LIMITED,
 }
-# What may be an outage.
+# Errors that may mean an outage.
 _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
-# How long a front door may turn away a program that would wait for ever if it
-# were away. Others come and go, but not if all of them wait.
+# How long a front door may turn away a program that would wait for ever for an
+# absent one. Other programs come and go, but not if all of them wait.
 _TURNED_AWAY_PATIENCE_S = 15.0
-# What a worker answers whose assignment has been taken back meanwhile.
+# A worker's replies after its assignment was revoked.
 _OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
-#: How a session ends whose first connection broke before it was OPENED.
+#: How a session ends if its first connection breaks before OPENED.
 _UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
-#: Slots that are asked for again because of that.
+#: How many slots to request again because of that.
 _MAX_UNOPENED = 5
 
 StateCallback: typing.TypeAlias = collections.abc.Callable[
@@ -52,7 +52,7 @@ _T = typing.TypeVar("_T")
 
 
 class Stopped(Exception):
-    """Another thread does not want it any more."""
+    """Another thread has cancelled the wait."""
 
 
 class Ended(exceptions.PicklableError):
@@ -69,12 +69,12 @@ class Ended(exceptions.PicklableError):
 class SlotSeeker:
     """Gets slots for one session: the first, and others if it is lost.
 
-    :param door: front door; it is connected again when it goes away.
+    :param door: front door; the seeker reconnects to it after an outage.
     :param params: of the accelerator; every worker gets them.
     :param token: cancels every wait.
-    :param on_state: called with a view whenever there is news.
+    :param on_state: called with every new view.
     :param features: optional features that every worker must have.
-    :param require_tls: go to other hosts by TLS only.
+    :param require_tls: connect to other hosts by TLS only.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class SlotSeeker:
         self._queue_deadline_s = queue_deadline_s
         self._patience_s = patience_s
         self._view: views.SessionView | None = None
-        # Since when nobody could tell how the session stands, or the front
-        # door has only said that there is no room.
+        # Since when the session's state has been unknown, or the front door
+        # has only replied that it is full.
         self._away_since_s: float | None = None
         self._turned_away_since_s: float | None = None
         self._asked_s = asked_s
@@ -133,11 +133,11 @@ class SlotSeeker:
             away.
         :param deadline_s: absolute deadline.
         :param queue_deadline_s: absolute deadline of waiting in the queue.
-            The pool keeps it; it holds here if that cannot, or if patience
-            has an end.
+            The pool enforces it; the client does so if the pool cannot, or
+            if ``patience_s`` is limited.
         :param patience_s: how long a front door may stay away, or hang;
             None for ever.
-        :param asked_s: since when it has been asked for something; None for
+        :param asked_s: time of the first request without a reply; None for
             now.
         :returns: the way to the worker, and the connection.
         :raises Ended: if the session ended.
@@ -157,12 +157,12 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get another slot and connect to it.
 
-        :param lost: the session with the slot that it has lost.
-        :param input_offset_bytes: where its input goes on.
-        :param output_offset_bytes: where its output goes on.
+        :param lost: the session with its lost slot.
+        :param input_offset_bytes: where its input continues.
+        :param output_offset_bytes: where its output continues.
         :param deadline_s: absolute deadline.
         :returns: the way to the worker, and the connection.
-        :raises Ended: if there is none for it.
+        :raises Ended: if it gets none.
         :raises Stopped: if stopped.
         :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
             A front door that stays away is FrontDoorUnavailable.
@@ -177,7 +177,7 @@ class SlotSeeker:
         offsets_bytes: tuple[int, int],
         deadline_s: float | None,
     ) -> Ask:
-        """:returns: what asks for another slot."""
+        """:returns: the function that requests another slot."""
         self._start(
             lost.generation,
             offsets_bytes,
@@ -192,13 +192,13 @@ class SlotSeeker:
                 session_id=lost.session_id,
                 generation=lost.generation,
             )
-            # What came before the reply is about the lost slot.
+            # Messages from before the reply are about the lost slot.
             self.door.discard_events()
 
         return ask
 
     def stop(self) -> None:
-        """Make a thread that waits here return soon, for ever."""
+        """Make every wait return soon, now and later."""
         self._stopped = True
         self.door.shutdown()
 
@@ -207,7 +207,7 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get a slot, and others if the first connection to it breaks.
 
-        Its secret is used up then, and the one to resume with has not come.
+        The secret is used up then, and the resume secret has not come.
         """
         for _ in range(_MAX_UNOPENED):
             try:
@@ -241,21 +241,21 @@ class SlotSeeker:
                 self._pause(exc)
 
     def _is_outage(self, exc: errors.FpgapoolError) -> bool:
-        """Whether all is as good as before, in spite of an error.
+        """Whether the request is still good in spite of an error.
 
-        A request that was taken in keeps its place in the queue, and a
-        session that has lost its slot can still get another one.
+        An accepted request keeps its place in the queue, and a session that
+        has lost its slot can still get another one.
         """
         taken_in = self._view is not None or self._lost_generation >= 0
         if isinstance(exc, errors.FrontDoorUnavailable):
-            # So may one be that was asked for just before.
+            # The pool may have accepted a request from just before.
             return taken_in or self._away_since_s is not None
         return taken_in and exc.code in _OUTAGES
 
     def _limit_s(self) -> float | None:
-        """Until when the present state may last."""
+        """The deadline of the present state."""
         assigned = self._view is not None and self._view.state != states.QUEUED
-        # Otherwise the pool keeps the time in the queue.
+        # Otherwise the pool enforces the time in the queue.
         by_itself = (
             self._patience_s is not None or self._away_since_s is not None
         )
@@ -269,13 +269,13 @@ class SlotSeeker:
         away_since_s: float | None,
         until_s: float | None = None,
     ) -> _T:
-        """Have the front door do something while there is time, and patience.
+        """Call the front door while there is time and patience.
 
         :param call: gets its absolute deadline.
-        :param away_since_s: since when there has been no answer; None if
-            none need come soon.
-        :param until_s: absolute deadline that is nobody's limit.
-        :raises errors.FrontDoorUnavailable: if there is none in time.
+        :param away_since_s: since when there has been no reply; None if no
+            reply is due soon.
+        :param until_s: further absolute deadline, independent of the limits.
+        :raises errors.FrontDoorUnavailable: if no reply comes in time.
         :raises errors.OperationTimeout: if ``until_s`` passes.
         """
         limit_s = self._limit_s()
@@ -296,8 +296,8 @@ class SlotSeeker:
         return away_since_s + self._patience_s
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
-        # An agent that is restarted comes back within seconds, and the
-        # request is as good as before: its name makes asking again safe.
+        # A restarted agent comes back within seconds. The request is still
+        # good: its name makes repeating it safe.
         self._be_patient(reason)
         while not self._stopped:
             self._pause(reason)
@@ -310,9 +310,9 @@ class SlotSeeker:
                 self._be_patient(exc)
 
     def _be_patient(self, reason: Exception) -> None:
-        """Raise what there is to say if it has lasted long enough.
+        """Raise the error if the outage has lasted long enough.
 
-        A front door that takes connections and drops them is away, too.
+        A front door that accepts connections and drops them is away, too.
         """
         now_s = time.monotonic()
         self._away_since_s = self._away_since_s or now_s
@@ -338,7 +338,7 @@ class SlotSeeker:
             raise self._timeout(str(reason)) from reason
         if left_s is None:
             left_s = self._backoff_s
-        # Those whom the same outage has hit do not come back all at once.
+        # Clients that the same outage has hit must not all return at once.
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)
         self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
@@ -367,7 +367,7 @@ class SlotSeeker:
                 if isinstance(attempt, connections.Connection):
                     return dialer, attempt
                 if self.door.connections != before:
-                    # Whoever is there now knows nothing of the request.
+                    # The new front door knows nothing of the request.
                     raise doors.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
@@ -382,7 +382,7 @@ class SlotSeeker:
         """Wait for news of the session.
 
         :param pause_s: the longest wait; None if only news can help.
-        :returns: what is known then.
+        :returns: the latest view.
         """
         wait_until_s = channel.deadline_after(pause_s)
         known = self._view
@@ -398,11 +398,11 @@ class SlotSeeker:
         """Wait for a notification.
 
         :param pause_s: absolute deadline besides those of the request.
-        :returns: the new view; None if the notification was no news.
+        :returns: the new view; None if the notification brought none.
         """
         silent_since_s = self._away_since_s
         if self._view is None and self._lost_generation < 0:
-            # It says soon how a new request stands.
+            # It soon tells the state of a new request.
             silent_since_s = self._asked_s
         event = self._call(self.door.next_event, silent_since_s, pause_s)
         if event.get("event") != "session":
@@ -425,16 +425,16 @@ class SlotSeeker:
         return view
 
     def _note_well(self) -> None:
-        """Somebody knows how the session stands: no outage, or its end."""
+        """Note that the session's state is known: an outage is over."""
         self._away_since_s = self._turned_away_since_s = None
         self._backoff_s = _FIRST_BACKOFF_S
 
     def _check_for_outage(self, view: views.SessionView) -> None:
-        """Do nothing if the view is one of the session.
+        """Return if the view tells the session's state.
 
-        :raises errors.RequestRejected: if it only says that nobody can tell.
-            An agent that was started meanwhile says so of a session that it
-            does not know, nor its revision.
+        :raises errors.RequestRejected: if it only tells that the state is
+            unknown. An agent that was started meanwhile says so of a session
+            that it does not know, nor its revision.
         """
         unknown = view.state == states.REJECTED and not view.session_id
         if not unknown and view.state != states.LOST:
@@ -454,7 +454,7 @@ class SlotSeeker:
     ) -> connections.Connection | bool:
         """Connect to the worker.
 
-        :returns: the connection; else whether trying again may help.
+        :returns: the connection; else whether a retry may help.
         """
         patient_until_s = self._patient_until_s(self._away_since_s)
         away_since_s = self._away_since_s or time.monotonic()
@@ -468,8 +468,8 @@ class SlotSeeker:
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
-                # The assignment is over; the pool is about to tell of the
-                # next one.
+                # The assignment is over; the pool is about to announce
+                # the next one.
                 return False
             raise _refused(exc) from exc
         except tls_channel.PinMismatch as exc:
@@ -491,7 +491,7 @@ class SlotSeeker:
 def earliest(*deadlines_s: float | None) -> float | None:
     """Return the deadline that passes first.
 
-    :param deadlines_s: absolute deadlines; None is none.
+    :param deadlines_s: absolute deadlines; None means no deadline.
     """
     return min((one for one in deadlines_s if one is not None), default=None)
 

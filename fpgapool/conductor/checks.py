@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the conductor checks in messages before anything is done."""
+"""Checks of messages, which the conductor makes before it acts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.objects import instance
 
 LOG = logging.getLogger(__name__)
 
-#: Of a list that a message brings.
+#: Longest list of ids in a message.
 MAX_IDS = 1000
 
 _T = TypeVar("_T", bound=base.Payload)
@@ -43,9 +43,9 @@ def check_project(project_id: Any) -> None:
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
-    """Whether a message is about the host that has sent it, if that is known.
+    """Whether a message is about the host that sent it, if that is known.
 
-    One of the pool's own services may speak of any.
+    One of the pool's own services may send messages about any host.
     """
     own = rpc.host_of(ctxt)
     if own is None or own == host_uuid:
@@ -55,7 +55,7 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
 
 
 def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
-    """Check that a front door speaks of its own host.
+    """Check that a front door sends messages about its own host only.
 
     :raises MessageRefused: if it does not.
     """
@@ -64,10 +64,10 @@ def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
 
 
 def requests(ctxt: Any, requests: Any) -> list[objects.OpenRequest]:
-    """Return requests that their sender may make.
+    """Return the requests that their sender may make.
 
     :raises InvalidRequest: if one is malformed.
-    :raises MessageRefused: if one is in the name of somebody else.
+    :raises MessageRefused: if one is in the name of another sender.
     """
     if not isinstance(requests, list) or len(requests) > MAX_IDS:
         raise exception.InvalidRequest(
@@ -98,7 +98,7 @@ def require(kind: type[str] | type[int], **values: Any) -> None:
 
 
 def checked(parse: Callable[[Any], _T], primitive: Any) -> _T:
-    """Return a payload that a call has brought.
+    """Return the payload of a call.
 
     :raises InvalidRequest: if it is malformed.
     """
@@ -111,7 +111,7 @@ def checked(parse: Callable[[Any], _T], primitive: Any) -> _T:
 
 
 def parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
-    """Return a payload that a cast has brought; None if it is malformed."""
+    """Return the payload of a cast; None if it is malformed."""
     try:
         return checked(parse, primitive)
     except exception.InvalidRequest as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's RPC endpoint: handlers put inputs in, and return."""
+"""The conductor's RPC endpoint: handlers queue inputs, and return."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ LOG = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-# Shorter than callers wait, so that they get the reason: for one of several
-# tries, and for what is asked only once.
+# Shorter than callers wait, so that they get the reason: the first for one of
+# several tries, the second for calls that are sent only once.
 _ANSWER_S = 3.0
 _CHANGE_S = 5.0
 
-# Calls that wait for an answer occupy threads. The others are for what agents
-# say, while the database does not answer.
+# Calls that wait for an answer occupy threads. The others are for the agents'
+# messages, while the database does not answer.
 _ASKING_SHARE = fractions.Fraction(3, 4)
 _PLACE_S = 0.05
-# Questions, and what agents say, wait for nothing of each other's.
+# Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
 
 # An agent that is asked for a report sends it at once.
 _REPORTS_S = 2.0
 
-# As long as the column that takes it.
+# As long as its column.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
@@ -66,7 +66,7 @@ def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
     :param threads: how many messages are handled at the same time.
-    :raises ConfigurationError: if nothing would be left for casts.
+    :raises ConfigurationError: if none would be left for casts.
     """
     if threads < _MIN_THREADS:
         raise exception.ConfigurationError(
@@ -83,7 +83,7 @@ class ConductorManager(rpc.Endpoint):
     answered with ``INVALID_REQUEST`` where it is a call.
 
     :param pumping: takes inputs and questions.
-    :param database: for what has left the engine's memory.
+    :param database: for rows that have left the engine's memory.
     :param epoch: in which this conductor leads.
     :param max_asking: how many calls may wait for an answer at the same time.
     :param signer: returns the name of the key with which a bitstream is
@@ -155,7 +155,7 @@ class ConductorManager(rpc.Endpoint):
         reason: Any = "",
     ) -> None:
         """Take a session, waiting or not, out of the pool."""
-        # Slots are taken back for a reason: without one they would be kept.
+        # Slots are revoked for a reason: without one they would be kept.
         reason = reason or codes.CANCELLED_BY_CLIENT
         names = (project_id, session_id or "", request_id or "", reason)
         if not all(isinstance(name, str) for name in names) or (
@@ -175,7 +175,7 @@ class ConductorManager(rpc.Endpoint):
         )
 
     def renew_secret(self, ctxt: Any, session_id: Any) -> None:
-        """Have a READY session's secret minted anew."""
+        """Ask for a fresh secret of a READY session."""
         if isinstance(session_id, str):
             self._pump.offer(inputs.RenewSecret(session_id))
 
@@ -185,7 +185,7 @@ class ConductorManager(rpc.Endpoint):
     def submit_sessions(
         self, ctxt: Any, requests: Any
     ) -> list[dict[str, Any]]:
-        """Take requests; return the session of each, or why it has none."""
+        """Admit requests; return the session of each, or why it has none."""
         until = self._pump.now() + _ANSWER_S
         wishes = [
             inputs.Open(request, until, concurrent.futures.Future())
@@ -202,7 +202,7 @@ class ConductorManager(rpc.Endpoint):
         generation: Any,
         host_uuid: Any,
     ) -> dict[str, Any] | None:
-        """Give a session that has lost its slot another one, if it can be."""
+        """Give a session that has lost its slot another one, if possible."""
         checks.require(str, project_id=project_id, session_id=session_id)
         checks.require(str, host_uuid=host_uuid)
         checks.require(int, generation=generation)
@@ -220,9 +220,9 @@ class ConductorManager(rpc.Endpoint):
     def _answers(
         self, wishes: Sequence[inputs.Open | inputs.Reopen]
     ) -> list[objects.SessionView | None]:
-        """Return what becomes of what the clients of projects want.
+        """Return the results of requests from clients of projects.
 
-        :raises DatabaseUnavailable: if not all of it is recorded in time.
+        :raises DatabaseUnavailable: if not all are recorded in time.
         """
         until_s = time.monotonic() + _ANSWER_S
         with self._place():
@@ -234,7 +234,7 @@ class ConductorManager(rpc.Endpoint):
                     for wish in wishes
                 ]
             finally:
-                # What becomes of the others is told as news.
+                # The results of the others are sent as news.
                 for wish in wishes:
                     wish.future.cancel()
 
@@ -242,7 +242,7 @@ class ConductorManager(rpc.Endpoint):
     def session_secret(
         self, ctxt: Any, session_id: Any, project_id: Any, generation: Any
     ) -> str:
-        """Return a READY session's secret, to who speaks for its project."""
+        """Return a READY session's secret to a service of its project."""
         checks.require(str, session_id=session_id, project_id=project_id)
         checks.require(int, generation=generation)
         secret: str = self._ask(
@@ -281,7 +281,7 @@ class ConductorManager(rpc.Endpoint):
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
         """Return those sessions that the engine has forgotten."""
-        # The database cannot even be asked for the others.
+        # The database cannot even be queried for the others.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:
             return []
@@ -294,7 +294,7 @@ class ConductorManager(rpc.Endpoint):
     def admit_instance(
         self, ctxt: Any, entry: Any, lost_hash: Any = ""
     ) -> dict[str, Any]:
-        """Take in an instance, and return what is known of it then."""
+        """Admit an instance, and return its entry after that."""
         try:
             parsed = objects.InstanceEntry.from_primitive(entry)
             limits.check(parsed)
@@ -320,14 +320,14 @@ class ConductorManager(rpc.Endpoint):
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
-        """Take an instance's token away for good."""
+        """Revoke an instance's token for good."""
         checks.require(str, instance_id=instance_id)
         with self._place():
             self._offer(inputs.RevokeInstance(instance_id))
             self._instance(instance_id)
 
     def _instance(self, instance_id: str) -> objects.InstanceEntry:
-        """Return what is known of an instance, when that is durable."""
+        """Return an instance's entry when it is durable."""
         found = self._ask(
             lambda asked: asked.pool.instances.live.get(instance_id)
         )
@@ -360,9 +360,9 @@ class ConductorManager(rpc.Endpoint):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change that names the key that we have seen to fit.
+        """Return a change that names the key that we have verified.
 
-        :raises BitstreamRefused: if the bitstream is not signed as it must.
+        :raises BitstreamRefused: if the bitstream is not signed as required.
         """
         if self._signer is None or not isinstance(
             change, objects.UploadBitstream | objects.DecideBitstream
@@ -372,7 +372,7 @@ class ConductorManager(rpc.Endpoint):
             return change
         record = self._database.get_bitstream(change.bitstream_id)
         if record is None:
-            # The library says what is wrong.
+            # The library reports the fault.
             return dataclasses.replace(change, signed_by="")
         checksum = (
             change.checksum_sha256
@@ -385,13 +385,13 @@ class ConductorManager(rpc.Endpoint):
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
-        """Return the pool at a glance."""
+        """Return figures about the pool."""
         summary: dict[str, Any] = self._ask(lambda asked: asked.summary())
         return summary
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_snapshot(self, ctxt: Any) -> dict[str, Any]:
-        """Return what placement needs to know of the pool."""
+        """Return the state of the pool for placement."""
         now = time.time()
         found: dict[str, Any] = self._ask(
             lambda asked: asked.snapshot(now), durable=False
@@ -456,7 +456,7 @@ class ConductorManager(rpc.Endpoint):
     def get_quota(
         self, ctxt: Any, project_id: Any = None
     ) -> dict[str, dict[str, Any]]:
-        """Return what a project may use and uses, or what any other may."""
+        """Return the limits and usage of a project, or the default limits."""
         if project_id is None:
             default = self._ask(lambda asked: asked.pool.quotas.default)
             return quotas.document(default)
@@ -473,7 +473,7 @@ class ConductorManager(rpc.Endpoint):
     def set_quota(
         self, ctxt: Any, project_id: Any, limits: Any
     ) -> dict[str, dict[str, Any]]:
-        """Limit what a project may use, and return what that is then."""
+        """Set a project's limits, and return its quota after that."""
         checks.check_project(project_id)
         try:
             checked = quotas.check_limits(limits)
@@ -483,12 +483,12 @@ class ConductorManager(rpc.Endpoint):
             raise exception.QuotasInKeystone()
         with self._place():
             self._offer(inputs.SetQuota(project_id, checked))
-            # Answered when the rows that it has caused are on the disk.
+            # The answer comes when its rows are on the disk.
             return self.get_quota(ctxt, project_id)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:
-        """Return what database, this leader and the agents disagree about."""
+        """Return where database, this leader and the agents disagree."""
         reports = self._fresh_reports()
         memory: audit.Memory = self._ask(
             lambda asked: audit.remember(asked, self._epoch, reports)
@@ -499,7 +499,7 @@ class ConductorManager(rpc.Endpoint):
         return [one.to_primitive() for one in found]
 
     def _fresh_reports(self) -> dict[str, objects.AgentReport]:
-        """Ask all agents, and return what those say that answer in time."""
+        """Ask all agents, and return the reports that come in time."""
         with self._reported:
             self._reports.clear()
         asked = self._ask(lambda asked: asked.ask_reports(), durable=False)
@@ -511,7 +511,7 @@ class ConductorManager(rpc.Endpoint):
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def repair(self, ctxt: Any, finding: Any) -> bool:
-        """Mend what an audit has found, if that is safe."""
+        """Repair an inconsistency that an audit has found, if that is safe."""
         wanted = checks.checked(findings.Finding.from_primitive, finding)
         if wanted.kind == findings.SESSION_UNKNOWN:
             record = self._database.get_session(wanted.session_id or "")
@@ -525,7 +525,7 @@ class ConductorManager(rpc.Endpoint):
                 )
             )
         elif wanted.kind in findings.RECONCILABLE:
-            # What agents report is compared, and mended, as always.
+            # The agents' reports are compared, and repaired, as always.
             self._ask(
                 lambda asked: asked.ask_reports(wanted.host_uuid),
                 durable=False,
@@ -535,9 +535,9 @@ class ConductorManager(rpc.Endpoint):
         return True
 
     def _change(self, wish: inputs.SetReservable | inputs.TestNow) -> None:
-        """Do what an operator wants; returns when that is durable.
+        """Carry out an operator's request; returns when that is durable.
 
-        :raises: what it is refused for.
+        :raises: the reason of a refusal.
         """
         with self._place():
             self._offer(wish)
@@ -548,7 +548,7 @@ class ConductorManager(rpc.Endpoint):
     def _offer(
         self, item: inputs.Input, project_id: str | None = None
     ) -> None:
-        """Put an input that a caller waits for.
+        """Queue an input that a caller waits for.
 
         :raises Overloaded: if there is no room.
         """
@@ -558,7 +558,7 @@ class ConductorManager(rpc.Endpoint):
     def _ask(
         self, question: Callable[[Any], Any], *, durable: bool = True
     ) -> Any:
-        # What is answered without the database is answered at once.
+        # A question that needs no database is answered at once.
         place = self._place() if durable else contextlib.nullcontext()
         with place:
             try:
@@ -568,7 +568,7 @@ class ConductorManager(rpc.Endpoint):
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
-        """Be one of the threads that may wait; again is no other place.
+        """Be one of the threads that may wait; a nested use takes no place.
 
         :raises DatabaseUnavailable: if all of them wait for the database.
         :raises Overloaded: if all of them wait for something else.

@@ -56,7 +56,7 @@ def _described(field: description.Field) -> sa.Column[Any]:
 
 
 def _administration() -> tuple[sa.Column[Any], ...]:
-    """What an operator says of hardware."""
+    """An operator's settings of hardware."""
     return (
         sa.Column(
             "admin_state",
@@ -138,8 +138,8 @@ slots = sa.Table(
     **_OPTIONS,
 )
 
-# A row for each device that ever had any: none is deleted, so that every
-# change is a row to write. No foreign key: who reads it knows the devices.
+# A row for each device that ever had any: no row is deleted, so that every
+# change is a row to write. No foreign key: the reader knows the devices.
 reservations = sa.Table(
     "reservations",
     metadata,
@@ -148,8 +148,8 @@ reservations = sa.Table(
     **_OPTIONS,
 )
 
-# No row is deleted, so that every change is a row to write: what is in use
-# again is not active. No foreign keys: the level says what the target is.
+# No row is deleted, so that every change is a row to write: hardware that is
+# in use again is not active. No foreign keys: the level tells the target.
 faults = sa.Table(
     "faults",
     metadata,
@@ -281,7 +281,7 @@ usage = sa.Table(
     **_OPTIONS,
 )
 
-# No limit of its own means that the default holds: rows are never deleted,
+# A row without limits means that the default applies: rows are never deleted,
 # so that every change is a row to write.
 quotas = sa.Table(
     "quotas",
@@ -296,7 +296,7 @@ quotas = sa.Table(
     **_OPTIONS,
 )
 
-# No foreign keys: what Nova calls an instance.
+# No foreign keys: the ids are Nova's.
 instances = sa.Table(
     "instances",
     metadata,

@@ -19,12 +19,12 @@ from fpgapool.vocabulary import session as description
 
 
 class ComputeState(enum.StrEnum):
-    """What Nova has of a host."""
+    """State of a host's compute node in Nova."""
 
-    #: It never had a compute node of that UUID.
+    #: Nova never had a compute node of that UUID.
     NONE = "none"
     KNOWN = "known"
-    #: It had one.
+    #: Nova had such a compute node.
     DELETED = "deleted"
 
 
@@ -32,11 +32,11 @@ class ComputeState(enum.StrEnum):
 class HostRecord:
     """A compute node. Times are wall clock.
 
-    :param admin_state: what the operator says; a value of an
+    :param admin_state: set by the operator; a value of an
         :class:`fpgapool.core.model.AdminState`.
-    :param admin_reason: why the operator says so.
-    :param drain_deadline_at: when what still runs there is taken back.
-    :param compute_state: what Nova has of it; a value of a
+    :param admin_reason: the operator's reason.
+    :param drain_deadline_at: when the pool revokes the slots still in use.
+    :param compute_state: the host's state in Nova; a value of a
         :class:`ComputeState`.
     """
 
@@ -56,7 +56,7 @@ class HostRecord:
 class DeviceRecord:
     """A board.
 
-    :param healthy: what the driver says.
+    :param healthy: the driver's verdict.
     :param admin_state: and the two after it: as those of a host.
     :param reservable_slots: how many of its slots instances can reserve.
     """
@@ -78,8 +78,7 @@ class DeviceRecord:
 class SlotRecord:
     """A slot of a board.
 
-    :param reserved_for: the instance that alone may have it, as Nova calls
-        it.
+    :param reserved_for: the only instance that may use it, by its id in Nova.
     """
 
     id: int
@@ -95,9 +94,9 @@ class SlotRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRecord:
-    """The slots of a device that are reserved.
+    """The reserved slots of a device.
 
-    :param instances: how many for which instance.
+    :param instances: the number of reserved slots of each instance.
     """
 
     device_id: int
@@ -106,19 +105,20 @@ class ReservationRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRecord:
-    """Why something is out of use, and what has been tried.
+    """Why something is out of use, and how it was tested.
 
     Times are wall clock.
 
     :param level: a value of :class:`fpgapool.core.health.Level`.
-    :param target_id: of the device or slot; of an accelerator's host.
+    :param target_id: id of the device or slot; of the host, for an
+        accelerator.
     :param accelerator: empty for devices and slots.
     :param active: False: it is in use again.
-    :param failures: in a row, that took it out.
+    :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
-    :param tries: the same, with those before it was last in use.
-    :param last_test: what came of the last one.
-    :param next_test_at: in the past while it is being tested.
+    :param tries: the same, including those before it was last in use.
+    :param last_test: result of the last test.
+    :param next_test_at: in the past while a test runs.
     """
 
     id: int
@@ -140,14 +140,14 @@ class FaultRecord:
 class AcceleratorRecord:
     """An accelerator of the library.
 
-    :param profile: the members of its profile, as JSON can carry them.
+    :param profile: the members of its profile, as JSON-compatible values.
     """
 
     name: str
     profile: Mapping[str, Any]
 
 
-#: The state of a bitstream, or host, whose row is to be deleted.
+#: The state of a bitstream or host whose row is to be deleted.
 DELETED = "deleted"
 
 
@@ -155,18 +155,18 @@ DELETED = "deleted"
 class BitstreamRecord:
     """A file of the library. Times are wall clock.
 
-    :param project_id: whose it is.
-    :param accelerator: what it implements, by its plain name.
-    :param public: for all projects.
+    :param project_id: of the owner.
+    :param accelerator: plain name of the accelerator that it implements.
+    :param public: all projects may use it.
     :param projects: other projects that may use it.
     :param shapes: of the slots that it fits.
-    :param profile: members of the accelerator's profile, as far as it says.
-    :param properties: what else its owner says of it.
-    :param checksum_sha256: hexadecimal; empty if nobody has said it yet.
-    :param signature: of the checksum, base64; empty without one.
+    :param profile: the members of the accelerator's profile that it defines.
+    :param properties: further properties that its owner has set.
+    :param checksum_sha256: hexadecimal; empty if not set yet.
+    :param signature: of the checksum, base64; empty if unsigned.
     :param signed_by: name of the key that the signature was verified with.
-    :param location: of the file, in the store's words; empty without one.
-    :param reason: why it was decided so.
+    :param location: of the file, as the store names it; empty without one.
+    :param reason: for the decision about it.
     """
 
     id: int
@@ -207,11 +207,11 @@ class SessionRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
-    """Who has a slot.
+    """The assignment of a slot to a session.
 
     :param job_id: the ``id`` of the session's record.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
-    :param bitstream_id: of what its slot is programmed with; None for an
+    :param bitstream_id: of the bitstream in the slot; None for an
         implementation of the driver's own.
     """
 
@@ -227,14 +227,14 @@ class AssignmentRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """What a project has used of an accelerator in a day.
+    """A project's usage of an accelerator in a day.
 
-    :param day: in UTC. A session's slot and bytes count on the day when it
-        gives the slot back.
-    :param sessions: that have ended, of those that had a slot.
-    :param slot_s: how long its sessions had slots, all together.
-    :param energy_j: what their slots' shares of the boards' power amount to;
-        None if no board on which they ran measures its power.
+    :param day: in UTC. A session's slot time and bytes count on the day when
+        it gives the slot back.
+    :param sessions: number of ended sessions that had a slot.
+    :param slot_s: total time for which its sessions had slots.
+    :param energy_j: its slots' shares of the boards' energy; None if no board
+        that served them measures its power.
     """
 
     id: int
@@ -250,10 +250,10 @@ class UsageRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum:
-    """What is in several rows of usage together.
+    """The sum of several rows of usage.
 
-    Of day, project and accelerator, those are None in which they differ, or
-    may do so.
+    Day, project and accelerator are None if the rows differ, or may differ,
+    in them.
     """
 
     day: datetime.date | None = None
@@ -270,7 +270,7 @@ class UsageSum:
 class QuotaRecord:
     """How much of a resource a project may use.
 
-    :param hard_limit: -1 means any amount; None that the default holds.
+    :param hard_limit: -1: unlimited; None: the default applies.
     """
 
     id: int
@@ -281,15 +281,15 @@ class QuotaRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:
-    """An instance that has, or had, a token of its own.
+    """An instance that has, or had, its own token.
 
-    :param instance_id: what Nova calls it.
-    :param name: of its host name, for people.
-    :param host_uuid: of the compute node that it runs on, if that is known.
-    :param max_sessions: how many it may have at a time; None: any number.
-    :param token_nonce: what its token is made of, beside a secret.
+    :param instance_id: its id in Nova.
+    :param name: derived from its host name, for people.
+    :param host_uuid: of its compute node, if known.
+    :param max_sessions: limit of concurrent sessions; None: no limit.
+    :param token_nonce: the token is derived from it and a secret.
     :param token_hash: SHA-256 of its token, hexadecimal.
-    :param deleted_at: when Nova said that it is gone; wall clock.
+    :param deleted_at: when Nova reported its deletion; wall clock.
     """
 
     id: int
@@ -306,7 +306,7 @@ class InstanceRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether its token opens anything."""
+        """Whether its token is valid."""
         return self.deleted_at is None and not self.token_revoked
 
 
@@ -347,9 +347,8 @@ class Changes:
     ) -> Self:
         """Return changes that write these rows.
 
-        :param records: of any kinds; of several for one row, the last one
-            counts.
-        :param released_slots: slots whose assignment is deleted, before the
+        :param records: of any kinds; the last record of a row counts.
+        :param released_slots: slots whose assignment is deleted before the
             records are written.
         """
         changes = cls()
@@ -414,13 +413,13 @@ class Changes:
 
     @property
     def released_slots(self) -> list[int]:
-        """Slots whose assignment is deleted and not written anew."""
+        """Slots whose assignment is deleted and not written again."""
         given = self._rows.get(AssignmentRecord, {})
         return [slot_id for slot_id in self._released if slot_id not in given]
 
     @property
     def row_count(self) -> int:
-        """How many rows there are to write and to delete."""
+        """The number of rows to write and to delete."""
         return len(self._released) + sum(map(len, self._rows.values()))
 
     def __bool__(self) -> bool:
@@ -447,16 +446,16 @@ def record_key(record: Record) -> int | str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Who leads.
+    """The leader's lease.
 
-    :param holder: name of the leading conductor; empty if it gave the lease
-        back.
-    :param epoch: grows whenever the lease is taken.
-    :param renewals: grows whenever the lease is renewed; a holder under whom
-        it does not grow for the time of the lease is gone.
-    :param pool_time_s: *pool time* when a leader last told it: seconds that
-        conductors have measured by clocks that cannot be set. What sessions
-        wait is counted in it. None: no leader has told it yet.
+    :param holder: name of the leading conductor; empty after it gave the
+        lease back.
+    :param epoch: grows whenever a conductor takes the lease.
+    :param renewals: grows whenever the holder renews the lease; a holder that
+        does not renew it for the lease time is gone.
+    :param pool_time_s: *pool time* that a leader last recorded: seconds that
+        conductors have measured by clocks that cannot be set. It measures the
+        waits of sessions. None: no leader has recorded it yet.
     """
 
     holder: str
@@ -480,12 +479,12 @@ class MaxIds(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that a conductor needs to take over. Rows are ordered by id.
+    """The state that a conductor needs to take over. Rows are ordered by id.
 
-    :param ending_sessions: those that have ended and may have a slot yet.
-    :param unknown_sessions: those that are neither live nor have ended.
+    :param ending_sessions: ended sessions that may still have a slot.
+    :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
-    :param faults: those that are over, too.
+    :param faults: including those that are over.
     :param instances: those that are not deleted.
     """
 
@@ -513,9 +512,9 @@ class Snapshot:
 
     @property
     def latest_at(self) -> float:
-        """The newest time of what is under way, seconds since the epoch.
+        """The newest time in live rows, seconds since the epoch.
 
-        Whoever goes on from there must not be earlier; 0.0 if nothing is.
+        The next leader's clock must not be earlier; 0.0 if there are none.
         """
         arrivals = (session.queued_at for session in self.live_sessions)
         starts = (one.assigned_at for one in self.assignments)
@@ -523,18 +522,18 @@ class Snapshot:
 
     @property
     def latest_arrival_s(self) -> float:
-        """The newest arrival of what waits or is served, in pool time.
+        """The newest arrival of a waiting or served session, in pool time.
 
-        It may be newer than what the leader has told last; 0.0 if there is
-        none.
+        It may be newer than the time that the leader last recorded; 0.0 if
+        there is none.
         """
         arrivals = (session.arrival_s for session in self.live_sessions)
         return max((one for one in arrivals if one is not None), default=0.0)
 
     def moved(self, by_s: float) -> Self:
-        """Return the same as it is after :meth:`Database.begin_term`.
+        """Return the snapshot as it is after :meth:`Database.begin_term`.
 
-        :param by_s: what that has returned.
+        :param by_s: the value that method returned.
         """
         deadline = "drain_deadline_at"
         return dataclasses.replace(
@@ -557,7 +556,7 @@ def _moved(rows: Iterable[_R], name: str, by_s: float) -> list[_R]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotHolder:
-    """Who has a slot, in words that its owner knows.
+    """The holder of a slot, as its owner knows it.
 
     :param phase: as that of an :class:`AssignmentRecord`.
     """
@@ -574,7 +573,7 @@ class SlotHolder:
 class SessionCount:
     """How many live sessions have all of these in common.
 
-    :param claimed_bytes: of all together.
+    :param claimed_bytes: their total.
     """
 
     state: str
@@ -587,7 +586,7 @@ class SessionCount:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a live session stands.
+    """The state of a live session.
 
     :param id: of its row.
     """
@@ -601,9 +600,9 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Who waits for and has which slots. Rows are ordered by id.
+    """Which sessions wait for slots or have them. Rows are ordered by id.
 
-    :param gone_instances: Nova's names of some that it has deleted.
+    :param gone_instances: ids, in Nova, of some instances that it deleted.
     """
 
     lease: Lease | None
@@ -614,10 +613,9 @@ class Holdings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """All hardware and who has which of it. Rows are ordered by id.
+    """All hardware and its holders. Rows are ordered by id.
 
-    :param projects: of the instances that have slots reserved, as far as they
-        are known.
+    :param projects: of the instances that have slots reserved, if known.
     :param faults: those that are not over.
     """
 
@@ -642,5 +640,5 @@ class SessionFilter:
     accelerator: str | None = None
     host_id: int | None = None
     states: Sequence[str] = ()
-    #: Those that were changed at this time or later.
+    #: Sessions that were changed at this time or later.
     changed_since: float | None = None

@@ -41,7 +41,7 @@ class Standing:
 
         :param work: called again if the server closed the connection since the
             last transaction.
-        :raises: what ``work`` raises; the transaction is rolled back then.
+        :raises: any error of ``work``; the transaction is rolled back then.
         """
         with self._lock:
             started_s = time.monotonic()

@@ -11,11 +11,11 @@ from fpgapool.objects import base
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AcceleratorProfile(base.Payload):
-    """What the pool and its clients know of an accelerator.
+    """An accelerator, as the pool and its clients know it.
 
     :param peak_bytes_per_s: of the input, in one slot.
     :param return_ratio: output bytes per input byte.
-    :param stateless: a session can go on in another slot.
+    :param stateless: a session can continue in another slot.
     :param shapes: the slots that it fits; empty means any.
     :param params_schema: JSON schema of the parameters of a session.
     :param core: name of the software core.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all payloads that cross RPC have in common."""
+"""The base of all payloads that cross RPC."""
 
 import collections.abc
 import dataclasses
@@ -53,7 +53,7 @@ class Payload:
     def from_primitive(cls, primitive: object) -> Self:
         """Build a payload from its form, checking every member's type.
 
-        :param primitive: what :meth:`to_primitive` returned.
+        :param primitive: the result of :meth:`to_primitive`.
         :raises: ValueError that names the payload and the member, if one is
             missing or has the wrong type.
         """
@@ -78,8 +78,8 @@ class Payload:
 
     @classmethod
     def _made(cls, values: dict[str, Any]) -> Self:
-        # What __init__() of a frozen dataclass does takes as long as to read
-        # all of them.
+        # __init__() of a frozen dataclass takes as long as reading all
+        # members.
         payload = object.__new__(cls)
         payload.__dict__.update(values)
         return payload
@@ -138,7 +138,7 @@ def _envelope_data(
     if not isinstance(data, dict):
         raise ValueError(f"{cls.__name__}: {DATA_KEY} is not an object")
     minor = version.partition(".")[2]
-    # Nothing may be missing in a version that is no number.
+    # A payload whose version is no number must have all members.
     return data, int(minor) if minor.isdecimal() else math.inf
 
 
@@ -164,10 +164,10 @@ def _nested(cls: type[Payload]) -> tuple[str, ...]:
 def _readers(
     cls: type[Payload],
 ) -> tuple[tuple[str, frozenset[type], _Reader], ...]:
-    """Return what reads each member of a payload.
+    """Return the readers of a payload's members.
 
-    :returns: names, types whose values are taken as they are, and readers
-        of all others.
+    :returns: names, types whose values need no conversion, and readers of
+        all others.
     """
     return tuple(
         (name, _plain(type_), _reader(type_))
@@ -180,19 +180,19 @@ def _is_plain(type_: Any) -> bool:
 
 
 def _plain(type_: Any) -> frozenset[type]:
-    """Return the types whose values need no reader to be right."""
+    """Return the types whose values need no reader."""
     if typing.get_origin(type_) in (types.UnionType, typing.Union):
         return frozenset[type]().union(*map(_plain, typing.get_args(type_)))
-    # Not all floats are taken.
+    # Not all floats are valid.
     if type_ is not float and _is_plain(type_):
         return frozenset({type_})
     return frozenset()
 
 
 def _reader(type_: Any) -> _Reader:
-    """Return what reads a value of a type from its form.
+    """Return a function that reads a value of a type from its form.
 
-    What it raises says where in the value, and what is wrong there.
+    Its errors say where in the value the fault is, and which.
     """
     origin = typing.get_origin(type_)
     if origin in (types.UnionType, typing.Union):

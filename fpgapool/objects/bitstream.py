@@ -8,7 +8,7 @@ from typing import Any
 
 from fpgapool.objects import base
 
-#: What is in the file: something for a board, or a description that the
+#: The file's content: binary for a board, or a description that the
 #: emulator reads (:mod:`fpgapool.objects.declaration`).
 BINARY = "binary"
 DECLARATION = "declaration"
@@ -34,13 +34,13 @@ class BitstreamRef(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CreateBitstream(base.Payload):
-    """Take in a bitstream, whose file is still to come.
+    """Create a bitstream; its file comes later.
 
-    :param project_id: whose it is to be.
-    :param accelerator: what it implements, by its plain name.
-    :param public: for all projects.
+    :param project_id: of the owner.
+    :param accelerator: plain name of the accelerator that it implements.
+    :param public: all projects may use it.
     :param profile: members of an :class:`AcceleratorProfile`.
-    :param checksum_sha256: what it must be; empty if nobody has said.
+    :param checksum_sha256: expected checksum; empty if not set.
     """
 
     bitstream_id: str
@@ -61,13 +61,13 @@ class CreateBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UploadBitstream(base.Payload):
-    """The file is in the store, and in order.
+    """The file is in the store and passed the checks.
 
-    :param location: of the file, in the store's words.
+    :param location: of the file, as the store names it.
     :param signed_by: name of the key that it was verified with.
     :param shapes: of the slots that it fits; empty means those that have the
         resources.
-    :param resources: that it takes of a slot, as far as it says.
+    :param resources: that it takes of a slot, as far as it declares them.
     """
 
     bitstream_id: str
@@ -82,7 +82,7 @@ class UploadBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateBitstream(base.Payload):
-    """Change what is said of a bitstream; None leaves it as it is."""
+    """Change the members of a bitstream; None keeps a member."""
 
     bitstream_id: str
     name: str | None = None
@@ -94,7 +94,7 @@ class UpdateBitstream(base.Payload):
 class DecideBitstream(base.Payload):
     """Approve or reject a bitstream.
 
-    :param force: approve one that fits no slot of the pool, too.
+    :param force: also approve a bitstream that fits no slot of the pool.
     :param signed_by: name of the key that the signature was verified with.
     """
 
@@ -108,7 +108,7 @@ class DecideBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShareBitstream(base.Payload):
-    """Let another project use a bitstream, or let it no more."""
+    """Grant a bitstream to another project, or withdraw the grant."""
 
     bitstream_id: str
     project_id: str
@@ -117,7 +117,7 @@ class ShareBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeleteBitstream(base.Payload):
-    """Forget a bitstream."""
+    """Delete a bitstream."""
 
     bitstream_id: str
 

@@ -2,11 +2,11 @@
 
 """A bitstream of the emulator: a small document instead of a netlist.
 
-It says which of the software cores of the host computes, with which fixed
-parameters and how fast, and how much of a board it takes. A tenant writes
-it, so nothing in it is trusted: it is plain JSON of bounded size and depth,
-names cores by their registered names only, and its schema of parameters
-may only have keywords that cost nothing to check.
+It names the software core of the host that computes, its fixed parameters,
+its speed, and the resources that it takes of a board. A tenant writes it, so
+nothing in it is trusted: it is plain JSON of bounded size and depth, names
+cores by their registered names only, and its schema of parameters may only
+have keywords that cost nothing to check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fpgapool.objects import accelerator
 FORMAT_VERSION = 1
 MAX_SIZE_BYTES = 64 * 1024
 MAX_DEPTH = 12
-#: What a board has to offer, and a bitstream needs.
+#: Resources that a board offers and a bitstream needs.
 RESOURCES = ("lut", "ff", "bram", "dsp")
 
 _MAX_RESOURCE = 10**9
@@ -74,9 +74,9 @@ class Declaration:
     :ivar params: parameters that every session of it has.
     :ivar params_schema: JSON schema of the parameters that are left to a
         session.
-    :ivar peak_bytes_per_s: input rate of one slot at most.
+    :ivar peak_bytes_per_s: the highest input rate of one slot.
     :ivar return_ratio: output bytes per input byte, about.
-    :ivar stateless: whether a session can go on in another slot.
+    :ivar stateless: whether a session can continue in another slot.
     :ivar chunk_multiple_bytes: every chunk but the last is a multiple of it.
     :ivar resources: how many of each of :data:`RESOURCES` it takes.
     """
@@ -97,7 +97,7 @@ class Declaration:
     def profile(
         self, shapes: collections.abc.Iterable[str] = ()
     ) -> accelerator.AcceleratorProfile:
-        """Return the profile of the accelerator that it brings.
+        """Return the profile of its accelerator.
 
         :param shapes: the slots that it fits; none means any.
         """
@@ -116,8 +116,8 @@ class Declaration:
     def fits(self, capacity: collections.abc.Mapping[str, int]) -> bool:
         """Whether a slot has room for it.
 
-        :param capacity: of the slot; a resource that is not named is there
-            in any number.
+        :param capacity: of the slot; a resource that is not named is
+            unlimited.
         """
         return all(
             needed <= capacity.get(resource, _MAX_RESOURCE)
@@ -150,11 +150,11 @@ class Declaration:
     def merged(
         self, params: collections.abc.Mapping[str, typing.Any]
     ) -> dict[str, typing.Any]:
-        """Return what the core gets: a session's parameters and the fixed.
+        """Return the core's parameters: a session's and the fixed ones.
 
         :param params: the session's.
-        :raises ValueError: if it has one that is fixed; its value, which may
-            be a key, is not in the message.
+        :raises ValueError: if one of them is fixed; the message leaves out
+            its value, which may be a key.
         """
         for name in params:
             if name in self.params:
@@ -170,7 +170,7 @@ def fitting(
 
     :param resources: as a declaration has them.
     :param capacities: of the slots of each shape.
-    :raises ValueError: if the resources are none.
+    :raises ValueError: if the resources are invalid.
     """
     needed = _resources({"resources": dict(resources)})
     bare = Declaration(
@@ -183,8 +183,8 @@ def parse(data: bytes) -> Declaration:
     """Read and check a document.
 
     :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
-    :returns: what it says.
-    :raises ValueError: with the member and what is wrong with it.
+    :returns: the declaration.
+    :raises ValueError: with the member and the fault.
     """
     document = _decode(data)
     if not isinstance(document, dict):
@@ -241,7 +241,7 @@ def _decode(data: bytes) -> object:
 def _members_once(
     pairs: list[tuple[str, typing.Any]],
 ) -> dict[str, typing.Any]:
-    # One reader may take the first, another one the last.
+    # Of two equal members, one reader may take the first, another the last.
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("declaration: a member is there twice")
@@ -266,7 +266,7 @@ def _refuse_constant(name: str) -> typing.NoReturn:
 
 
 def _check_values(value: object, depth: int) -> None:
-    """Look at everything: how deep it is, and whether texts are texts."""
+    """Check the depth of a value and all its texts."""
     if depth < 0:
         raise _too_deep()
     match value:
@@ -282,7 +282,7 @@ def _check_values(value: object, depth: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    # JSON can have halves of characters, which no database takes.
+    # JSON can have lone surrogates, which databases refuse.
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("declaration: a text is no Unicode")
     if "\0" in text:
@@ -404,9 +404,9 @@ def _resources(document: dict[str, typing.Any]) -> dict[str, int]:
 
 
 def check_params_schema(schema: object) -> None:
-    """Check a JSON schema of parameters that somebody else has written.
+    """Check a JSON schema of parameters from an untrusted author.
 
-    :raises ValueError: that says where it has what it must not have.
+    :raises ValueError: with the place of the fault.
     """
     _check_values(schema, MAX_DEPTH)
     _check_schema(schema, "params_schema")
@@ -421,7 +421,7 @@ def _params_schema(document: dict[str, typing.Any]) -> dict[str, typing.Any]:
 
 
 def _check_schema(schema: object, where: str) -> None:
-    """Check that something is a schema, of safe keywords only."""
+    """Check that a value is a schema with safe keywords only."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):

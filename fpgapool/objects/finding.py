@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What does not agree in a pool."""
+"""Inconsistencies in a pool."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ ROW_WITHOUT_FILE = "row_without_file"
 LEASE_OF_OTHER = "lease_of_other"
 NO_LEADER = "no_leader"
 
-#: What the leader mends by writing anew what it has in memory.
+#: The leader repairs these by writing its state in memory again.
 RECORDABLE = frozenset(
     {
         SESSION_WITHOUT_SLOT,
@@ -31,7 +31,7 @@ RECORDABLE = frozenset(
         SESSION_NOT_RECORDED,
     }
 )
-#: What it mends as soon as it hears an agent again.
+#: The leader repairs these as soon as it hears an agent again.
 RECONCILABLE = frozenset(
     {WORKER_WITHOUT_SESSION, SESSION_WITHOUT_WORKER, ORDER_NOT_FOLLOWED}
 )
@@ -42,10 +42,9 @@ class Finding(base.Payload):
     """A difference between the parts of a pool.
 
     :param kind: one of the names above.
-    :param subject: what it is about, for a person.
-    :param detail: what each part says.
-    :param session_id: what it is about, for whoever mends it; as the two
-        after it.
+    :param subject: its subject, for a person.
+    :param detail: the value in each part.
+    :param session_id: the session to repair; the two after it as well.
     :param slot_id: of its row.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances of Nova that have tokens of their own."""
+"""Instances of Nova that have their own tokens."""
 
 import dataclasses
 
@@ -11,14 +11,14 @@ _PREFIX = "instance:"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceEntry(base.Payload):
-    """What the pool knows of an instance.
+    """The pool's entry of an instance.
 
-    :param instance_id: what Nova calls it.
+    :param instance_id: its id in Nova.
     :param name: for people.
-    :param max_sessions: how many it may have at a time; None: any number.
-    :param token_nonce: what its token is made of, beside a secret.
+    :param max_sessions: limit of concurrent sessions; None: no limit.
+    :param token_nonce: the token is derived from it and a secret.
     :param token_hash: SHA-256 of its token, hexadecimal.
-    :param token_revoked: it has lost its token for good.
+    :param token_revoked: its token was revoked for good.
     """
 
     instance_id: str
@@ -31,15 +31,15 @@ class InstanceEntry(base.Payload):
 
 
 def user_of(instance_id: str) -> str:
-    """Return by which user's name an instance acts.
+    """Return the user as whom an instance acts.
 
-    :param instance_id: what Nova calls it.
+    :param instance_id: its id in Nova.
     """
     return _PREFIX + instance_id
 
 
 def id_of(user_id: str) -> str | None:
-    """Return the instance that acts by a user's name; None: it is none.
+    """Return the instance that acts as a user; None if it is none.
 
     :param user_id: of a session or request. Keystone's have no colon.
     """
@@ -47,14 +47,14 @@ def id_of(user_id: str) -> str | None:
 
 
 def is_user(user_id: str) -> bool:
-    """Whether an instance acts by a user's name."""
+    """Whether a user is an instance."""
     return user_id.startswith(_PREFIX)
 
 
 def may_share(user_id: str, other_user_id: str) -> bool:
-    """Whether one may be told of what the other has asked for.
+    """Whether one user may see the requests of the other.
 
-    Users of a project share what the project has; an instance has its own.
+    Users of a project share its sessions; an instance has its own.
     """
     return user_id == other_user_id or not (
         is_user(user_id) or is_user(other_user_id)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What notifications carry.
+"""Payloads of notifications.
 
-Their form is the one that is usual in OpenStack: ``fpgapool_object.name``,
+They have the usual form of OpenStack: ``fpgapool_object.name``,
 ``.namespace``, ``.version`` and ``.data``. As in remote calls, the minor
 version grows when a member is added.
 """
@@ -22,7 +22,7 @@ class HostPayload(base.Payload):
     """A compute node.
 
     :ivar up: whether its agent reports.
-    :ivar admin_state: what the operator says: enabled, draining, disabled.
+    :ivar admin_state: set by the operator: enabled, draining, disabled.
     """
 
     host_uuid: str
@@ -39,7 +39,7 @@ class DevicePayload(base.Payload):
     """A board.
 
     :ivar device_id: its name in the REST API.
-    :ivar healthy: what its driver says.
+    :ivar healthy: its driver's verdict.
     """
 
     device_id: str
@@ -98,7 +98,7 @@ def _member(field: description.Field) -> description.Member:
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
-    Neither parameters, which may hold keys, nor secrets and endpoints.
+    It has no parameters, which may hold keys, no secrets and no endpoints.
     """
 
     VERSION = f"1.{max(field.noted or 0 for field in description.NOTED)}"
@@ -106,14 +106,14 @@ class SessionPayload(base.Payload):
     place: PlacePayload | None
 
 
-#: All that a notification's payload may be.
+#: All payloads that a notification may have.
 PAYLOADS = (HostPayload, DevicePayload, SlotPayload, SessionPayload)
 
 
 def to_notification(payload: base.Payload) -> dict[str, Any]:
-    """Return a payload in the form that notifications have.
+    """Return a payload in the form of notifications.
 
-    :param payload: whose members are plain values or payloads.
+    :param payload: its members are plain values or payloads.
     """
     return {
         f"{_PREFIX}name": type(payload).__name__,

@@ -18,15 +18,15 @@ class SlotReport(base.Payload):
         started or found in the worker.
     :param programming_time_s: how long the slot takes to be programmed with
         another accelerator.
-    :param energy_j: what the slot's share of the board's power has amounted
-        to since it was given to its holder, or, if it has none, for its last
-        one; None if the board does not measure it.
-    :param bitstream_id: of the file that the slot is programmed with; None
-        if it is none of the library's.
-    :param resources: how much the slot has of what bitstreams take, by name;
-        None if its driver does not say.
-    :param previous_result: how the holder before the newest one has ended. A
-        leader may have given the slot on, and died before it recorded that.
+    :param energy_j: the slot's share of the board's energy since its holder
+        got it, or, without a holder, while the last one had it; None if the
+        board does not measure it.
+    :param bitstream_id: of the file in the slot; None if it is not from the
+        library.
+    :param resources: the slot's resources for bitstreams, by name; None if
+        its driver does not report them.
+    :param previous_result: the result of the holder before the newest one. A
+        leader may have reassigned the slot and died before it recorded that.
     """
 
     device: str
@@ -67,9 +67,9 @@ class AgentReport(base.Payload):
     :param sequence: grows by one with every report of an agent process.
     :param leader_epoch: the highest epoch seen.
     :param link_message: why the data plane's share of the network card is
-        not capped as it should; None if it is, or needs no cap.
-    :param sent_at: wall clock of the host, by which its front door says how
-        long a request is good; None if the agent does not tell.
+        not capped as configured; None if it is, or needs no cap.
+    :param sent_at: wall clock of the host; its front door uses that clock to
+        say how long a request is valid; None if the agent does not send it.
     """
 
     host_uuid: str

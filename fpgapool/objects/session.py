@@ -23,7 +23,7 @@ def _member(
     _member(one, one.asked, one.unsaid) for one in description.OPTIONS
 )
 class OpenRequest(base.Payload):
-    """A client's wish for an accelerator, with all its options.
+    """A client's request for an accelerator, with all its options.
 
     :param request_id: the client's name of the request; a repeat of it is
         the same request.
@@ -63,8 +63,8 @@ class Endpoint(base.Payload):
 class SessionView(base.Payload):
     """All that a session's owner may know about it.
 
-    An older revision is stale. What follows is told besides what is described:
-    the slot that it has, and how to connect to it.
+    An older revision is stale. The members below come in addition to the
+    fields of the description: the session's slot, and how to connect to it.
 
     :param secret: hexadecimal; only in a READY view for the front door that
         opened the session, else empty.
@@ -82,10 +82,10 @@ class SessionView(base.Payload):
 
     @classmethod
     def of(cls, one: Any, **others: Any) -> Self:
-        """Return what there is to know of a session.
+        """Return the view of a session.
 
-        :param one: its record, or what the conductor has in its place.
-        :param others: members that are not recorded, or are to be others.
+        :param one: its record, or the conductor's object in its place.
+        :param others: members that are not recorded, or that differ.
         """
         return cls._made({**_UNRECORDED, **_recorded(one), **others})
 
@@ -137,7 +137,7 @@ class AssignRequest(base.Payload):
     :param min_progress_bytes_per_s: least mean rate of the input.
     :param bitstream_ref: the file that ``bitstream`` names; None if the
         driver has its own.
-    :param self_test: there is no session; the slot is to show that it works.
+    :param self_test: there is no session; the order only tests the slot.
     """
 
     host_uuid: str
@@ -166,9 +166,9 @@ class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
     :param secret: hexadecimal, single use.
-    :param agent_boot_id: of the agent that says so.
-    :param sequence: of the agent's last report before: that one and those
-        before it do not know of this yet, and may arrive later.
+    :param agent_boot_id: of the agent that reports it.
+    :param sequence: of the agent's last report before: that one and earlier
+        ones do not show this yet, and may arrive later.
     """
 
     host_uuid: str

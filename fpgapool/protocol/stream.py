@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The two directions of a session: what went, what came, what goes again.
+"""The two directions of a session: sending, receiving and resending.
 
 Each end of a connection has one :class:`Outbound` and one :class:`Inbound`:
 the client sends the input and receives the output, the worker the other way
-round. The machines know pieces and positions and nothing else; threads,
-sockets, memory and time belong to the two ends. Positions count from the
-first byte of the session, whichever slot it was in.
+round. The machines know pieces and positions only; threads, sockets, memory
+and time belong to the two ends. Positions count from the first byte of the
+session, in any slot.
 
-A connection may break anywhere. Both ends then ``resume``: the sender sends
-again all that the receiver has not used. When the slot is lost, the client's
-output goes back to where it was ``settled``, behind the output of all
-acknowledged input. The next slot gives a part of the output a second time,
-and the client drops that part.
+A connection may break anywhere. Both ends then ``resume``: the sender resends
+all that the receiver has not used. When the slot is lost, the client's output
+goes back to the position where it was ``settled``, behind the output of all
+acknowledged input. The next slot repeats a part of the output, and the client
+drops that part.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from collections.abc import Callable
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: More than there is. An integer: it is compared with for every piece.
+#: More than any window. An integer: each piece is compared with it.
 UNLIMITED = 2**64
 
 
 class Side(typing.NamedTuple):
     """One end of a connection.
 
-    :ivar is_client: a client is acknowledged task by task, and its input
-        stays until its output has come, too.
-    :ivar code: of an offset that is wrong.
+    :ivar is_client: the worker acknowledges a client's input task by task,
+        and the client keeps the input until its output has come, too.
+    :ivar code: error code of a wrong offset.
     :ivar sends: the direction that it sends …
     :ivar takes: … and the one that it receives.
     """
@@ -50,7 +50,7 @@ WORKER = Side(False, codes.BAD_OFFSET, "output", "input")
 
 
 class Piece:
-    """What goes out in one frame, kept until it is acknowledged.
+    """Content of one frame, kept until it is acknowledged.
 
     :ivar data: its bytes; none for an END by itself.
     :ivar number: of its buffer.
@@ -102,13 +102,13 @@ class Outbound(typing.Generic[_Piece]):
     :param side: the end.
     :param start_bytes: position of the first byte in this slot.
     :param window_bytes: how much may be sent and not acknowledged.
-    :param cuts: whether a piece may go again without its front.
+    :param cuts: whether a piece may be resent without its front.
 
-    :ivar added_bytes: position behind all that there is …
-    :ivar sent_bytes: … behind what was sent on this connection …
-    :ivar acknowledged_bytes: … and behind what the other end is done with.
+    :ivar added_bytes: position behind all added pieces …
+    :ivar sent_bytes: … behind those sent on this connection …
+    :ivar acknowledged_bytes: … and behind those acknowledged.
     :ivar kept: the pieces that are not acknowledged, in order …
-    :ivar unsent: … and those of them that are to be sent.
+    :ivar unsent: … and those of them that are still to send.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class Outbound(typing.Generic[_Piece]):
         self._end: _Piece | None = None
 
     def has_room(self, length_bytes: int) -> bool:
-        """Whether so much can be added that could be sent at once."""
+        """Whether a piece of this length could be added and sent at once."""
         in_flight_bytes = self.added_bytes - self.acknowledged_bytes
         return in_flight_bytes + length_bytes <= self._window_bytes
 
     def has_credit(self) -> bool:
-        """Whether there is a piece to be sent that may be."""
+        """Whether there is a piece that may be sent now."""
         if not self.unsent:
             return False
         in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
@@ -142,7 +142,7 @@ class Outbound(typing.Generic[_Piece]):
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
         """Add a piece behind the others.
 
-        :param piece: gets its place.
+        :param piece: gets its position.
         :param task_id: of its task.
         :param end: whether it is the last one.
         """
@@ -156,7 +156,7 @@ class Outbound(typing.Generic[_Piece]):
         self.unsent.append(piece)
 
     def take(self) -> _Piece:
-        """Take the next piece, which is sent now; see :meth:`has_credit`."""
+        """Take the next piece to send it now; see :meth:`has_credit`."""
         piece = self.unsent.popleft()
         self.sent_bytes += len(piece.data)
         return piece
@@ -167,14 +167,14 @@ class Outbound(typing.Generic[_Piece]):
         task_id: int = 0,
         check: Callable[[list[_Piece]], None] | None = None,
     ) -> list[_Piece]:
-        """Let go of what the other end is done with.
+        """Release the pieces that the other end has acknowledged.
 
         :param offset_bytes: of the ACK.
-        :param task_id: the same; from a worker, the last task that it is of.
-        :param check: looks at these pieces before it counts; may raise.
+        :param task_id: of the ACK; from a worker, the last task in it.
+        :param check: looks at these pieces before the ACK counts; may raise.
         :returns: these pieces.
-        :raises frames.ProtocolError: if so much was never sent, or more was
-            acknowledged before.
+        :raises frames.ProtocolError: if the offset exceeds the bytes sent, or
+            is lower than an earlier one.
         """
         if not self.acknowledged_bytes <= offset_bytes <= self.sent_bytes:
             raise self._wrong("acknowledged", offset_bytes, self.sent_bytes)
@@ -198,15 +198,15 @@ class Outbound(typing.Generic[_Piece]):
         return done
 
     def resume(self, offset_bytes: int) -> list[_Piece]:
-        """Go on at an offset, on another connection or in another slot.
+        """Continue at an offset, on another connection or in another slot.
 
-        An END by itself goes again: no offset tells whether it arrived.
+        An END by itself is resent: no offset tells whether it arrived.
 
-        :param offset_bytes: from where the other end lacks what there is. A
-            client has taken what is before it; a worker has processed that,
-            and still has to acknowledge it.
-        :returns: the pieces to let go of.
-        :raises frames.ProtocolError: if the other end cannot lack that.
+        :param offset_bytes: the position from which the other end lacks
+            data. A client has taken all before it; a worker has processed
+            all before it and still has to acknowledge it.
+        :returns: the pieces to release.
+        :raises frames.ProtocolError: if the offset is impossible.
         """
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
@@ -240,7 +240,7 @@ class Outbound(typing.Generic[_Piece]):
         return there
 
     def finish(self) -> None:
-        """Let go of everything: the other end is done with all of it."""
+        """Release all pieces: the other end needs none of them."""
         self.kept.clear()
         self.unsent.clear()
         self._end = None
@@ -261,20 +261,21 @@ class Inbound:
 
     :param side: the end.
     :param start_bytes: position of the first byte in this slot.
-    :param credit_bytes: how much may come that is not acknowledged.
-    :param multiple_bytes: what pieces but the last are multiples of.
-    :param due_bytes: how much may be held before it is to be acknowledged …
+    :param credit_bytes: how many unacknowledged bytes may come.
+    :param multiple_bytes: all pieces but the last are multiples of it.
+    :param due_bytes: how many bytes may be held before an acknowledgement is
+        due …
 
     :ivar due_pieces: … and how many pieces.
-    :ivar buffers: how many shared ones pieces are in; 0: they are in frames.
-    :ivar received_bytes: position behind what was announced …
-    :ivar consumed_bytes: … behind what was used …
-    :ivar acknowledged_bytes: … and behind what the other end was told of.
-    :ivar delivered_bytes: position behind what any slot has given.
-    :ivar task_id: of the last piece that was used.
+    :ivar buffers: number of shared buffers with pieces; 0: frames hold them.
+    :ivar received_bytes: position behind all announced pieces …
+    :ivar consumed_bytes: … behind those used …
+    :ivar acknowledged_bytes: … and behind those acknowledged.
+    :ivar delivered_bytes: position behind the output of any slot so far.
+    :ivar task_id: of the last used piece.
     :ivar finished: the END was used.
     :ivar closed: the other end sends no more.
-    :ivar ack_due: an acknowledgement is to be sent.
+    :ivar ack_due: an acknowledgement is due.
     """
 
     def __init__(
@@ -298,13 +299,13 @@ class Inbound:
         self.finished = self.closed = self._ended = self.ack_due = False
 
     def accept(self, header: frames.FrameHeader) -> bool:
-        """Take a frame of data that is announced.
+        """Accept the header of a data frame.
 
         :param header: of the frame.
         :returns: False if it is an END that came before: a client that
             resumes cannot tell whether it arrived.
         :raises frames.ProtocolError: if it is out of order, exceeds the
-            credit, follows the END, or is in no buffer that there is.
+            credit, follows the END, or names no existing buffer.
         """
         offset_bytes = header.offset_bytes
         length_bytes = header.payload_length_bytes
@@ -355,12 +356,12 @@ class Inbound:
         return False
 
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
-        """Take the oldest piece as used.
+        """Mark the oldest piece as used.
 
         :param length_bytes: its length.
         :param task_id: of its task.
         :param end: whether it has the END.
-        :returns: how many bytes of its front another slot gave already.
+        :returns: how many bytes of its front another slot already delivered.
         """
         consumed_bytes = self.consumed_bytes + length_bytes
         known_bytes = self.delivered_bytes - self.consumed_bytes
@@ -380,7 +381,7 @@ class Inbound:
         return known_bytes
 
     def acknowledge(self) -> int:
-        """Acknowledge all that was used.
+        """Acknowledge all used bytes.
 
         :returns: the offset.
         """
@@ -390,21 +391,21 @@ class Inbound:
         return self.consumed_bytes
 
     def settle(self) -> None:
-        """Go back no further than here: the input before is acknowledged."""
+        """Settle here: the input before this position is acknowledged."""
         self.settled_bytes = self.consumed_bytes
 
     def move(self) -> None:
-        """Go back to where it is settled, to go on in another slot."""
+        """Go back to the settled position, to continue in another slot."""
         self.consumed_bytes = self.settled_bytes
         self.finished = False
 
     def resume(self, offset_bytes: int) -> None:
-        """Go on with what was not used, on another connection.
+        """Continue with the unused bytes, on another connection.
 
-        :param offset_bytes: what the other end says of this direction: a
-            client, how far it knows it acknowledged; a worker repeats what
-            it was told.
-        :raises frames.ProtocolError: if that cannot be.
+        :param offset_bytes: the other end's position of this direction: from
+            a client, the last acknowledgement that it knows of; a worker
+            repeats the position that it was given.
+        :raises frames.ProtocolError: if the offset is impossible.
         """
         consumed_bytes = self.consumed_bytes
         if offset_bytes > consumed_bytes or (
@@ -417,7 +418,7 @@ class Inbound:
             )
         self.acknowledge()
         self.received_bytes = consumed_bytes
-        # A worker's last one may have been lost.
+        # A worker's last acknowledgement may have been lost.
         self.ack_due = (
             not self._side.is_client and consumed_bytes > self.start_bytes
         )

@@ -17,8 +17,8 @@ TOPIC = "fpgapool-agent"
 # Grows with every change; the agent's endpoint has the same version.
 VERSION = "1.0"
 
-#: Generations of a new leader lie above all that any older one gave out, so
-#: none of them has to be stored: its epoch is above these bits.
+#: Generations of a new leader lie above all those of older leaders, so none
+#: has to be stored: the epoch is above these bits.
 GENERATION_BITS = 32
 #: Generations are stored in 63 bits. With a leader each second this is enough
 #: for 68 years.
@@ -29,7 +29,7 @@ SINCE: dict[str, str] = {}
 
 
 def can_be_of(generation: int, leader_epoch: int) -> bool:
-    """Whether a leader, or one before it, can have given a generation out."""
+    """Whether a leader, or one before it, can have issued a generation."""
     return 0 <= generation >> GENERATION_BITS <= leader_epoch
 
 
@@ -41,7 +41,7 @@ class AgentAPI:
     report shows what took effect.
 
     :param watch: see :class:`fpgapool.common.rpc.Client`.
-    :param keys: of the pool: what goes to a host is signed with its own one.
+    :param keys: of the pool: the host's own key signs messages to it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AgentAPI:
         leader_epoch: int,
         request: objects.AssignRequest,
     ) -> None:
-        """Have a slot show that it works; its reports tell how it went."""
+        """Test a slot; the agent's reports tell the result."""
         self._cast(
             host_uuid,
             "self_test",
@@ -96,7 +96,7 @@ class AgentAPI:
         generation: int,
         reason: str,
     ) -> None:
-        """Take a slot back from a session.
+        """Revoke a session's slot.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """

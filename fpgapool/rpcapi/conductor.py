@@ -26,27 +26,27 @@ VERSION = "1.0"
 #: The version that each method came with, if not with the first one.
 SINCE: dict[str, str] = {}
 
-# Names of leaders come round again, so that the broker does not keep a queue
-# for each one that ever was.
+# Names of leaders are reused, so that the broker does not keep a queue for
+# every leader that ever was.
 _LEADER_NAMES = 16
 
-# How long the word of a leader counts. Longer than the broker needs to find
-# out that a consumer is frozen, which is twice the heartbeat.
+# How long a leader's message counts. Longer than the broker needs to detect a
+# frozen consumer, which is twice the heartbeat.
 LEADER_MEMORY_S = 60.0
 
 #: Conductors need up to 3 s to say why they cannot answer.
 TRY_S = 3.3
 
-# Who was heard that lately is not silent: what it did not answer was sent to
-# the leader before it.
+# A leader that was heard so recently is not silent: a message that it did not
+# answer went to the leader before it.
 _JUST_HEARD_S = 1.5
 
 
 def server_name(leader_epoch: int) -> str:
-    """Return the name by which the leader of an epoch can be addressed.
+    """Return the name that addresses the leader of an epoch.
 
-    The topic alone reaches any process that listens to it: also a former
-    leader that is frozen and answers nothing.
+    The topic alone reaches any process that listens to it, including a
+    former leader that is frozen and answers nothing.
 
     :param leader_epoch: its epoch.
     """
@@ -57,26 +57,26 @@ def is_outdated(told_epoch: int, leader_epoch: int) -> bool:
     """Whether a report was meant for an earlier leader of the same name.
 
     :param told_epoch: the highest epoch its sender had seen, 0 for none.
-    :param leader_epoch: of the leader that got it.
+    :param leader_epoch: of the leader that received it.
     """
     return 0 < told_epoch <= leader_epoch - _LEADER_NAMES
 
 
 class ConductorAPI:
-    """Casts and calls to the conductor that leads.
+    """Casts and calls to the leading conductor.
 
-    They go to the leader that was heard last, or, if it is not known or does
-    not answer, to whichever conductor listens to the topic.
+    They go to the leader that was heard last. If it is unknown or does not
+    answer, they go to any conductor that listens to the topic.
 
     Every method raises oslo_messaging.MessagingException if the broker
-    cannot be reached, or, where it waits for an answer, if none comes in
-    time (MessagingTimeout). A cast that returned may still be lost.
+    cannot be reached. A call raises MessagingTimeout if no answer comes in
+    time. A cast that returned may still be lost.
 
     :param call_timeout_s: how long a call waits for its answer.
-    :param tries: how often a question is asked in that time: whoever was
-        asked may have died since.
+    :param tries: how often a question is sent in that time: the conductor
+        that received it may have died since.
     :param watch: see :class:`fpgapool.common.rpc.Client`.
-    :param keys: all is signed with, in the name of their party.
+    :param keys: sign all messages, in the name of their party.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ConductorAPI:
     def forget_leader(self) -> None:
         """Address any conductor until a leader is heard again.
 
-        One that was heard just now is kept.
+        A leader that was heard just now is kept.
         """
         with self._lock:
             if time.monotonic() - self._leader_heard_s > _JUST_HEARD_S:
@@ -131,11 +131,11 @@ class ConductorAPI:
         return self._client.together()
 
     def report(self, report: objects.AgentReport) -> None:
-        """Tell the whole state of a host (cast)."""
+        """Report the whole state of a host (cast)."""
         self._cast("report", report=report.to_primitive())
 
     def prepared(self, prepared: objects.Prepared) -> None:
-        """Tell that a slot is ready for its session's client (cast)."""
+        """Report that a slot is ready for its session's client (cast)."""
         self._cast("prepared", prepared=prepared.to_primitive())
 
     def reopen_session(
@@ -150,11 +150,11 @@ class ConductorAPI:
 
         A repeat is the same request.
 
-        :param generation: of the assignment that is lost; a session that has
-            a later one keeps it.
+        :param generation: of the lost assignment; a session that has a later
+            one keeps it.
         :param host_uuid: host of the front door that asks, if one does.
-        :returns: how the session stands, which is recorded; None if that is
-            not for who asks.
+        :returns: the recorded state of the session; None if the caller may
+            not see it.
         """
         view = self._ask(
             "reopen_session",
@@ -173,7 +173,7 @@ class ConductorAPI:
         request_id: str | None = None,
         reason: str,
     ) -> None:
-        """Give a session up (cast), named by its own or its request's id.
+        """Cancel a session (cast), named by its own or its request's id.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :raises: ValueError if neither of the two ids is given.
@@ -195,7 +195,7 @@ class ConductorAPI:
     def get_sessions(
         self, session_ids: Iterable[str]
     ) -> list[objects.SessionView]:
-        """Return the sessions that exist, in any order (call).
+        """Return the existing sessions, in any order (call).
 
         Without their secrets.
         """
@@ -205,13 +205,13 @@ class ConductorAPI:
     def session_secret(
         self, session_id: str, project_id: str, generation: int
     ) -> str:
-        """Return what the client of a READY session connects with (call).
+        """Return the secret for the client of a READY session (call).
 
-        It is for services that speak for the project; a front door gets it
-        with the news of the sessions that were opened there.
+        It is for services that speak for the project; a front door gets the
+        secret with the news of the sessions that were opened there.
 
         :param project_id: that has the session.
-        :param generation: of the assignment that it is for.
+        :param generation: of the assignment that the secret is for.
         :returns: empty if there is none, or none yet.
         """
         return self._ask(
@@ -224,14 +224,14 @@ class ConductorAPI:
     def changed_sessions(
         self, revisions: Mapping[str, int], *, host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return which sessions are not as they are known here (call).
+        """Return the sessions that have changed since they were read (call).
 
-        Most are: so many that wait may be asked for at once.
+        Few have: a caller may ask for very many waiting sessions at once.
 
-        :param revisions: the revision that is known of each, by its id.
+        :param revisions: the known revision of each, by its id.
         :param host_uuid: of the front door that asks; sessions that were
             opened there come with their secrets.
-        :returns: the sessions that have another one, and the ids of those
+        :returns: the sessions whose revision differs, and the ids of those
             that do not exist.
         """
         door = {"host_uuid": host_uuid} if host_uuid else {}
@@ -244,12 +244,12 @@ class ConductorAPI:
     def submit_sessions(
         self, requests: Iterable[objects.OpenRequest]
     ) -> list[objects.SessionView]:
-        """Ask for sessions and return what became of it (call).
+        """Request sessions and return the results (call).
 
         A repeat is the same request.
 
-        :returns: for each request the session, which is recorded; or,
-            REJECTED and without an id, why there is none.
+        :returns: for each request the recorded session; or, REJECTED and
+            without an id, the reason why there is none.
         """
         views = self._ask(
             "submit_sessions",
@@ -267,10 +267,10 @@ class ConductorAPI:
     def get_quota(
         self, project_id: str | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return what a project may use and uses (call).
+        """Return a project's limits and usage (call).
 
-        :param project_id: None: what projects may that have no limits of
-            their own; that says nothing of what is in use.
+        :param project_id: None: the limits of projects that have none of
+            their own; the usage then has no meaning.
         :returns: by resource, with ``limit``, ``source`` and ``in_use``.
         """
         return self._ask("get_quota", project_id=project_id)
@@ -278,10 +278,10 @@ class ConductorAPI:
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
     ) -> dict[str, dict[str, Any]]:
-        """Limit what a project may use (call).
+        """Set a project's limits (call).
 
-        :param limits: by resource; those that are not named stay, and None
-            is back to the default.
+        :param limits: by resource; resources that are not named keep theirs,
+            and None restores the default.
         :returns: as :meth:`get_quota`.
         """
         return self._call(
@@ -293,22 +293,21 @@ class ConductorAPI:
 
         A repeat of a :class:`~fpgapool.objects.CreateBitstream` is the same.
 
-        :raises BitstreamRefused: with a code, if it cannot be.
+        :raises BitstreamRefused: with a code, if the change is refused.
         """
         self._call("change_bitstream", change=change.to_primitive())
 
     def admit_instance(
         self, entry: objects.InstanceEntry, *, lost_hash: str = ""
     ) -> objects.InstanceEntry:
-        """Let an instance have a token (call).
+        """Admit an instance, so that it can have a token (call).
 
         A repeat changes its name and limit only.
 
-        :param entry: what it would get.
-        :param lost_hash: of the token that it has, if that is to be replaced
-            since nobody can make it any more.
-        :returns: what it has, which is durable: the token's nonce and hash
-            may be older.
+        :param entry: the instance's new entry.
+        :param lost_hash: of its present token, to replace that token because
+            it cannot be derived any more.
+        :returns: its durable entry: the token's nonce and hash may be older.
         :raises InstanceNotFound: if it was deleted.
         """
         answer = self._call(
@@ -317,7 +316,7 @@ class ConductorAPI:
         return objects.InstanceEntry.from_primitive(answer)
 
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Take an instance's token away for good (call); it is durable.
+        """Revoke an instance's token for good (call); durable on return.
 
         :raises InstanceNotFound: if there is no such instance.
         """
@@ -328,28 +327,28 @@ class ConductorAPI:
         return self._ask("pool_summary")
 
     def pool_snapshot(self) -> dict[str, Any]:
-        """Return what placement needs to know of the pool (call).
+        """Return the state of the pool for placement (call).
 
         :returns: ``generated_at`` in seconds of the wall clock; ``hosts``,
-            by UUID, with their slots that can be used and are free by shape;
-            ``queued``, by accelerator; ``accelerators``, with their shapes,
-            of which none means all.
+            by UUID, with their usable free slots by shape; ``queued``, by
+            accelerator; ``accelerators``, with their shapes, of which none
+            means all.
         """
         return self._ask("pool_snapshot")
 
     def audit(self) -> list[finding.Finding]:
-        """Return what does not agree in the pool at the moment (call).
+        """Return the present inconsistencies of the pool (call).
 
-        Some of it is under way: only what is found again is wrong.
+        Some are changes under way: only those found again are wrong.
         """
         return [
             finding.Finding.from_primitive(one) for one in self._call("audit")
         ]
 
     def repair(self, found: finding.Finding) -> bool:
-        """Mend what an audit has found (call).
+        """Repair an inconsistency that an audit has found (call).
 
-        :returns: whether anything is done about such a finding.
+        :returns: whether such a finding can be repaired.
         """
         return self._call("repair", finding=found.to_primitive())
 
@@ -364,13 +363,13 @@ class ConductorAPI:
     ) -> None:
         """Enable, drain or disable a device or host (call).
 
-        Returns when that is durable. What was said before is forgotten.
+        Returns when the change is durable. It replaces any earlier setting.
 
         :param device: its name; None: the whole host.
         :param state: ``enabled``, ``draining`` or ``disabled``.
         :param reason: for people.
-        :param drain_within_s: of what is to be drained: how long who is there
-            may stay; None: for ever.
+        :param drain_within_s: for draining: how long present sessions may
+            stay; None: for ever.
         """
         self._call(
             "administer",
@@ -384,13 +383,13 @@ class ConductorAPI:
     def set_reservable_slots(
         self, host_uuid: str, device: str, slots: int
     ) -> None:
-        """Say how many slots of a device instances can reserve (call).
+        """Set how many slots of a device instances can reserve (call).
 
-        Returns when that is durable.
+        Returns when the change is durable.
 
         :param device: its name.
         :raises FewerThanReserved: if more of them are reserved.
-        :raises InvalidRequest: if it has not so many.
+        :raises InvalidRequest: if the device has fewer slots.
         """
         self._call(
             "set_reservable_slots",
@@ -402,15 +401,15 @@ class ConductorAPI:
     def test_slot(
         self, host_uuid: str, device: str, slot: int, accelerator: str = ""
     ) -> None:
-        """Have a slot tested now, be it in use or out of use (call).
+        """Test a slot now, whether it is in service or out of service (call).
 
-        One that a session has is refused. Returns when its agent is asked to;
-        if it does not pass, that is seen in the slot.
+        A slot that a session has is refused. Returns when the agent has the
+        order; a failed test shows in the state of the slot.
 
         :param device: its name.
         :param slot: its number.
-        :param accelerator: that it is tested with; empty: any.
-        :raises SlotNotFound: if there is none.
+        :param accelerator: the one to test with; empty: any.
+        :raises SlotNotFound: if there is no such slot.
         :raises SlotNotTested: if it cannot be tested now; the code says why.
         """
         self._call(
@@ -425,11 +424,11 @@ class ConductorAPI:
         self._client.cast(method, server=self._leader(), **kwargs)
 
     def _call(self, method: str, **kwargs: Any) -> Any:
-        """Call what must not be repeated."""
+        """Send a call that must not be repeated."""
         return self._try(method, self._call_timeout_s, kwargs)
 
     def _ask(self, method: str, **kwargs: Any) -> Any:
-        """Call what may be repeated, since a repeat is the same."""
+        """Send a call that may be repeated, since a repeat is the same."""
         for _ in range(1, self._tries):
             with contextlib.suppress(messaging.MessagingTimeout):
                 return self._try(

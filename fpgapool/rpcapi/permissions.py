@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the broker's user of one host needs, as RabbitMQ says it.
+"""Permissions of a host's user of the broker, in RabbitMQ's terms.
 
-Names are those that oslo.messaging gives to queues and exchanges. Where a
-host has such a user it reads its own messages only, and writes to conductors
-only. Whose a message is, the broker does not tell: for that there are keys
+Names are those that oslo.messaging gives to queues and exchanges. A host with
+such a user reads only its own messages, and writes only to conductors. The
+broker does not identify the sender of a message: keys do
 (:mod:`fpgapool.common.signing`).
 """
 
@@ -37,9 +37,9 @@ class Permissions:
 
 
 def of_host(host_uuid: str) -> Permissions:
-    """Return what the agent of a host needs.
+    """Return the permissions of a host's agent.
 
-    :param host_uuid: as the host's configuration says it.
+    :param host_uuid: as in the host's configuration.
     """
     own = rf"{agent.TOPIC}(\.{host_uuid})?"
     queues = rf"{own}|{agent.TOPIC}_fanout_[0-9a-f]+|reply_[0-9a-f]+"

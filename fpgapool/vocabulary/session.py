@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that there is to know of a session, in one list: :data:`FIELDS`.
+"""The members of a session, in one list: :data:`FIELDS`.
 
 Table, record, conductor, remote calls, notifications, REST API, SDK, commands
-and clients take their members from it. Two things have forms of their own: the
-slot that a session has, and how to connect to it.
+and clients take their members from it. Two members have forms of their own:
+the session's slot, and how to connect to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from fpgapool.vocabulary import rules
 
-#: The default of what no session lacks.
+#: The default of a member that every session has.
 REQUIRED: Any = object()
 
 #: Name, type and default of a dataclass's member.
@@ -35,7 +35,7 @@ _MAX_CONNECT_S = 3600
 
 
 class Kind(NamedTuple):
-    """What a value means."""
+    """Return the meaning of a value."""
 
     name: str
     type: Any
@@ -54,18 +54,18 @@ FLAG = Kind("flag", bool)
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One thing that is known of a session.
+    """One member of a session.
 
     :ivar about: for people, if the name does not say enough.
-    :ivar default: None says that it may be unknown.
+    :ivar default: None: the value may be unknown.
     :ivar kept: whether the table has it.
     :ivar length: characters of a text, or bits of a number, in its column;
         0: any number of characters, and 64 bits.
     :ivar told: minor version of the first ``SessionView`` that has it.
     :ivar noted: the same of ``SessionPayload``, for notifications.
-    :ivar shown: what users call it; None: they do not see it.
-    :ivar since: microversion of the REST API that it came with.
-    :ivar listed: whether lists show it, and not only answers about one.
+    :ivar shown: its name for users; None: they do not see it.
+    :ivar since: microversion of the REST API that introduced it.
+    :ivar listed: whether lists show it, and not only single sessions.
     :ivar column: whether the command's list has it; False: with ``--long``.
     """
 
@@ -85,13 +85,13 @@ class Field:
 
     @property
     def nullable(self) -> bool:
-        """Whether it may be told that it is unknown."""
+        """Whether messages may give it as unknown."""
         # A request that was refused has never been queued.
         return self.default is None or self.kind is TIME
 
     @property
     def member(self) -> Member:
-        """The member of a dataclass that it is."""
+        """The dataclass member for it."""
         type_ = self.kind.type
         if self.default is None:
             type_ |= None
@@ -100,10 +100,10 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Option(Field):
-    """What a client may say when it asks for a session, or leave out.
+    """A member that a client may set when it requests a session.
 
-    :ivar unsaid: what it means to leave it out.
-    :ivar check: returns what a value means; raises RequestError.
+    :ivar unsaid: the meaning of leaving it out.
+    :ivar check: returns the meaning of a value; raises RequestError.
     :ivar limits: keywords of JSON schema.
     :ivar asked: minor version of the first ``OpenRequest`` that has it.
     :ivar help: of the command's option; empty: it has none.
@@ -131,13 +131,13 @@ def _time(name: str, about: str = "", **more: Any) -> Field:
 
 
 def _now(name: str, kind: Kind, about: str, **more: Any) -> Field:
-    """Return what only the leader knows."""
+    """Return a member that only the leader knows."""
     now = {"default": None, "kept": False, "noted": None, "listed": False}
     return _shown(name, kind, about, **{**now, **more})
 
 
 def _limit(name: str, about: str, most_s: int, **more: Any) -> Option:
-    """Return a time limit of the service's that a request can lower."""
+    """Return a time limit of the service that a request can lower."""
     may_be_zero = name == "resume_grace_s"
     check = functools.partial(
         rules.check_timeout_s, name=name, may_be_zero=may_be_zero
@@ -217,7 +217,7 @@ FIELDS = (
     Field("slot_id", COUNT, default=None),
     Field("local", FLAG, default=None, told=0, noted=0),
     _shown("queued_at", TIME, column=True),
-    # In pool time; None: of an earlier release, which had the wall clock's.
+    # In pool time; None: from an earlier release, which used the wall clock.
     Field("arrival_s", SECONDS, default=None),
     _count("input_bytes", column=False),
     _count("output_bytes", column=False),
@@ -235,17 +235,17 @@ FIELDS = (
     _now("pending_reasons", CODES, "Why it still waits.", default=()),
 )
 
-#: What the table has.
+#: Members in the table.
 KEPT = tuple(field for field in FIELDS if field.kept)
-#: What conductors tell.
+#: Members in the conductors' messages.
 TOLD = tuple(field for field in FIELDS if field.told is not None)
-#: What notifications have.
+#: Members in notifications.
 NOTED = tuple(field for field in FIELDS if field.noted is not None)
-#: What users see.
+#: Members that users see.
 SHOWN = tuple(field for field in FIELDS if field.shown is not None)
-#: What a client may say when it asks for a session, or leave out.
+#: Members that a client may set when it requests a session.
 OPTIONS = tuple(field for field in FIELDS if isinstance(field, Option))
-#: What lists can be sorted by; the first is the default.
+#: Members to sort lists by; the first is the default.
 SORT_KEYS = (
     "queued_at",
     "state",
@@ -259,7 +259,7 @@ SORT_KEYS = (
 def checked(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the options that a client gives.
 
-    :param given: by their names, and anything else.
+    :param given: by their names; may have other members.
     :raises RequestError: for the first that is wrong.
     """
     return {

@@ -33,8 +33,8 @@ ALL = LIVE | TERMINAL
 _ENDS: dict[str, Set[str]] = {"end": TERMINAL - {REJECTED}}
 _REOPEN: dict[str, Set[str]] = {"reopen": {QUEUED}}
 _REQUEUE: dict[str, Set[str]] = {"requeue": {QUEUED}}
-#: A session's state -> what happens to it -> the states that may follow. What
-#: a state lacks cannot happen in it. A code says why a session ended.
+#: A session's state -> event -> the states that may follow. Events that a
+#: state lacks cannot happen in it. A code says why a session ended.
 SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     QUEUED: {"assign": {PREPARING}, "end": TERMINAL},
     PREPARING: {
@@ -47,7 +47,7 @@ SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     READY: {"attach": {ACTIVE}, "detach": {DETACHED}, **_ENDS, **_REQUEUE},
     ACTIVE: {"detach": {DETACHED}, **_ENDS, **_REQUEUE},
     DETACHED: {"attach": {ACTIVE}, **_ENDS, **_REQUEUE},
-    # Its worker says that it was served when its client cancelled it.
+    # Its worker reports it as served when its client cancelled it.
     CANCELLED: {"end": {CLOSED}, **_REOPEN},
     FAILED: _REOPEN,
     EXPIRED: _REOPEN,
@@ -79,7 +79,7 @@ SLOT_STATES = frozenset(
     }
 )
 
-# What happens to a slot that has a worker.
+# Events of a slot that has a worker.
 ASSIGN = "assign"
 SELF_TEST = "self-test"
 PROGRAMMED = "programmed"
@@ -89,8 +89,8 @@ SCRUBBED = "scrubbed"
 SOILED = "soiled"
 
 _CLEANED = {SCRUBBED: SLOT_IDLE, SOILED: SLOT_FAULTY}
-#: A slot's state -> what happens to it -> its next state. What a state lacks
-#: cannot happen in it. Without a worker a slot is ``SLOT_STARTING``.
+#: A slot's state -> event -> its next state. Events that a state lacks cannot
+#: happen in it. Without a worker a slot is ``SLOT_STARTING``.
 SLOT_MOVES = {
     SLOT_IDLE: {ASSIGN: SLOT_PREPARING, SELF_TEST: SLOT_PREPARING},
     SLOT_PREPARING: {PROGRAMMED: SLOT_READY, **_CLEANED},

@@ -71,8 +71,8 @@ def _run(settings: worker_settings.Settings) -> int:
 
 def _exit_on_signals(worker: service.Worker) -> None:
     # The kernel may give a signal to a thread other than the main one, which
-    # runs Python's handlers and would sleep on. The number is written here
-    # at once, whichever thread it is.
+    # runs Python's handlers and would sleep on. Any thread writes the number
+    # to this socket at once.
     numbers, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
@@ -104,7 +104,7 @@ def _set_up_log(settings: worker_settings.Settings) -> None:
             stream = open(settings.log_file, "a", encoding="utf-8")  # noqa: SIM115
         except OSError as exc:
             problem = exc
-    # Where the kernel ends the process, the log says at which line it was.
+    # If a fatal signal ends the process, the log shows the current line.
     faulthandler.enable(stream, all_threads=False)
     logging.basicConfig(
         stream=stream,

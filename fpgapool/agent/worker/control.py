@@ -27,7 +27,7 @@ _RECV_BYTES = 64 * 1024
 # Longer than any session, and far from overflowing a timer.
 _MAX_S = 2e9
 _MAX_INTEGER = 2**63
-#: An agent that takes none of its messages for this long is given up.
+#: An agent that reads no message for this long is dropped.
 _SEND_TIMEOUT_S = 5.0
 
 
@@ -44,7 +44,7 @@ class Agent:
     def send(self, message: collections.abc.Mapping[str, object]) -> None:
         """Send a message at the next :meth:`flush`.
 
-        An agent that has given us names that no message holds is hung up on.
+        It drops an agent that has sent names that no message can hold.
 
         :param message: the message.
         """
@@ -55,9 +55,9 @@ class Agent:
             self.hang_up()
 
     def flush(self) -> None:
-        """Send what is to be sent, at once: the agent wakes only once.
+        """Send all messages in one piece: the agent wakes only once.
 
-        An agent that cannot take it is hung up on.
+        It drops an agent that cannot accept them.
         """
         if not self._unsent:
             return
@@ -79,7 +79,7 @@ class Agent:
     ) -> None:
         """Read requests until the connection ends, then close it.
 
-        :param on_request: takes each of them.
+        :param on_request: gets each of them.
         """
         decoder = messages.MessageDecoder()
         buffer = memoryview(bytearray(_RECV_BYTES))
@@ -99,9 +99,9 @@ class ControlSocket:
     """Accepts agents.
 
     :param path: of the socket.
-    :param on_agent: told of a new agent.
-    :param on_request: takes each of its requests.
-    :param on_gone: told when its connection has ended.
+    :param on_agent: gets each new agent.
+    :param on_request: gets each of its requests.
+    :param on_gone: called when its connection has ended.
     :raises OSError: if the socket cannot be made.
     """
 
@@ -127,9 +127,9 @@ class ControlSocket:
         selector.register(self._listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Take an agent and read its requests in a thread of its own.
+        """Accept an agent and read its requests in a thread of its own.
 
-        :param listener: where it waits.
+        :param listener: the listening socket.
         """
         try:
             sock, _ = listener.accept()
@@ -189,7 +189,7 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
 
 
 def _bitstream(message: messages.Message) -> dict[str, typing.Any]:
-    """Read which file the slot is to be programmed with."""
+    """Read the reference of the file to program into the slot."""
     reference = frames.require(message, "bitstream_ref", dict)
     return {
         "bitstream_id": frames.require(reference, "bitstream_id", str),
@@ -204,7 +204,7 @@ def _bitstream(message: messages.Message) -> dict[str, typing.Any]:
 
 
 def _limits(message: messages.Message) -> watch.Limits:
-    """Read the limits of a connected session; none of them is required."""
+    """Read the limits of a connected session; all of them are optional."""
     values = {}
     for field in dataclasses.fields(watch.Limits):
         value = message.get(field.name)
@@ -216,7 +216,7 @@ def _limits(message: messages.Message) -> watch.Limits:
 
 
 def _check_range(name: str, value: float) -> None:
-    """Keep out what clocks and timers cannot reckon with.
+    """Refuse numbers that clocks and timers cannot handle.
 
     :raises frames.ProtocolError: if a number is out of range.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads that are used again.
+"""Threads that are reused.
 
-A session needs several, most of them for a moment; to start one takes longer
-than what it does. They end with the process: what hangs in one cannot be ended
-in any other way, which is why an executor, which waits for its threads at the
-end, will not do.
+A session needs several threads, most of them briefly; starting one takes
+longer than its work. The threads end with the process: a thread that hangs
+cannot be ended in any other way. That rules out an executor, which waits for
+its threads at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 LOG = logging.getLogger(__name__)
 
 _SPARE_THREADS = 8
-# A worker that has nothing to do has no threads for it.
+# A worker without work has no threads for it.
 _IDLE_S = 5.0
 
 
@@ -36,7 +36,7 @@ class _Task(typing.NamedTuple):
 class Crew:
     """Daemon threads, as many as are needed at the same time.
 
-    :param spare: how many are kept when there is nothing to do …
+    :param spare: how many idle threads are kept …
     :param idle_s: … and for how long.
     """
 
@@ -51,7 +51,7 @@ class Crew:
 
     @property
     def idle_count(self) -> int:
-        """How many threads wait for something to do."""
+        """How many threads are idle."""
         with self._lock:
             return self._idle
 
@@ -61,7 +61,7 @@ class Crew:
         """Run a function in a thread.
 
         :param name: of the thread meanwhile.
-        :param target: what it raises is logged.
+        :param target: its exceptions are logged.
         :returns: is set when it has ended.
         """
         task = _Task(name, target, arguments, threading.Event())
@@ -76,7 +76,7 @@ class Crew:
         return task.done
 
     def _work(self, first: list[_Task]) -> None:
-        # Between two tasks a thread holds nothing of the first one's.
+        # An idle thread keeps no reference to its last task.
         self._do(first.pop())
         while task := self._next():
             self._do(task)
@@ -91,7 +91,7 @@ class Crew:
         with contextlib.suppress(queue.Empty):
             return self._tasks.get(timeout=self._idle_s)
         with self._lock:
-            # Somebody may just have counted on this thread.
+            # Another thread may just have counted on this one.
             with contextlib.suppress(queue.Empty):
                 return self._tasks.get_nowait()
             self._idle -= 1

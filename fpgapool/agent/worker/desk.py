@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where clients of the data port meet the session that they belong to."""
+"""Connects clients of the data port to their sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Desk:
-    """Admits the client of the present assignment, and nobody else.
+    """Admits only the client of the present assignment.
 
     :param settings: of the worker.
     :param driver: opens the slot.
@@ -58,7 +58,7 @@ class Desk:
             self._profile = profile
 
     def mint(self, order: state.Order) -> str | None:
-        """Make a secret for the client that is expected.
+        """Make a secret for the expected client.
 
         :param order: the assignment.
         :returns: the secret, None if the assignment is over.
@@ -76,11 +76,11 @@ class Desk:
         return session.input_bytes, session.output_bytes
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
-        """Expect nobody, and end the session if there is one.
+        """Expect no client, and end the session if there is one.
 
-        Returns when nothing of it runs any more.
+        Returns when none of its threads runs any more.
 
-        :param code: what its client is told.
+        :param code: sent to its client.
         :param message: the same for people.
         :returns: the session's bytes, input and output.
         """
@@ -99,13 +99,13 @@ class Desk:
     def serve(
         self, hello: hellos.Hello, channel: channels.Channel, local: bool
     ) -> None:
-        """Serve a client's connection to its end. Closes it.
+        """Serve a client's connection to its end, then close it.
 
-        :param hello: what the client said.
-        :param channel: where it said so.
-        :param local: whether descriptors can be handed over.
+        :param hello: of the client.
+        :param channel: the client's channel.
+        :param local: whether it can pass descriptors.
         :raises sessions.Refused: if it is not the client, or its session
-            cannot go on; the channel is left open.
+            cannot continue; the channel is left open.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if hello.transport == hellos.SHM and not local:
@@ -253,7 +253,7 @@ class Desk:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED the client has nothing to resume with.
+                # Without OPENED the client has no secret to resume with.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,

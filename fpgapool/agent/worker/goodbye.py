@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The end of a connection, so that what was sent before arrives.
+"""Ends connections so that all data sent before arrives.
 
-A TCP connection that is closed with unread bytes may lose what it sent.
+A TCP connection that is closed with unread bytes may lose data that it sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: How long a connection that ends is read.
+#: How long an ending connection is still read.
 LINGER_S = 1.0
 _LINGERING = crew.Later(LINGER_S, "linger")
 
@@ -24,14 +24,14 @@ _DROP_BYTES = 64 * 1024
 def say(
     channel: channels.Channel, code: str, message: str, offset_bytes: int = 0
 ) -> None:
-    """Tell a client why its connection ends, and end it softly.
+    """Tell a client why its connection ends, and end it without data loss.
 
     Another thread must be reading the connection; see :func:`drop_rest`.
 
     :param channel: of the client.
-    :param code: stable code; ``OK`` if the client knows already.
+    :param code: stable code; ``OK`` if the client already knows.
     :param message: explanation for people.
-    :param offset_bytes: input offset that was reached.
+    :param offset_bytes: input offset reached so far.
     """
     try:
         if code != codes.OK:
@@ -47,7 +47,7 @@ def say(
 
 
 def drop_rest(channel: channels.Channel) -> None:
-    """Read a connection to its end, which others bring about."""
+    """Read a connection until another thread or the client ends it."""
     buffer = memoryview(bytearray(_DROP_BYTES))
     try:
         while True:

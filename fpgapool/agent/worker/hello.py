@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a client says first, and the secrets that let it in."""
+"""A client's first message, and the secrets that admit it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Where a session may start at most: what follows still has offsets, at any
-#: rate and for ever.
+#: Highest offset at which a session may start: it leaves enough offsets for
+#: any rate, for ever.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while its forerunner is on its way to the client.
+# A secret may be reissued while the one before is on its way to the client.
 _MAX_SECRETS = 4
 
 
@@ -56,7 +56,7 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     """Check a HELLO.
 
     :param document: its payload; unknown members are ignored.
-    :returns: what it says.
+    :returns: the checked HELLO.
     :raises frames.ProtocolError: if a member is missing or wrong.
     """
     members = {
@@ -116,9 +116,9 @@ def _offset(
 class Keyring:
     """The secrets of one assignment; only their hashes are kept.
 
-    A first secret works once. A resume secret is replaced at each OPENED;
-    its forerunner works until the client has shown that it knows the new
-    one, because an OPENED may be lost with its connection.
+    A first secret works once. Each OPENED replaces the resume secret; the
+    one before works until the client has shown that it knows the new one,
+    because an OPENED may be lost with its connection.
 
     :param order: the assignment.
     """
@@ -150,15 +150,15 @@ class Keyring:
         return secret
 
     def confirm_resume(self) -> None:
-        """Note that the client has got the newest resume secret."""
+        """Note that the client has the newest resume secret."""
         del self._resume[:-1]
 
     def admit(self, hello: Hello) -> bool:
         """Check a HELLO against the secrets.
 
-        :param hello: what the client says.
-        :returns: whether it is the first connection, whose secret is used up
-            now; else it is one that resumes.
+        :param hello: of the client.
+        :returns: True for the first connection, whose secret is now used up;
+            False for one that resumes.
         :raises Unauthorized: if session, generation or secret are wrong.
         """
         first = hello.secret is not None
@@ -168,7 +168,7 @@ class Keyring:
         digest = _digest(
             (hello.secret if first else hello.resume_secret) or ""
         )
-        # All of them, so that the time does not tell which one was close.
+        # All of them, so that the time does not show which one was close.
         known = sum(
             hmac.compare_digest(digest, expected) for expected in accepted
         )

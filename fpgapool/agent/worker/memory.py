@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a session's bytes are: private memory, or shared buffers.
+"""The memory of a session's bytes: private memory, or shared buffers.
 
-Both kinds are made fresh for every session, so that their pages are zero,
-and used over and over within it. Callers hold the session's lock.
+Every session gets fresh memory of either kind, so that its pages are zero,
+and reuses it until it ends. Callers hold the session's lock.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ LOG = logging.getLogger(__name__)
 #: How long closing waits for threads that are about to let go of a piece.
 CLOSE_S = 1.0
 
-#: How long a client may read output that it has not acknowledged, after the
-#: session has ended.
+#: How long a client may read unacknowledged output after the end of the
+#: session.
 UNREAD_S = 60.0
 
 _NO_BYTES = memoryview(b"")
 
 
 class Remains(enum.Enum):
-    """What becomes of shared buffers when their session has ended."""
+    """How to clean up shared buffers when their session has ended."""
 
-    #: All that the client will read it has read.
+    #: The client needs to read nothing more.
     EMPTIED = "emptied"
-    #: The client may be reading output, or go on with its input.
+    #: The client may be reading output, or continue with its input.
     KEPT = "kept for a while"
-    #: The operators have taken the slot, or it has failed: the client goes
-    #: on elsewhere with its input, when it likes.
+    #: The operators have taken the slot, or it has failed: the client
+    #: continues elsewhere with its input, at any later time.
     LEFT = "left to the client"
 
 
 #: Ways to lose a slot that clients could choose again and again. After the
-#: others a client has no hurry.
+#: other ways a client need not hurry.
 _CAUSED_BY_CLIENTS = frozenset(
     {codes.CONNECTION_LOST, codes.RESUME_TIMEOUT, codes.YIELDED}
 )
 
 
 def remains(code: str, unread: bool) -> Remains:
-    """Say what becomes of a session's shared buffers.
+    """Return how to clean up a session's shared buffers.
 
     :param code: how it ended.
-    :param unread: whether there is output that was not acknowledged.
+    :param unread: whether there is unacknowledged output.
     """
     if code in _CAUSED_BY_CLIENTS:
         return Remains.KEPT
@@ -75,9 +75,9 @@ class Blocks:
     """Hands out ranges of memory; the oldest comes back first.
 
     The memory is divided into equal blocks. Ranges fill one block after the
-    other, and of those that are free the lowest one is next: a session whose
-    bytes are soon gone again stays in few blocks, so in the cache, and in
-    memory that the system has given already, which is expensive to get.
+    other; the next block is the lowest free one. A session whose bytes are
+    soon gone again stays in few blocks, so in the cache, and in memory that
+    the system has given already, since new memory is expensive.
 
     :param block_bytes: size of a block, the longest range.
     :param out_bytes: a range is refused only if more than so many bytes would
@@ -86,12 +86,12 @@ class Blocks:
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # What is in two neighbours exceeds a block, else it would be in one.
-        # Of the oldest a part may be back, and the newest is just begun.
+        # Two neighbours together exceed a block, else they would be one block.
+        # Part of the oldest may be back, and the newest is only just begun.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
-        # Of the ranges. While there are any, the newest is in that block.
+        # Number of ranges. While there are any, the newest is in that block.
         self._ends: collections.deque[int] = collections.deque()
         self._out = [0] * count
         self._newest = heapq.heappop(self._free)
@@ -121,7 +121,7 @@ class Blocks:
         """Give back the end of the newest range.
 
         :param start: where it starts.
-        :param length_bytes: what is kept of it; 0 gives all of it back.
+        :param length_bytes: the length to keep; 0 gives all of it back.
         """
         if length_bytes:
             self._ends[-1] = start + length_bytes
@@ -164,7 +164,7 @@ class Blocks:
 
 
 class Memory(typing.Protocol):
-    """What a session needs of its memory.
+    """The memory that a session needs.
 
     :ivar fds: descriptors to hand to the client, if it is shared.
     """
@@ -172,7 +172,7 @@ class Memory(typing.Protocol):
     fds: list[int]
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
-        """Return where the next piece of input is or goes."""
+        """Return the place of the next piece of input."""
 
     def return_input(self) -> None:
         """Take back the oldest piece of input."""
@@ -185,12 +185,12 @@ class Memory(typing.Protocol):
     ) -> memoryview | None:
         """Return room for a call's output, None if there is none now.
 
-        It is ``source`` itself, the oldest input that was not processed, if
-        output takes the place of input.
+        The room is ``source`` itself, the oldest unprocessed input, if output
+        takes the place of input.
         """
 
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
-        """Keep the front of the room taken last; the rest comes back.
+        """Keep the front of the last room; the rest becomes free.
 
         The last piece has the flag ``TASK_END``.
         """
@@ -199,11 +199,11 @@ class Memory(typing.Protocol):
         """Take back the oldest kept piece."""
 
     def close(self, remains: Remains = Remains.EMPTIED) -> None:
-        """Let go of the bytes, and of what the system keeps open.
+        """Release the bytes and the system's resources.
 
-        Nothing may use the memory any more.
+        No thread may use the memory any more.
 
-        :param remains: what becomes of bytes that the client maps.
+        :param remains: how to clean up bytes that the client maps.
         """
 
 
@@ -269,10 +269,10 @@ class PrivateMemory:
 
 
 class InPlaceMemory:
-    """Memory of the worker whose output takes the place of the input.
+    """Memory of the worker in which output takes the place of the input.
 
-    For cores that work so: a byte is received, processed and sent in one
-    place, which is more likely to be still in the cache.
+    It is for cores that work in place: the worker receives, processes and
+    sends a byte in one place, which is then more likely to be in the cache.
 
     :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
@@ -280,7 +280,7 @@ class InPlaceMemory:
 
     def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
         self._window_bytes = window_bytes
-        # What is not processed is newer than what is.
+        # Unprocessed pieces are newer than processed ones.
         self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
         self._memory = _blank(self._blocks)
         self._unprocessed = 0
@@ -321,7 +321,7 @@ class InPlaceMemory:
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
     def release_output(self, piece: stream.Piece) -> None:
-        # The piece may be what is left of it.
+        # The piece may be only the rest of it.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
@@ -330,7 +330,7 @@ class InPlaceMemory:
 
 
 class Unread:
-    """What the client of one session may still be reading."""
+    """Buffers that the client of one session may still be reading."""
 
     def __init__(self) -> None:
         self._later = crew.Later(UNREAD_S, "unread")
@@ -339,7 +339,7 @@ class Unread:
         self._maps: list[mmap.mmap] = []
 
     def keep(self, maps: list[mmap.mmap]) -> None:
-        """Empty buffers in time; those of the session before are emptied now.
+        """Empty buffers later, and those of the previous session now.
 
         Clients that acknowledge nothing would keep more and more memory.
         """
@@ -351,9 +351,9 @@ class Unread:
         self._later.call(functools.partial(self.empty, number))
 
     def empty(self, number: int | None = None) -> None:
-        """Empty what is kept.
+        """Empty the kept buffers.
 
-        :param number: only if it was kept with this number.
+        :param number: only if they were kept with this number.
         """
         with self._lock:
             if number not in (None, self._number):
@@ -420,7 +420,7 @@ class SharedMemory:
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         if needed > len(self._free):
             return None
-        # The lowest ones: few small pieces stay in the cache.
+        # The lowest ones: a few small pieces stay in the cache.
         self._free.sort()
         self._taken = self._free[:needed]
         del self._free[:needed]
@@ -462,8 +462,8 @@ class SharedMemory:
         for fd in self.fds:
             os.close(fd)
         self.fds = []
-        # A map has a descriptor of its own, and ends with its last piece. The
-        # thread that had that one may not have returned from where it did.
+        # A map has a descriptor of its own and ends with its last piece. The
+        # thread that used that piece may not have returned yet.
         deadline_s = time.monotonic() + CLOSE_S
         for _ in self._maps:
             try:
@@ -481,13 +481,13 @@ class SharedMemory:
 
 
 def _blank(blocks: Blocks) -> memoryview:
-    # Pages are taken when they are first written to.
+    # The system allocates a page at the first write to it.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     return memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
 
 
 def _empty(shared: typing.Any) -> None:
-    # First: who sees it has seen all that was there.
+    # First: a client that reads this byte has seen all the output.
     shared[-1] = 0
     # The pages go back to the system, wherever they are mapped.
     shared.madvise(mmap.MADV_REMOVE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The data port: where clients connect, and what they may not do there."""
+"""The data port: accepts and limits the connections of clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: Connections that have not said who they are; of more, one is cut.
+#: Limit of connections that have not identified themselves; beyond it one is
+#: cut.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -37,7 +38,7 @@ def listen_unix(path: str) -> socket.socket:
     """Listen on a Unix socket that only this user can reach.
 
     A file that an earlier process left is replaced; the caller holds the
-    slot's lock, so nobody listens there.
+    slot's lock, so no process listens there.
 
     :param path: of the socket.
     :returns: the listening socket.
@@ -52,7 +53,7 @@ def listen_unix(path: str) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as exc:
         listener.close()
-        # Of a socket, the system does not say which.
+        # For a socket, the system's error does not name the path.
         raise OSError(exc.errno, exc.strerror or str(exc), path) from exc
     return listener
 
@@ -136,9 +137,9 @@ class DataPort:
                 selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Take a connection and serve it in a thread of its own.
+        """Accept a connection and serve it in a thread of its own.
 
-        :param listener: where it waits.
+        :param listener: the listening socket.
         """
         try:
             sock, address = listener.accept()
@@ -147,7 +148,7 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Not in the thread: how many of those there are is bounded by this.
+        # Not in the thread: this bounds the number of such threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 
@@ -193,7 +194,7 @@ class DataPort:
     def _turn_away(
         self, channel: channels.Channel, place: str, code: str, message: str
     ) -> None:
-        """Say why, and wait for a moment that it is heard."""
+        """Send the reason, and give the client a moment to read it."""
         with self._strangers.one(channel.sock, place):
             goodbye.say(channel, code, message)
             goodbye.drop_rest(channel)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A session's core, and what it makes of a piece of input."""
+"""A session's core, which processes pieces of input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Task(typing.NamedTuple):
 
 
 class Failure(exceptions.CodedError):
-    """The session cannot go on."""
+    """The session cannot continue."""
 
 
 class Processor:
@@ -34,10 +34,10 @@ class Processor:
 
     :param core: processes the data.
     :param profile: of the accelerator.
-    :ivar multiple_bytes: what every piece of input but the last must be a
-        multiple of; what the core asks for goes first.
+    :ivar multiple_bytes: the length of every piece of input but the last must
+        be a multiple of it; the core's own value takes precedence.
     :ivar features: optional features that are switched on.
-    :ivar checksums: of everything that was processed, encoded; None without.
+    :ivar checksums: of all processed data, encoded; None without.
     """
 
     def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
@@ -52,7 +52,7 @@ class Processor:
         self._cancelled = False
 
     def agree(self, wanted: frozenset[str]) -> None:
-        """Switch on what a client asks for and the slot has."""
+        """Switch on the features that the client wants and the slot has."""
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
         ):
@@ -61,7 +61,7 @@ class Processor:
             self.features = frozenset({frames.CHECKSUM_FEATURE})
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:
-        """Return how much output a piece may give at most.
+        """Return the most output that a piece may give.
 
         :param length_bytes: of the piece.
         :param end: whether it is the last one.
@@ -118,7 +118,7 @@ class Processor:
         )
 
     def cancel(self) -> None:
-        """Have the core fail soon, from any thread."""
+        """Make the core fail soon, from any thread."""
         self._cancelled = True
         self.core.cancel()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker: carries out what the state machine decides.
+"""The worker: carries out the decisions of the state machine.
 
 The main thread owns the machine and takes events one after the other.
 Programming and scrubbing may block and have threads of their own, as have
@@ -37,7 +37,7 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-# What is told of a failed preparation as it is.
+# Codes of a failed preparation that are reported unchanged.
 _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
@@ -82,7 +82,7 @@ class Worker:
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
         self._quit_reason: str | None = None
-        # When the core must have let go of its session.
+        # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
@@ -113,12 +113,12 @@ class Worker:
     def post(self, event: state.Event) -> None:
         """Hand an event to the main thread, from any thread.
 
-        :param event: what happened.
+        :param event: the event.
         """
         self._items.put(event)
 
     def run(self) -> None:
-        """Work until the machine says that the process is to end."""
+        """Work until the machine ends the process."""
         selector = selectors.DefaultSelector()
         self._control.register(selector)
         self._port.register(selector)
@@ -166,7 +166,7 @@ class Worker:
                 self._agent = agent
                 self._decide(state.AgentConnected())
             case _AgentGone(agent):
-                # One whose successor is here is not missed.
+                # The loss of a replaced agent does not matter.
                 if agent is self._agent:
                     self._agent = None
                     self._decide(state.AgentLost())
@@ -219,7 +219,7 @@ class Worker:
                             message,
                         )
                     LOG.info("session %s ends: %s", order.session_id, code)
-                    # A thread cannot be ended from outside, its process can.
+                    # A thread cannot be ended from outside; its process can.
                     self._clear_due_s = (
                         time.monotonic() + self._settings.clear_timeout_s
                     )
@@ -279,7 +279,7 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # Where clients need it, it is announced with the secret.
+            # The message with the secret carries it to clients that need it.
             self._certificate_sha256()
             self._desk.arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
@@ -304,7 +304,7 @@ class Worker:
         )
 
     def status(self) -> dict[str, object]:
-        """Return what the agent is told of this worker."""
+        """Return the status of this worker for the agent."""
         machine = self._machine
         order = machine.order
         input_bytes, output_bytes = self._desk.counters()

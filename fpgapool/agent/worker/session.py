@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A session's data: what comes in is processed and goes back.
+"""A session's data plane: it receives, processes and sends data.
 
 The connection's thread receives into reused buffers while the session's own
 thread processes and sends, so that both directions and the computation
-overlap. A small piece that finds everything idle is processed by the thread
-that received it: a hand-over would cost more than the work.
+overlap. The receiving thread processes a small piece itself if everything is
+idle: a hand-over would cost more than the work.
 
-The session outlives its connections. What was sent and not acknowledged is
-kept; what was received and not processed is dropped, because the client
-sends it again.
+The session outlives its connections. It keeps output that was sent and not
+acknowledged. It drops input that was received and not processed, because the
+client sends it again.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ LOG = logging.getLogger(__name__)
 
 #: Largest piece that its receiving thread may process itself.
 INLINE_BYTES = 64 * 1024
-#: What such pieces may have sent since the client has last shown that it
+#: Limit of bytes sent by such pieces since the client last showed that it
 #: reads. It fits any socket's buffer, so the receiving thread never blocks
 #: on sending while the client blocks on sending too.
 INLINE_SENT_BYTES = 128 * 1024
-# Bounds the memory that tiny pieces cost beyond their bytes: reading, or
-# processing, waits above it.
+# Bounds the memory that tiny pieces cost beyond their bytes: above it,
+# reading or processing waits.
 _MAX_TASKS = 4096
 _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
@@ -54,14 +54,14 @@ Post: typing.TypeAlias = collections.abc.Callable[[state.Event], None]
 
 
 class _Message(typing.NamedTuple):
-    """What is to be sent at once."""
+    """Frames to send at once."""
 
     channel: channels.Channel
     parts: list[frames.Buffer]
 
 
 class Refused(exceptions.CodedError):
-    """A connection is not taken."""
+    """The session does not accept a connection."""
 
 
 _NO_BYTES = memoryview(b"")
@@ -70,13 +70,13 @@ _NO_BYTES = memoryview(b"")
 class DataSession:
     """One session's data plane.
 
-    :param processor: has the core.
-    :param memory: where the bytes are.
+    :param processor: runs the core.
+    :param memory: holds the bytes.
     :param shared: whether the client maps that memory.
     :param settings: of the worker: sizes and times.
     :param keyring: of its assignment.
     :param post: takes events of the assignment; must not block.
-    :param start_input_bytes: offset of the first byte of input to come.
+    :param start_input_bytes: offset of the first byte of input.
     :param start_output_bytes: offset of the first byte of output.
     """
 
@@ -101,13 +101,13 @@ class DataSession:
         self._started_s = time.monotonic()
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
-        # Guards everything below. Whoever has set _busy owns the core and
-        # the sending side; only that thread takes tasks and sends.
+        # Guards everything below. The thread that has set _busy owns the core
+        # and the sending side; only that thread takes tasks and sends.
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._busy = False
-        # A connection's thread is receiving into the memory. One of a
-        # connection that was given up takes a moment to notice.
+        # A connection's thread is receiving into the memory. The thread of an
+        # abandoned connection takes a moment to notice.
         self._filling = False
         self._run_waiters = 0
         self._stopping = False
@@ -155,7 +155,7 @@ class DataSession:
         received_output_bytes: int,
         send_opened: collections.abc.Callable[[int, int], None],
     ) -> None:
-        """Take a connection; the one before is given up.
+        """Attach a connection and abandon the previous one.
 
         :param channel: of the authenticated client.
         :param acked_input_bytes: input whose ACK the client has seen.
@@ -163,8 +163,8 @@ class DataSession:
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
         :raises Refused: if the session is over, or cannot continue from
-            these offsets, which ends it.
-        :raises channels.ChannelClosed: if the connection is lost already.
+            these offsets; the latter ends the session.
+        :raises channels.ChannelClosed: if the connection is already lost.
         :raises channels.DeadlineExceeded: if OPENED is not accepted.
         """
         with self._attach_lock:
@@ -221,9 +221,9 @@ class DataSession:
                 self.memory.release_output(piece)
 
     def serve(self, channel: channels.Channel) -> None:
-        """Receive on a connection until it ends. Closes it.
+        """Receive on a connection until it ends, then close it.
 
-        :param channel: that was attached.
+        :param channel: the attached connection.
         """
         try:
             self._receive(channel)
@@ -239,8 +239,8 @@ class DataSession:
                     self._fail(failure)
         goodbye.drop_rest(channel)
         with self._lock:
-            # The working thread may be sending on it, and to one that only
-            # listens there may be more to send.
+            # The working thread may be sending on it; a client that only
+            # listens may still have output to receive.
             self._wait_for_run(
                 lambda: (
                     not self._busy
@@ -309,7 +309,7 @@ class DataSession:
     def _take_ack(self, offset_bytes: int) -> None:
         output = self._output
         with self._lock:
-            # A client may say it again.
+            # A client may repeat an ACK.
             if offset_bytes > output.acknowledged_bytes:
                 self._release(output.acknowledge(offset_bytes))
             if offset_bytes == output.sent_bytes:
@@ -368,10 +368,10 @@ class DataSession:
         return inline
 
     def _add_task(self, header: frames.FrameHeader, view: memoryview) -> bool:
-        """Take a piece that is there.
+        """Add a received piece.
 
-        :returns: whether the caller has to process it, and has got the right
-            to.
+        :returns: whether the caller has to process it; the caller then owns
+            the core.
         """
         length_bytes = len(view)
         end = bool(header.flags & frames.END)
@@ -411,7 +411,7 @@ class DataSession:
             self._post(state.Detached(self._generation))
 
     def _half_close(self, channel: channels.Channel) -> bool:
-        """Let a client that has closed take its output.
+        """Let a client that has closed receive the remaining output.
 
         :returns: whether it has closed.
         """
@@ -425,10 +425,10 @@ class DataSession:
             return True
 
     def _forget_sent(self) -> None:
-        """Give back the output that will never be acknowledged.
+        """Release the output that the client will never acknowledge.
 
-        Nothing may be being sent. What is in shared buffers stays there: the
-        client may not have looked at it yet.
+        Nothing may be sending. Output in shared buffers stays there: the
+        client may not have read it yet.
         """
         if self._half_closed and not self.shared:
             self._release(self._output.acknowledge(self._output.sent_bytes))
@@ -452,19 +452,19 @@ class DataSession:
             self._condition.wait()
             return
         if self._half_closed:
-            # What it would have to acknowledge is all that is left.
+            # Only output that it would have to acknowledge is left.
             self._end(states.CLOSED, codes.OK, "")
             self._condition.wait()
             return
-        # A client that has closed need not take what is left; without this
-        # it could keep the slot by saying nothing.
+        # A client that has closed need not accept the remaining output;
+        # without this limit a silent client could keep the slot.
         acked_bytes = self._output.acknowledged_bytes
         woken = self._condition.wait(self._settings.send_timeout_s)
         if not woken and self._output.acknowledged_bytes == acked_bytes:
             self._end(states.CLOSED, codes.OK, "")
 
     def _run(self) -> None:
-        """Do what there is to do; the caller has set _busy."""
+        """Do all pending work; the caller has set _busy."""
         try:
             with self._lock:
                 work = self._next()
@@ -489,8 +489,8 @@ class DataSession:
         """Give up _busy."""
         with self._lock:
             self._busy = False
-            # Waking the working thread for nothing would cost a small piece
-            # more than its processing.
+            # Waking the working thread needlessly would cost a small
+            # piece more than its processing.
             if self._run_waiters or self._stopping or self._has_work():
                 self._condition.notify_all()
 
@@ -499,7 +499,7 @@ class DataSession:
         predicate: collections.abc.Callable[[], bool],
         timeout_s: float | None = None,
     ) -> bool:
-        """Wait for what is true at the end of :meth:`_run`, with the lock."""
+        """Wait, with the lock, for the condition at the end of _run()."""
         self._run_waiters += 1
         try:
             return self._condition.wait_for(predicate, timeout_s)
@@ -507,7 +507,7 @@ class DataSession:
             self._run_waiters -= 1
 
     def _next(self) -> processing.Task | _Message | None:
-        """Say what is to be done next, or give up _busy; with the lock."""
+        """Return the next work item, or give up _busy; with the lock."""
         channel = self._channel
         self._forget_sent()
         if self._stopping or channel is None or not self._has_work():
@@ -527,7 +527,7 @@ class DataSession:
     def _do(
         self, work: processing.Task | _Message
     ) -> processing.Task | _Message | None:
-        """Do something, and say what is next."""
+        """Do one work item and return the next one."""
         if isinstance(work, _Message):
             work.channel.send(
                 *work.parts,
@@ -546,10 +546,10 @@ class DataSession:
             return self._next()
 
     def _has_work(self) -> bool:
-        """Whether there is something to do; the caller has set _busy.
+        """Whether there is work to do; the caller has set _busy.
 
-        Or has seen under the lock that nobody has: it may take room for the
-        next task.
+        The caller may instead have seen under the lock that _busy is not set:
+        this method may take room for the next task.
         """
         if self._channel is None or self._ended:
             return False
@@ -577,7 +577,7 @@ class DataSession:
         return self._room is not None
 
     def _collect(self) -> list[frames.Buffer]:
-        """Take what can be sent now, in the order of sending."""
+        """Collect the frames that can be sent now, in the order of sending."""
         parts: list[frames.Buffer] = []
         while self._pongs and len(parts) < _MAX_SENT_AT_ONCE:
             parts.append(self._pongs.popleft())
@@ -616,7 +616,7 @@ class DataSession:
         )
 
     def _keep(self, task: processing.Task, written_bytes: int) -> None:
-        """Take the output of a task into account; with the lock."""
+        """Keep the output of a task; with the lock."""
         pieces = self.memory.keep_output(written_bytes)
         if task.view:
             self.memory.return_input()
@@ -639,9 +639,9 @@ class DataSession:
             self._condition.notify_all()
 
     def stop(self, code: str, message: str) -> None:
-        """End the session; returns when nothing of it runs any more.
+        """End the session; returns when none of its threads runs any more.
 
-        :param code: what a connected client is told; ``OK`` if it knows.
+        :param code: sent to a connected client; ``OK`` if it already knows.
         :param message: the same for people.
         """
         with self._lock:
@@ -664,11 +664,11 @@ class DataSession:
             self._thread_ended.wait()
         with self._lock:
             remains = memories.remains(code, bool(self._output.kept))
-            # Those who still read the connection keep the session.
+            # Threads that still read the connection keep the session.
             self._tasks.clear()
             self._output.finish()
             self._room = None
-        # One that is attaching may be handing over its descriptors.
+        # An attaching connection may be handing over its descriptors.
         with self._attach_lock:
             self.memory.close(remains)
 
@@ -678,7 +678,7 @@ def _given_up(
 ) -> processing.Failure:
     """Say why the client ended the session with ERROR.
 
-    Its own words do not get into logs: it could write there what it likes.
+    The log leaves out the client's own text: it could contain anything.
     """
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(

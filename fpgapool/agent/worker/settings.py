@@ -30,7 +30,7 @@ class InvalidSettings(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a worker has to know.
+    """The settings of a worker.
 
     :ivar worker_id: name of this worker in logs.
     :ivar device: name of the device.
@@ -39,7 +39,7 @@ class Settings:
     :ivar control_socket: path where the agent connects.
     :ivar data_socket: path where clients of the host connect.
     :ivar driver: ``module:Class`` of the driver.
-    :ivar driver_settings: what the driver gets, besides ``state_dir``.
+    :ivar driver_settings: settings of the driver, besides ``state_dir``.
     :ivar data_address: address where other clients connect; None for none.
     :ivar data_ports: first and last port to try there; 0 for any.
     :ivar tls: whether connections to ``data_address`` are encrypted.
@@ -48,8 +48,8 @@ class Settings:
     :ivar hello_timeout_s: how long a connection may take to identify itself.
     :ivar send_timeout_s: how long a client may take to accept a frame before
         its connection counts as lost.
-    :ivar clear_timeout_s: how long a session's core may take to let go when
-        the session ends; then the process ends with it.
+    :ivar clear_timeout_s: how long a session's core may take to stop when
+        the session ends; after that the process ends with it.
     :ivar orphan_s: how long to live with neither agent nor session.
     :ivar exit_with_agent: whether to end when the agent's connection does.
     :ivar log_file: path of the log; None for standard error.
@@ -96,8 +96,8 @@ _TEXTS = (
 _INTEGERS = {
     "slot": (0, 4095),
     "chunk_bytes": (_MIN_CHUNK_BYTES, frames.MAX_DATA_BYTES),
-    # A client keeps back the acknowledgement of up to a quarter of the window,
-    # and a whole chunk must have room besides: one would stall.
+    # A client delays the acknowledgement of up to a quarter of the window, and
+    # a whole chunk needs room besides: a window of one chunk would stall.
     "window_chunks": (2, 1024),
 }
 _SECONDS = (
@@ -117,7 +117,7 @@ def parse(text: str | bytes) -> Settings:
 
     :param text: JSON.
     :returns: the settings.
-    :raises InvalidSettings: with the member and what is wrong with it.
+    :raises InvalidSettings: with the member and the fault.
     """
     try:
         document = json.loads(text)

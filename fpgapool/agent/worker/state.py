@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happens to a worker's slot, decided without doing it.
+"""The state machine of a worker's slot; it decides, and has no effects.
 
-Events and the time go in, effects come out; the service around carries them
-out and reports back with further events.
+It takes events and the time and returns effects; the service around it
+carries them out and reports back with further events.
 
-``states.SLOT_MOVES`` is the slot's life. A scrub keeps the state that it found
-until it is done: a slot that is being cleaned is not free yet. A slot that
+``states.SLOT_MOVES`` is the life cycle of a slot. A slot keeps its state until
+its scrub is done: a slot that is being cleaned is not free yet. A slot that
 cannot be scrubbed is ``faulty`` until a self-test, which has no client, ends
 with a scrub that succeeds.
 """
@@ -37,7 +37,7 @@ class Order:
     :ivar limits: of the session while it is connected.
     :ivar file: of the bitstream; None if the driver has its own.
     :ivar bitstream_id: of the file, in the library.
-    :ivar self_test: there is no client; the slot is to show that it works.
+    :ivar self_test: there is no client; the order only tests the slot.
     """
 
     session_id: str
@@ -57,7 +57,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a session; times are wall clock."""
+    """The result of a session; times are wall clock."""
 
     session_id: str
     generation: int
@@ -107,16 +107,16 @@ class ReissueSecret:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exit:
-    """The process is to end."""
+    """The process must end."""
 
     reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Programmed:
-    """The slot holds the accelerator that was ordered.
+    """The slot holds the ordered accelerator.
 
-    If a self-test was ordered it has computed what it should.
+    In a self-test, it has also computed the expected output.
     """
 
     generation: int
@@ -149,7 +149,7 @@ class Detached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """The session came to its end on the data plane.
+    """The session ended on the data plane.
 
     :ivar outcome: one of ``states.RESULTS``.
     """
@@ -175,7 +175,7 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar input_bytes: that the session has had processed.
+    :ivar input_bytes: input of the session processed so far.
     """
 
     input_bytes: int = 0
@@ -227,7 +227,7 @@ class Announce:
 class Clear:
     """End the session's data plane, scrub the slot, then report.
 
-    :ivar code: what a client that is still connected is told.
+    :ivar code: sent to a client that is still connected.
     """
 
     order: Order
@@ -264,18 +264,18 @@ class Machine:
 
     :param now: monotonic time in seconds.
     :param orphan_s: how long to live with neither agent nor session.
-    :param exit_with_agent: whether to end as soon as the agent is gone; one
-        that never came is not waited for as long as others.
+    :param exit_with_agent: whether to end as soon as the agent is gone; the
+        worker waits less long for an agent that never came.
 
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
     :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
     :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
-    :ivar bitstream_id: of the file that it was programmed with, if it was.
+    :ivar bitstream_id: of the file in the slot, if there is one.
     :ivar last_project_id: the project that this process has worked for.
-    :ivar recycle_for: project for which a fresh process is needed.
-    :ivar last_result: of the holder before, until the next one comes.
+    :ivar recycle_for: the project that needs a fresh process.
+    :ivar last_result: of the previous holder, until the next one comes.
     :ivar fault: why the slot is faulty, None if it is not.
     :ivar beyond_claim: the session has sent more than it claimed.
     """
@@ -306,11 +306,11 @@ class Machine:
         self.beyond_claim = False
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take an event.
+        """Handle an event.
 
-        :param event: what happened.
+        :param event: the event.
         :param now: monotonic time in seconds.
-        :returns: what to do, in this order.
+        :returns: the effects, in the order to carry them out.
         """
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
             return [Refuse(codes.RECYCLE, "the worker is about to exit")]
@@ -332,9 +332,9 @@ class Machine:
         return self._progress(event, now)
 
     def _move(self, what: str) -> bool:
-        """Take the slot to its next state; nothing else does.
+        """Move the slot to its next state; only this method does so.
 
-        :returns: False if that cannot happen in the present state.
+        :returns: False if the present state does not allow the move.
         """
         after = states.SLOT_MOVES[self.state].get(what)
         if after is None:
@@ -343,7 +343,7 @@ class Machine:
         return True
 
     def _impossible(self, what: str) -> list[Effect]:
-        """End a session to which happened what its slot's state rules out."""
+        """End a session after an event that the slot's state rules out."""
         return self._end(
             states.FAILED,
             codes.INTERNAL_ERROR,
@@ -391,9 +391,9 @@ class Machine:
         return [_CHANGED, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
-        """Whether an assignment comes again with another file.
+        """Whether an assignment is repeated with another file.
 
-        The one that it came with first was damaged.
+        The first file was damaged.
         """
         result = self.last_result
         return (
@@ -455,7 +455,7 @@ class Machine:
         self._exiting = True
         return [_CHANGED, Quit(reason)]
 
-    # What became of it.
+    # Results.
 
     def _progress(self, event: Event, now: float) -> list[Effect]:
         order = self.order
@@ -502,7 +502,7 @@ class Machine:
             return self._clear(_Ending(*outcome))
         self._move(states.PROGRAMMED)
         self.deadline_s = now + order.connect_timeout_s
-        # Without an agent the secret would reach nobody.
+        # Without an agent no client would receive the secret.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
 
@@ -597,7 +597,7 @@ class Machine:
             return [_CHANGED]
         ending = _Ending(outcome, code, message)
         if self.state == states.SLOT_PREPARING:
-            # Programming cannot be interrupted; what follows it can.
+            # Programming cannot be interrupted; the steps after it can.
             self._ending = ending
             return []
         return self._clear(ending)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of a session that is connected: nobody keeps a slot for nothing.
+"""Limits of a connected session, so that it cannot keep a slot idle.
 
 Pure: time and bytes are arguments.
 """
@@ -11,19 +11,19 @@ import dataclasses
 
 from fpgapool.vocabulary import codes
 
-#: Between two looks at a connected session.
+#: Time between two checks of a connected session.
 INTERVAL_S = 0.25
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What a connected session may do; 0 means no limit.
+    """Limits of a connected session; 0 means no limit.
 
     :ivar idle_timeout_s: longest time without new input.
     :ivar max_hold_s: longest time from the first connection.
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
-    :ivar claim_limit_bytes: input beyond which the pool is told.
+    :ivar claim_limit_bytes: input beyond which the pool is notified.
     """
 
     idle_timeout_s: float = 0.0
@@ -34,7 +34,7 @@ class Limits:
 
 
 class Watch:
-    """Keeps an eye on one session.
+    """Checks one session against its limits.
 
     :param limits: of the session.
     :param now: monotonic time in seconds.
@@ -55,7 +55,7 @@ class Watch:
         self._period_bytes = self._input_bytes
 
     def beyond_claim(self) -> bool:
-        """Whether the input is beyond what was claimed, slack included."""
+        """Whether the input exceeds the claim, slack included."""
         limit_bytes = self._limits.claim_limit_bytes
         return bool(limit_bytes) and self._input_bytes > limit_bytes
 
@@ -64,7 +64,7 @@ class Watch:
 
         :param input_bytes: processed so far.
         :param now: monotonic time in seconds.
-        :returns: code and explanation if the session is to end.
+        :returns: code and explanation if the session must end.
         """
         if input_bytes > self._input_bytes:
             self._input_bytes = input_bytes

@@ -31,8 +31,8 @@ from fpgapool.vocabulary import states
 
 _LOCAL_NETWORK = "local"
 
-# How often a cast is repeated until it has had its effect: it may get lost,
-# or come too early.
+# How often a cast is repeated until it takes effect: it may get lost, or
+# come too early.
 _TRIES = 10
 _TRY_S = 0.5
 
@@ -99,7 +99,7 @@ def delete(call: calls.Call) -> calls.Answer:
 def reopen(call: calls.Call) -> calls.Answer:
     """Give a session that has lost its slot another one.
 
-    Only the client knows that its data flow no more.
+    Only the client knows that its data has stopped.
     """
     lost = call.body["reopen"]["generation"]
     view = _find(call)
@@ -127,7 +127,7 @@ def reopen(call: calls.Call) -> calls.Answer:
 
 
 def renew_secret(call: calls.Call) -> calls.Answer:
-    """Have the secret of a READY session minted anew."""
+    """Mint a fresh secret for a READY session."""
     view = _find(call)
     call.require(policies.CONNECT, view.project_id)
     if view.state != states.READY:
@@ -142,7 +142,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
         lambda: call.backends.conductor.renew_secret(view.session_id),
         until=lambda now: now.revision != view.revision,
     )
-    # The old one may be worthless any moment.
+    # The old one may become useless at any moment.
     is_new = renewed.revision != view.revision
     return _answer(call, renewed, status=202, connectable=is_new)
 
@@ -163,13 +163,13 @@ def _request(call: calls.Call) -> objects.OpenRequest:
         **wanted,
         project_id=call.project_id,
         user_id=call.caller.user_id or "",
-        # Whether an instance is near a board is not for it to say.
+        # An instance cannot decide whether it is near a board.
         host_uuid=None,
     )
 
 
 def _check_own(call: calls.Call, view: objects.SessionView) -> None:
-    """Make sure that an instance is told of nobody else's session."""
+    """Make sure that an instance sees only its own sessions."""
     own = instances.owner(call.caller)
     if own is not None and view.user_id != own:
         raise errors.ApiError(
@@ -178,16 +178,16 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
 
 
 def _find(call: calls.Call) -> objects.SessionView:
-    """Return the session of the path, of which something is to become.
+    """Return the session of the path, for a change.
 
-    :raises ApiError: if there is none that the caller may know of.
+    :raises ApiError: if there is none that the caller may see.
     """
     session_id = call.path["session_id"]
     return _one(call, call.backends.conductor.get_sessions([session_id[:64]]))
 
 
 def _shown(call: calls.Call) -> objects.SessionView:
-    """Return the session of the path, of which somebody wants to know.
+    """Return the session of the path, for reading.
 
     :raises ApiError: as :func:`_find`.
     """
@@ -223,10 +223,10 @@ def _insist(
 ) -> objects.SessionView:
     """Act until the effect shows, or for as long as a client may wait.
 
-    :param view: the session as it is.
+    :param view: the present session.
     :param act: asks the conductor for it.
-    :param until: whether nothing more is to be done.
-    :returns: the session as it is then.
+    :param until: whether the effect has shown.
+    :returns: the session after that.
     """
     for _ in range(_TRIES):
         if until(view):
@@ -259,7 +259,7 @@ def _may_change(view: objects.SessionView) -> bool:
 def _changed(
     call: calls.Call, view: objects.SessionView, wait_s: float
 ) -> objects.SessionView:
-    """Wait until a session changes, and return it as it is then."""
+    """Wait until a session changes, and return it after that."""
     try:
         changed = call.backends.waiting.wait(
             view.session_id,
@@ -271,10 +271,10 @@ def _changed(
     except waiters.TooManyWaiters:
         return view
     if changed is None:
-        # What is told of a queue changes without a new revision.
+        # A place in the queue changes without a new revision.
         return _shown(call)
-    # Those who wait hear of a change from conductors only, whoever was asked
-    # how the session stood before.
+    # Waiting clients hear of a change from conductors only, wherever the
+    # earlier state of the session came from.
     call.origin.recorded = False
     return changed
 
@@ -288,7 +288,7 @@ def _answer(
 ) -> calls.Answer:
     """Return a session as its caller may see it.
 
-    :param connectable: whether it may hold what a client needs to connect.
+    :param connectable: whether it may hold the data to connect with.
     """
     headers = {}
     if view.state in (states.QUEUED, states.PREPARING) or status == 202:
@@ -301,7 +301,7 @@ def _answer(
 
 
 def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
-    """Return after how long to ask again; far back in the queue, later."""
+    """Return the time to the next poll; longer far back in the queue."""
     shortest_s = call.backends.limits.retry_after_s
     half_s = (view.expected_wait_s or 0.0) / 2
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
@@ -313,8 +313,8 @@ def _document(
     asked_leader = not call.origin.recorded
     connection = _connection(call, view) if connectable else None
     if asked_leader and call.origin.recorded:
-        # The leader did not tell the secret any more. What lacks it is older
-        # than what has it, so that the client asks again.
+        # The leader no longer returned the secret. The view without it gets an
+        # older revision than one with it, so that the client asks again.
         view = dataclasses.replace(view, revision=max(view.revision - 1, 0))
     return {
         **_members(call, view),
@@ -328,7 +328,7 @@ def _document(
 
 
 def _message(call: calls.Call, view: objects.SessionView, code: str) -> str:
-    """Return what a reason means, and what would end the wait."""
+    """Return the meaning of a reason, and what would end the wait."""
     message = reasons.sentence(code)
     if not reasons.lacks_slots(code):
         return message
@@ -391,7 +391,7 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
 def _connection(
     call: calls.Call, view: objects.SessionView
 ) -> dict[str, Any] | None:
-    """Return what a client needs to connect, if the caller may have it."""
+    """Return the data to connect with, if the caller may have it."""
     if view.state != states.READY or not call.may(
         policies.CONNECT, view.project_id
     ):
@@ -452,7 +452,7 @@ def _filters(
     hosts: Mapping[int, str],
     own: str | None,
 ) -> db_api.SessionFilter | None:
-    """Return what is looked for, None if there can be no such session.
+    """Return the filter of a list, None if no session can match.
 
     :param own: of this user only; None: of any.
     """
@@ -492,7 +492,7 @@ def _check_marker(
     project_id: str | None,
     own: str | None,
 ) -> None:
-    """Make sure that a marker does not tell of other projects' sessions."""
+    """Make sure that a marker reveals no other projects' sessions."""
     record = database.get_session(marker)
     if (
         record is None

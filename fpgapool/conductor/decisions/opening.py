@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What clients want: sessions are opened, cancelled and opened again."""
+"""Requests of clients: sessions are opened, cancelled and reopened."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# For what clients can make it say again and again.
+# For warnings that clients can cause again and again.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 
 class Opening:
-    """Admits requests, and lets go what is wanted no more.
+    """Admits requests, and drops sessions that are no longer wanted.
 
     :ivar recorded_id: the last new session that the database holds.
     """
@@ -83,7 +83,7 @@ class Opening:
         request: objects.OpenRequest,
         future: effects.ViewFuture,
     ) -> None:
-        """A retry never opens twice; it learns how things stand."""
+        """Answer a retry with the session's state; it never opens twice."""
         if not session.same_request(request):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
@@ -91,7 +91,7 @@ class Opening:
                 " else",
             )
         if request.host_uuid and request.host_uuid not in session.front_doors:
-            # It would get the secret of what others have opened.
+            # It would get the secret of a session that others have opened.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request {request.request_id} has come by another way",
@@ -148,8 +148,8 @@ class Opening:
     ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
         """Find the accelerator that a project means.
 
-        :returns: profiles, and the key of its own among them. If there is
-            none, of what the project may use, and the name that is unknown.
+        :returns: profiles, and the key of the accelerator among them. If there
+            is none, those that the project may use, and the unknown name.
         """
         library = self._pool.catalogue.library
         key = library.resolve(request.accelerator, request.project_id)
@@ -158,10 +158,10 @@ class Opening:
         return library.profiles, key
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
-        """Return on which host a request's data are.
+        """Return the host that holds a request's data.
 
         An instance is on a host of the pool, but its data reach a board there
-        without the network only if the operator says so.
+        without the network only if the operator has configured it so.
         """
         if self._pool.settings.instances_are_local:
             own = self._pool.instances.host_uuid(request.user_id)
@@ -174,7 +174,7 @@ class Opening:
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """A refused request leaves no trace but its answer."""
+        """Refuse a request; it leaves no trace but its answer."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -185,10 +185,10 @@ class Opening:
         view = admission.refusal(request, error, self._pool.now)
         self._pool.outbox.send(effects.EarlyAnswer(future, view))
 
-    # -- what is not in the database ---------------------------------------
+    # -- sessions that are not in the database -----------------------------
 
     def note_recorded(self) -> None:
-        """See which sessions the database holds, and whether it answers."""
+        """Note which sessions the database holds, and whether it answers."""
         pool, unrecorded = self._pool, self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
@@ -206,10 +206,10 @@ class Opening:
         new: effects.Admission,
         record: db_api.SessionRecord | None,
     ) -> None:
-        """Undo an admission that no client has been told of.
+        """Undo an admission that no client knows of.
 
-        To ask the database before would be one more wait for each request,
-        and names are hardly ever used again after so long.
+        Checking the database first would add a wait to each request, and
+        names are hardly ever reused after so long.
 
         :param record: the session that had the name before; None if the
             database is away.
@@ -228,7 +228,7 @@ class Opening:
             self._refuse(new.request, new.future, error)
 
     def _drop(self, session: sessions.Session) -> None:
-        """Forget a session, and take its slot back."""
+        """Forget a session, and revoke its slot."""
         pool = self._pool
         if session.live:
             if session.hold is None:
@@ -237,7 +237,7 @@ class Opening:
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             session.hold = None
-        # If it ended before, its slot may still be on the way to be free.
+        # If it ended before, its slot may still be on its way to be free.
         session.withdrawn = True
         pool.forget_changes(session)
         pool.sessions.forget(session)
@@ -254,7 +254,7 @@ class Opening:
             item.reason == codes.CLIENT_GONE
             and session.state in states.CONNECTED
         ):
-            # The front door lost a client that the worker knows better.
+            # The front door lost the client; the worker knows better.
             return
         self._pool.cancel(session, item.reason)
 
@@ -271,7 +271,7 @@ class Opening:
         return session
 
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
-        """End the sessions of an instance, for their owner is gone."""
+        """End the sessions of an instance, because the instance is gone."""
         pool = self._pool
         if not pool.instances.delete(item.instance_id, pool.now):
             return
@@ -291,7 +291,7 @@ class Opening:
     def _reopen(self, item: inputs.Reopen) -> None:
         """Give a session whose slot is gone another one, if it can move.
 
-        The client decides: only it knows that its data flow no more.
+        The client decides: only it knows that its data has stopped.
         """
         pool = self._pool
         session = pool.sessions.by_id.get(item.session_id)
@@ -351,7 +351,7 @@ def _is_door(
 ) -> bool:
     """Whether a session was opened at the front door that asks.
 
-    :param host_uuid: of that; None if it is no front door, or not certain.
+    :param host_uuid: of the front door; None if it is none, or uncertain.
     """
     if host_uuid is None or host_uuid in session.front_doors:
         return True

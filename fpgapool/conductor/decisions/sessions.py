@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions as the conductor knows them, and the slots that they have."""
+"""Sessions as the conductor knows them, and their slots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def front_doors(host_uuid: str | None) -> frozenset[str]:
 
 
 class Place(NamedTuple):
-    """The slot of a session, by the names that a view has for it."""
+    """A session's slot, with the names that a view uses for it."""
 
     slot_host_uuid: str
     slot_host_name: str
@@ -55,9 +55,9 @@ _asked = description.copier(
 
 @dataclasses.dataclass(slots=True)
 class Energy:
-    """What a slot has drawn for one holder, over restarts of its agent.
+    """Energy that a slot has drawn for one holder, over agent restarts.
 
-    :ivar total_j: None as long as its agent measures nothing.
+    :ivar total_j: None as long as the agent measures nothing.
     """
 
     total_j: float | None = None
@@ -65,7 +65,7 @@ class Energy:
     _before_j: float = 0.0
 
     def note(self, boot_id: str, energy_j: float) -> None:
-        """An agent has said what it has measured since it was started."""
+        """Take an agent's measurement since its start."""
         if boot_id != self._boot_id:
             self._boot_id = boot_id
             self._before_j = self.total_j or 0.0
@@ -74,19 +74,19 @@ class Energy:
 
 @dataclasses.dataclass(slots=True)
 class Hold:
-    """What the conductor knows of an assignment besides the core.
+    """The conductor's own state of an assignment; the core has the rest.
 
-    It is there until the agent shows that the assignment is over.
+    It exists until the agent shows that the assignment is over.
 
-    :ivar core: the assignment; the core alone changes it.
+    :ivar core: the assignment; only the core changes it.
     :ivar told_at: when the agent was last told to prepare or release it.
-    :ivar announced_at: when this leader first told that the slot is ready.
+    :ivar announced_at: when this leader first announced the slot as ready.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
     :ivar heard: boot id and sequence of the agent's last report before it
-        said itself that the slot is ready.
-    :ivar bitstream: what the slot is programmed with; None for the driver's
-        own.
+        announced the slot as ready.
+    :ivar bitstream: the bitstream in the slot; None for the driver's own
+        implementation.
     """
 
     session: Session
@@ -107,12 +107,12 @@ class Hold:
 
     @property
     def phase(self) -> model.Phase:
-        """How far the assignment is."""
+        """The assignment's phase."""
         return self.core.phase
 
     @property
     def revoked(self) -> str:
-        """Why the slot is being taken back; empty while it is not."""
+        """Why the slot is being revoked; empty while it is not."""
         return self.core.revoked
 
     @property
@@ -122,16 +122,16 @@ class Hold:
 
     @property
     def wanted(self) -> bool:
-        """Whether a session still depends on what becomes of the slot."""
+        """Whether a session still depends on the slot."""
         return self.session.live and not self.abandoned
 
     @property
     def bitstream_id(self) -> str | None:
-        """Of what the slot is programmed with."""
+        """Id of the bitstream in the slot."""
         return self.bitstream.bitstream_id if self.bitstream else None
 
     def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
-        """Take what the slot has drawn, if it is told for this holder."""
+        """Take the slot's energy from a report, if it is for this holder."""
         generation = line.generation
         if generation is None and line.last_result is not None:
             generation = line.last_result.generation
@@ -139,13 +139,13 @@ class Hold:
             self.energy.note(boot_id, line.energy_j)
 
     def outdates(self, report: objects.AgentReport) -> bool:
-        """Whether a report is older than what is known of the slot."""
+        """Whether a report is older than the known state of the slot."""
         boot_id, sequence = self.heard
         return report.agent_boot_id == boot_id and report.sequence <= sequence
 
 
 class WrongMove(Exception):
-    """A session's life cycle does not allow what was about to happen."""
+    """A session's life cycle does not allow a move."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -156,15 +156,14 @@ class Session:
     """A session's whole state; only the engine changes it.
 
     Times are wall clock in seconds. ``secret`` lives in memory only: after a
-    restart the agent is asked for a fresh one.
+    restart the conductor asks the agent for a fresh one.
 
-    :ivar hold: the slot that it has; None while it waits and when the slot
-        is free.
-    :ivar end: in which state it has ended; empty while it lives.
-    :ivar arrival_s: when it was queued, in pool time: from then on it waits.
+    :ivar hold: its slot; None while it waits and when the slot is free.
+    :ivar end: its terminal state; empty while it lives.
+    :ivar arrival_s: when it was queued, in pool time: its wait starts then.
     :ivar row_id: of its row, for ever.
-    :ivar job_id: the core's name of it; a new one when it moves while its
-        former slot is still being taken back.
+    :ivar job_id: its id in the core; a new one when it moves while its
+        former slot is still being revoked.
     """
 
     row_id: int
@@ -180,13 +179,13 @@ class Session:
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
     front_doors: frozenset[str] = frozenset()
-    #: Whether it is among the sessions that its project has used.
+    #: Whether it counts in its project's usage.
     counted: bool = False
-    #: Slots that it was given in vain because of its bitstream.
+    #: Slots that it got in vain because of its bitstream.
     bitstream_failures: int = 0
-    #: Slots that it lost before its client could be told of them.
+    #: Slots that it lost before its client could learn of them.
     untold_ends: int = 0
-    #: Whether it shall have no row, nor its slot one for it.
+    #: Whether neither it nor its slot shall have a row.
     withdrawn: bool = False
 
     @property
@@ -202,9 +201,9 @@ class Session:
         return not self.end
 
     def check_move(self, event: str, *to: str) -> None:
-        """Check that the session's life cycle allows what happens to it.
+        """Check that the session's life cycle allows an event.
 
-        :param to: the state that it would enter, if there are several.
+        :param to: the next state, if there are several.
         :raises WrongMove: if not; nothing has changed then.
         """
         moves = states.SESSION_MOVES.get(self.state, {})
@@ -217,7 +216,7 @@ class Session:
 
     @property
     def request_key(self) -> tuple[str, str]:
-        """What the client names the session by."""
+        """The client's name of the session."""
         return self.project_id, self.request_id
 
     def job(self, ahead_s: float) -> model.Job:
@@ -248,7 +247,7 @@ class Session:
         )
 
     def take_slot(self, hold: Hold) -> None:
-        """Have a slot from now on."""
+        """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
         self.slot_id = slot.id
@@ -262,7 +261,7 @@ class Session:
         )
 
     def wait_again(self) -> None:
-        """Wait from now on; forget what was handed out for the slot.
+        """Wait from now on; forget the values that belong to the slot.
 
         :raises WrongMove: if the session cannot wait.
         """
@@ -278,7 +277,7 @@ class Session:
         self.forget_secret()
 
     def forget_secret(self) -> None:
-        """Drop what is worthless once a client has connected or gone."""
+        """Drop members, useless once a client has connected or gone."""
         self.secret = ""
         self.endpoints = ()
         self.certificate_sha256 = None
@@ -298,10 +297,10 @@ class Session:
     def view(
         self, *, with_secret: bool = False, **others: Any
     ) -> objects.SessionView:
-        """Return what the session's owner may know.
+        """Return the view for the session's owner.
 
         :param with_secret: for the front door that has opened it.
-        :param others: what only the engine knows of it.
+        :param others: members that only the engine knows.
         """
         ready = self.state == states.READY
         return objects.SessionView.of(
@@ -342,7 +341,7 @@ class Session:
 def wishes(
     request: objects.OpenRequest, settings: admission.Limits
 ) -> dict[str, Any]:
-    """Return what a request says of its session; limits it may lower."""
+    """Return the session's members from a request; limits it may lower."""
     said = _asked(request)
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
         limit, wish = getattr(settings, name), said[name]
@@ -351,7 +350,7 @@ def wishes(
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
-    """Return what a request's accelerator may have been in the library."""
+    """Return the possible keys of a request's accelerator in the library."""
     own = names.key_of(request.accelerator, request.project_id)
     return request.accelerator, own
 
@@ -359,16 +358,16 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
 class Book:
     """All sessions in memory, by each of their names.
 
-    Holds what is alive, and what ended lately: a client whose last message
-    was lost asks again within seconds.
+    It holds live sessions and recently ended ones: a client that missed the
+    last message asks again within seconds.
 
-    :ivar queued: how many sessions of each project wait for a slot.
-    :ivar queued_bytes: what they claim.
-    :ivar queued_by_size: how many wait that claim as much as fits between
+    :ivar queued: number of waiting sessions by project.
+    :ivar queued_bytes: the sum of their claims.
+    :ivar queued_by_size: number of waiting sessions whose claim lies between
         two thresholds, the smallest first.
-    :ivar queued_by_host: how many wait that come from each host, by its id;
-        None: from outside of the pool.
-    :ivar queued_by_accelerator: how many wait for each accelerator.
+    :ivar queued_by_host: number of waiting sessions by the id of the host
+        that they come from; None: from outside of the pool.
+    :ivar queued_by_accelerator: number of waiting sessions by accelerator.
 
     :param thresholds_bytes: between priority queues.
     """
@@ -384,11 +383,11 @@ class Book:
         self.queued_by_host = collections.Counter[int | None]()
         self.queued_by_accelerator = collections.Counter[str]()
         self._ended: dict[int, Session] = {}
-        # Those that are alive, by user and row; only of instances.
+        # Live sessions of instances, by user and row.
         self._of_instance: dict[str, dict[int, Session]] = {}
 
     def add(self, session: Session) -> None:
-        """Take in a session."""
+        """Add a session."""
         self.by_job[session.job_id] = session
         self.by_id[session.session_id] = session
         self.by_request[session.request_key] = session
@@ -397,7 +396,7 @@ class Book:
     def of_instance(self, user_id: str) -> list[Session]:
         """Return an instance's sessions that wait for or have a slot.
 
-        :param user_id: by which it acts; others have none here.
+        :param user_id: the user as whom it acts; other users have none here.
         """
         return list(self._of_instance.get(user_id, {}).values())
 
@@ -422,7 +421,7 @@ class Book:
         self._count(session, 1)
 
     def note_unqueued(self, session: Session) -> None:
-        """Count a session that waits no more."""
+        """Count a session that has stopped waiting."""
         self._count(session, -1)
 
     def _count(self, session: Session, change: int) -> None:
@@ -439,20 +438,20 @@ class Book:
         )
 
     def rename_job(self, session: Session, job_id: int) -> None:
-        """Give a session a new name in the core."""
+        """Give a session a new id in the core."""
         del self.by_job[session.job_id]
         session.job_id = job_id
         self.by_job[job_id] = session
 
     def note_end(self, session: Session) -> None:
-        """Keep a session for a while, and forget the oldest instead."""
+        """Keep an ended session for a while; forget the oldest one instead."""
         self._ended[session.row_id] = session
         self._note_dead(session)
         while len(self._ended) > _REMEMBERED:
             self.forget(self._ended[next(iter(self._ended))])
 
     def forget(self, session: Session) -> None:
-        """Keep a session no longer."""
+        """Forget a session."""
         self._ended.pop(session.row_id, None)
         self._note_dead(session)
         del self.by_job[session.job_id]
@@ -460,14 +459,14 @@ class Book:
         del self.by_request[session.request_key]
 
     def revive(self, session: Session) -> None:
-        """Count an ended session among the living again."""
+        """Count an ended session as live again."""
         del self._ended[session.row_id]
         self._note_alive(session)
 
     def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
         """Return how many sessions are in each state.
 
-        Looks at none of those that wait: there may be very many.
+        It does not look at waiting sessions: there may be very many.
 
         :param served: the sessions that have a slot.
         """
