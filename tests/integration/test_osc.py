@@ -348,7 +348,7 @@ def test_cloud_without_a_pool(
     clouds_yaml.write_text(json.dumps(document))
     result = fpga("member", "pool", "show")
     assert result.status == 1
-    assert "'openstack catalog list' lists all" in result.errors
+    assert "'openstack catalog list' shows" in result.errors
 
 
 def test_sdk(clouds_yaml: pathlib.Path) -> None:
