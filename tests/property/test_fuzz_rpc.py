@@ -102,8 +102,15 @@ class Pump:
                     message.future.set_exception(message.value)
                 else:
                     message.future.set_result(message.value)
+            elif isinstance(message, effects.PublishSession):
+                for future in message.waiting:
+                    future.set_result(message.view)
             elif isinstance(message, effects.AskReport):
                 self.on_question(message.host_uuid)
+        unanswered = getattr(item, "future", None)
+        if unanswered is not None and not unanswered.done():
+            # As if the caller had waited for it.
+            unanswered.set_exception(TimeoutError())
 
     def ask(self, question, timeout_s: float, *, durable: bool = True) -> Any:
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
