@@ -370,7 +370,10 @@ class Service:
     def pause(self) -> None:
         """Freeze the server: connections stay open and nothing answers."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        pid = self._process.pid
+        os.killpg(pid, signal.SIGSTOP)
+        # Its other threads may answer until the last one has stopped.
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._paused = True
 
     def resume(self) -> None:
