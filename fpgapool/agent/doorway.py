@@ -225,6 +225,9 @@ class Doorway:
         except OSError as error:
             listener.close()
             raise FrontDoorError(f"front door {path}: {error}") from error
+        except FrontDoorError:
+            listener.close()
+            raise
         listener.setblocking(False)
         self._listeners[path] = listener
         self._watch_listener(listener, project_id)
