@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import dataclasses
 import fcntl
 import functools
@@ -210,24 +211,24 @@ class Doorway:
 
     def _listen(self, project_id: str, path: str) -> None:
         _check_socket_path(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         fresh_path = f"{path}.new"
         try:
             _remove_stale(path)
             _remove_stale(fresh_path)
-            # No client can connect before listen(). The name appears once the
-            # permissions are right.
-            listener.bind(fresh_path)
-            os.chmod(fresh_path, self._settings.socket_mode)
-            listener.listen(BACKLOG)
-            os.rename(fresh_path, path)
-            self._inodes[path] = os.stat(path).st_ino
+            with contextlib.ExitStack() as unless_it_listens:
+                listener = unless_it_listens.enter_context(
+                    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                )
+                # No client can connect before listen(). The name appears once
+                # the permissions are right.
+                listener.bind(fresh_path)
+                os.chmod(fresh_path, self._settings.socket_mode)
+                listener.listen(BACKLOG)
+                os.rename(fresh_path, path)
+                self._inodes[path] = os.stat(path).st_ino
+                unless_it_listens.pop_all()
         except OSError as error:
-            listener.close()
             raise FrontDoorError(f"front door {path}: {error}") from error
-        except FrontDoorError:
-            listener.close()
-            raise
         listener.setblocking(False)
         self._listeners[path] = listener
         self._watch_listener(listener, project_id)

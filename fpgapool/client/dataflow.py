@@ -66,7 +66,10 @@ class Piece(stream.Piece):
 
         :raises OSError: if there is not enough memory.
         """
-        self.data = self.origin or memoryview(bytes(self.data))
+        if self.origin is None:
+            self.data = memoryview(bytes(self.data))
+        else:
+            self.data = self.origin
         self.shared = None
 
 

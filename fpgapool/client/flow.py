@@ -152,7 +152,10 @@ class Flow(dataflow.DataFlow):
                 self._keep(piece.shared, [piece])
             self._sending.acquire()
         try:
-            if piece.origin and piece.shared is not self._connection.shared:
+            if (
+                piece.origin is not None
+                and piece.shared is not self._connection.shared
+            ):
                 # The slot was lost after its buffer was filled.
                 piece.keep()
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connections to other services, as groups of the configuration say."""
+"""Connections to other services, from groups of the configuration."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def load(
     timeout_s: float | None = None,
     **options: Any,
 ) -> Any:
-    """Return a ``keystoneauth1.adapter.Adapter``; nothing is asked yet.
+    """Return a ``keystoneauth1.adapter.Adapter``; it connects when used.
 
     :param conf: the configuration, with keystoneauth's options of the group.
     :param group: its name.
-    :param timeout_s: how long each request to Keystone takes at most; None
-        is what the group says.
+    :param timeout_s: timeout of each request to Keystone; None means the
+        group's value.
     :param options: of the adapter.
-    :returns: None if the group does not say how to authenticate.
-    :raises ConfigurationError: if it says so in a way that makes no sense.
+    :returns: None if the group has no authentication.
+    :raises ConfigurationError: if its authentication is invalid.
     """
     if not (conf[group].auth_type or conf[group].auth_section):
         return None
@@ -38,7 +38,7 @@ def load(
             conf, group, auth=auth
         )
         if timeout_s is not None:
-            # Keystone, too, may be frozen.
+            # Keystone may be frozen, too.
             session.timeout = min(session.timeout or timeout_s, timeout_s)
         return loading.load_adapter_from_conf_options(
             conf, group, session=session, auth=auth, **options

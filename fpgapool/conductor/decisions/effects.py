@@ -118,14 +118,12 @@ class EarlyAnswer(AtOnce):
     failed: bool = False
 
 
-# Clients do not act on these states: most are outdated within milliseconds,
-# and a client that closed a session knows it.
 @dataclasses.dataclass(frozen=True, slots=True)
 class Admission:
     """A request became a session, unless its request id is taken.
 
     :ivar row_id: of the session's row.
-    :ivar future: of who has asked for it.
+    :ivar future: of the call that requested it.
     """
 
     row_id: int
@@ -134,6 +132,8 @@ class Admission:
     future: ViewFuture
 
 
+# Clients do not act on these states: most are outdated within milliseconds,
+# and a client that closed a session knows it.
 _STEPS = frozenset(
     {
         states.QUEUED,
@@ -197,9 +197,9 @@ class Effects:
 
 
 def newest(messages: Iterable[Message]) -> list[Message]:
-    """Leave out what nobody waits for now, as newer messages say more.
+    """Drop outdated messages and cancelled answers.
 
-    Who waits for an answer gets the newest.
+    Calls that wait for a session get its newest view.
 
     :param messages: in their order.
     """
@@ -208,7 +208,7 @@ def newest(messages: Iterable[Message]) -> list[Message]:
         if isinstance(message, Answer) and message.future.done():
             continue
         key = _subject(message)
-        # At the place of the newest.
+        # The newest message keeps its own place.
         older = found.pop(key, None)
         if isinstance(message, PublishSession) and isinstance(
             older, PublishSession

@@ -46,8 +46,8 @@ class Engine:
     :param settings: limits.
     :param snapshot: the rows of the database.
     :param strategy_name: of the core's strategy.
-    :param quotas: projects' limits from Keystone; None: the database keeps
-        them, with defaults in the settings.
+    :param quotas: projects' limits until others come from Keystone; None: the
+        database keeps them, with defaults in the settings.
     :param thresholds_bytes: between priority queues, if there are any.
     :param counts: for metrics.
     :param ahead_s: by how much the engine's clock is ahead of pool time.

@@ -263,7 +263,8 @@ class ComputeDeleted:
 class Query:
     """A query; the answer waits until its data is durable.
 
-    :param ask: called on the pump's thread with the engine.
+    :param ask: called on the pump's thread with a
+        :class:`.questions.Questions`.
     :param durable: False: the answer comes at once, and a failure of the
         database may make it wrong.
     """

@@ -314,6 +314,7 @@ class Opening:
         if session.state in states.CONNECTED:
             self._serving.move(session)
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
+            session.check_move("reopen")
             pool.sessions.revive(session)
             self._serving.resubmit(session)
 

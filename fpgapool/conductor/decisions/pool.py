@@ -108,8 +108,8 @@ class Pool:
     :param core: empty.
     :param settings: limits.
     :param snapshot: the rows of the database.
-    :param own_quotas: projects' limits from Keystone; None: the database keeps
-        them, with defaults in the settings.
+    :param own_quotas: projects' limits until others come from Keystone; None:
+        the database keeps them, with defaults in the settings.
     :param thresholds_bytes: between priority queues, if there are any.
     :param counts: for metrics.
     :param ahead_s: by how much ``now`` is ahead of pool time.
@@ -169,9 +169,11 @@ class Pool:
         self.instructed: dict[type, Handler] = {}
         self._last_job_id = snapshot.max_ids.session
         self._touched: dict[int, sessions.Session] = {}
-        self._asked: list[
-            tuple[sessions.Session, str | None, effects.ViewFuture]
-        ] = []
+        # By row id and front door: the calls that wait for a session.
+        self._asked: dict[
+            tuple[int, str | None],
+            tuple[sessions.Session, list[effects.ViewFuture]],
+        ] = {}
 
     # -- the core ----------------------------------------------------------
 
@@ -267,7 +269,8 @@ class Pool:
 
         :param host_uuid: of the front door that calls, if it is one.
         """
-        self._asked.append((session, host_uuid, future))
+        key = session.row_id, host_uuid
+        self._asked.setdefault(key, (session, []))[1].append(future)
 
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
@@ -326,8 +329,8 @@ class Pool:
         message: str = "",
     ) -> None:
         """Cancel a session, and take its slot back."""
-        self.tell(events.JobCancelled(session.job_id, code))
         self.end(session, states.CANCELLED, code, message)
+        self.tell(events.JobCancelled(session.job_id, code))
 
     def of_record(self, record: db_api.SessionRecord) -> sessions.Session:
         """Make a session of its row."""
@@ -340,14 +343,15 @@ class Pool:
 
     def take_effects(self) -> effects.Effects:
         """Return the effects of the batch."""
+        asked, self._asked = self._asked, {}
         for session in self._touched.values():
             session.updated_at = self.now
             self.outbox.write(session.record())
             for host_uuid in session.front_doors:
-                self._publish(session, host_uuid)
+                _, waiting = asked.pop((session.row_id, host_uuid), (None, ()))
+                self._publish(session, host_uuid, *waiting)
         self._touched.clear()
-        for session, door, future in self._asked:
-            self._publish(session, door, future)
-        self._asked.clear()
+        for (_, host_uuid), (session, waiting) in asked.items():
+            self._publish(session, host_uuid, *waiting)
         self.outbox.write(*self.ledger.take(), *self.instances.take())
         return self.outbox.take()

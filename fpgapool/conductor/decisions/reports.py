@@ -185,9 +185,9 @@ class Reports:
             return
         if session.hold and session.hold.generation <= result.generation:
             return
-        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         self._note_result(session, result, host)
         pool.end(session, result.state, result.code, result.message)
+        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         # The result of the other slot's worker is not that of the session.
         session.hold = None
 

@@ -73,12 +73,11 @@ def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
         )
         pool.counts.reconciled["session_without_slot"] += 1
         pool.touch(session)
+    pool.sessions.note_queued(session)
     if record.state in states.UNCONNECTED:
         session.wait_again()
-        pool.sessions.note_queued(session)
         pool.tell(events.JobSubmitted(pool.job(session)))
     else:
-        pool.sessions.note_queued(session)
         pool.end(
             session,
             states.FAILED,

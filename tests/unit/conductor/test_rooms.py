@@ -114,8 +114,26 @@ def test_a_wrong_move_stops_its_session_and_no_other(single, monkeypatch):
         single.now,
     )
     assert session.state == states.QUEUED
+    assert [job.id for job in single.state.waiting()] == [session.job_id]
     assert single.view(first).state == states.CANCELLED
     assert single.counts.reconciled["wrong_move"] == 1
+
+
+def test_a_session_that_must_not_wait_again_is_not_revived(single):
+    """Whatever its worker calls its end, it stays among the ended ones."""
+    request_id = single.open()
+    single.settle()
+    single.agents["a"].end(0, states.CLOSED, codes.RESUME_TIMEOUT, single.now)
+    single.feed(single.agents["a"].report())
+    view = single.view(request_id)
+    assert view.state == states.CLOSED
+    single.engine.process(
+        (world.reopening(view, "a"),),
+        single.now,
+    )
+    session = single.memory.sessions.by_id[view.session_id]
+    assert session.state == states.CLOSED
+    assert session.row_id in single.memory.sessions._ended
 
 
 def test_an_ended_session_cannot_end_again(single):
