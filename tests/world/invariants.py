@@ -173,17 +173,15 @@ class Watcher:
         )
         now = args[-1]
         for session in brain.pool.sessions.by_id.values():
-            if session.state not in states.LIVE:
+            if session.end:
                 continue
             self._came_s.setdefault(session.session_id, self._kernel.now_s)
-            if session.state == states.QUEUED:
-                _check(
-                    session.row_id not in held, "queued with a slot", session
-                )
-            else:
-                _check(
-                    session.row_id in held, "assigned without a slot", session
-                )
+            # Its state says QUEUED as long as it has no hold.
+            _check(
+                (session.hold is None) == (session.row_id not in held),
+                "queued with a slot, or assigned without one",
+                session,
+            )
         self._drains(brain, typing.cast(float, now))
         self._revoked(brain)
 

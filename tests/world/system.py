@@ -36,7 +36,7 @@ class _Waiters:
     """Tasks that wait for the same thing, first come first served."""
 
     def __init__(self) -> None:
-        self._tasks: collections.deque[kernels.Task] = collections.deque()
+        self.tasks: collections.deque[kernels.Task] = collections.deque()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait to be woken.
@@ -44,19 +44,19 @@ class _Waiters:
         :returns: False if the time is over.
         """
         task = _me()
-        self._tasks.append(task)
+        self.tasks.append(task)
         woken = _kernel.park(timeout_s)
-        if not woken and task in self._tasks:
-            self._tasks.remove(task)
+        if not woken and task in self.tasks:
+            self.tasks.remove(task)
         return woken
 
     def wake(self, count: int | None = None) -> None:
         """Wake so many; None for all."""
-        if not self._tasks:
+        if not self.tasks:
             return
-        left = len(self._tasks) if count is None else count
-        while self._tasks and left > 0:
-            task = self._tasks.popleft()
+        left = len(self.tasks) if count is None else count
+        while self.tasks and left > 0:
+            task = self.tasks.popleft()
             if task.process.alive:
                 _kernel.unpark(task)
                 left -= 1
@@ -94,7 +94,8 @@ class Lock:
         if self._value >= self._limit:
             raise ValueError("released too many times")
         self._value += 1
-        self._waiters.wake(1)
+        if self._waiters.tasks:
+            self._waiters.wake(1)
 
     def locked(self) -> bool:
         return self._value <= 0
