@@ -179,8 +179,8 @@ class Cache:
         :param again: the file that is here was found to be wrong.
         :param deadline_s: when to give up, monotonic clock. None is the usual
             time from now.
-        :raises Unavailable: if it cannot be had.
-        :raises Late: if it cannot be had by then.
+        :raises Unavailable: if it cannot be fetched.
+        :raises Late: if it is not fetched by then.
         """
         if deadline_s is None:
             deadline_s = time.monotonic() + self.timeout_s
@@ -198,7 +198,7 @@ class Cache:
     ) -> str:
         checksum = bitstream.checksum_sha256
         if not _NAME.fullmatch(checksum) or bitstream.size_bytes < 0:
-            raise Unavailable("its checksum or its size makes no sense")
+            raise Unavailable("its checksum or its size is malformed")
         path = self._directory / checksum
         with self._alone(checksum, deadline_s):
             if again:

@@ -509,7 +509,7 @@ def _opened(body: Any) -> tuple[str, dict[str, Any]]:
     except (TypeError, ValueError, RecursionError):
         method, kwargs = None, None
     if not isinstance(method, str) or not isinstance(kwargs, dict):
-        raise exception.MessageRefused(reason="it makes no sense")
+        raise exception.MessageRefused(reason="its body is malformed")
     return method, kwargs
 
 

@@ -112,7 +112,7 @@ class Task:
     def scenario(self) -> scenarios.Scenario:
         """Make its scenario.
 
-        :raises errors.InputError: if its options make no sense.
+        :raises errors.InputError: if its options are invalid.
         """
         return generate.make_scenario(
             [*self.options, "--strategy", self.strategy], self.seed, str(self)
@@ -128,7 +128,7 @@ class Task:
 def read(path: pathlib.Path) -> Specification:
     """Read a specification.
 
-    :raises errors.InputError: if it cannot be read or makes no sense.
+    :raises errors.InputError: if it cannot be read or is invalid.
     """
     source = str(path)
     try:
@@ -183,7 +183,7 @@ def tasks(specification: Specification, source: str) -> list[Task]:
     """Return all runs, in order.
 
     :param source: the specification's file, for messages.
-    :raises errors.InputError: if the options of a run make no sense; this
+    :raises errors.InputError: if the options of a run are invalid; this
         is checked before the first run.
     """
     made = [

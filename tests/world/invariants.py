@@ -32,7 +32,6 @@ from fpgapool.db import leadership
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import states
 from tests.harness import machines
 from tests.harness import pool_invariants
 from tests.world import database as databases

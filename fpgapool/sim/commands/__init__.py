@@ -3,8 +3,8 @@
 """The commands of ``fpgapool-sim``, a module each.
 
 Each has ``add_parser(subparsers)``, which sets ``run``. This function of the
-parsed arguments raises :class:`fpgapool.sim.errors.InputError` for input that
-makes no sense, and may return an exit code.
+parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
+input, and may return an exit code.
 """
 
 from fpgapool.sim.commands import figures

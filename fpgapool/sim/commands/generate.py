@@ -49,7 +49,7 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the scenario, and describe it.
 
-    :raises errors.InputError: for input that makes no sense.
+    :raises errors.InputError: for invalid input.
     """
     files.check_writable(arguments.output)
     scenario, expected = _make(arguments, str(arguments.output))
@@ -65,7 +65,7 @@ def make_scenario(
     :param options: of its command line, without seed and output.
     :param seed: of all random numbers.
     :param source: the source of the options, for messages.
-    :raises errors.InputError: for options that make no sense.
+    :raises errors.InputError: for invalid options.
     """
     parser = _Parser(source)
     scenario_options.add(parser)

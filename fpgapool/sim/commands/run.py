@@ -94,7 +94,7 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, and show the results.
 
-    :raises errors.InputError: for input that makes no sense.
+    :raises errors.InputError: for invalid input.
     """
     source = str(arguments.scenario)
     scenario = scenarios.read(arguments.scenario)

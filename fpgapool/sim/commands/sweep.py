@@ -63,7 +63,7 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Do the runs that have no results yet.
 
-    :raises fpgapool.sim.errors.InputError: for input that makes no sense.
+    :raises fpgapool.sim.errors.InputError: for invalid input.
     """
     crews.check_processes(arguments.processes)
     specification = sweeps.read(arguments.specification)

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run both, and show how far they are apart.
 
     :returns: the exit code.
-    :raises errors.InputError: for input that makes no sense.
+    :raises errors.InputError: for invalid input.
     :raises errors.SystemFailed: if the real system fails.
     """
     modes = _modes(arguments.modes)
