@@ -18,6 +18,7 @@ from fpgapool.agent import opens
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
@@ -142,11 +143,18 @@ class Watcher:
     # The leader.
 
     def _engine(
-        self, _effects: object, brain: engine.Engine, *args: object
+        self, wanted: effects.Effects, brain: engine.Engine, *args: object
     ) -> None:
-        if brain.pool.core in self._stepped:
-            self._stepped.clear()
-            pool_invariants.check(brain.pool.core)
+        stepped = brain.pool.core in self._stepped
+        if stepped or wanted.at_once or wanted.after_commit or wanted.changes:
+            if stepped:
+                self._stepped.clear()
+                pool_invariants.check(brain.pool.core)
+            self._sessions(brain)
+        self._drains(brain, typing.cast(float, args[-1]))
+        self._revoked(brain)
+
+    def _sessions(self, brain: engine.Engine) -> None:
         # What assignments() copies.
         assigned = brain.pool.core._slots.assignments
         holds = brain.pool.holds
@@ -170,7 +178,6 @@ class Watcher:
             "a session has two slots",
             held,
         )
-        now = args[-1]
         for session in brain.pool.sessions.by_id.values():
             if session.end:
                 continue
@@ -181,8 +188,6 @@ class Watcher:
                 "queued with a slot, or assigned without one",
                 session,
             )
-        self._drains(brain, typing.cast(float, now))
-        self._revoked(brain)
 
     def _ended(
         self,
