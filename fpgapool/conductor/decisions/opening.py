@@ -250,11 +250,9 @@ class Opening:
             return
         if not session.live:
             return
-        if (
-            item.reason == codes.CLIENT_GONE
-            and session.state in states.CONNECTED
-        ):
-            # The front door lost the client; the worker knows better.
+        if item.reason == codes.CLIENT_GONE and _may_be_connected(session):
+            # The front door lost the client, and repeats this; the worker
+            # knows better.
             return
         self._pool.cancel(session, item.reason)
 
@@ -344,6 +342,14 @@ def not_recordable() -> admission.Rejected:
     return admission.Rejected(
         codes.DATABASE_UNAVAILABLE,
         "requests cannot be recorded at the moment, try again",
+    )
+
+
+def _may_be_connected(session: sessions.Session) -> bool:
+    """Whether its client is connected, or its board was not heard yet."""
+    return session.hold is not None and (
+        session.state in states.CONNECTED
+        or not session.hold.slot.device.host.up
     )
 
 

@@ -606,6 +606,35 @@ def test_a_client_that_left_the_front_door_keeps_its_connection(single):
     assert single.view(request_id).state == states.CANCELLED
 
 
+def test_a_leader_hears_the_board_before_it_believes_that_a_client_left(
+    single,
+):
+    """The client may have connected while there was no leader."""
+    request_id = open_until_ready(single)
+    single.boot_conductor()
+    gone = inputs.Cancel("p", None, request_id, codes.CLIENT_GONE)
+    single.feed(gone)
+    assert single.view(request_id).state == states.READY
+    agent = single.agents["a"]
+    activate(single)
+    single.feed(gone)
+    assert single.view(request_id).state == states.ACTIVE
+    agent.end(0, states.CLOSED, codes.OK, single.now)
+    single.feed(agent.report())
+    assert single.view(request_id).state == states.CLOSED
+
+
+def test_a_leader_cancels_what_the_board_says_no_client_uses(single):
+    request_id = open_until_ready(single)
+    single.boot_conductor()
+    gone = inputs.Cancel("p", None, request_id, codes.CLIENT_GONE)
+    single.feed(gone, single.agents["a"].report())
+    assert single.view(request_id).state == states.READY
+    # The front door repeats it.
+    single.feed(gone)
+    assert single.view(request_id).state == states.CANCELLED
+
+
 @pytest.mark.parametrize(
     "reason", [codes.CLIENT_GONE, codes.CANCELLED_BY_CLIENT]
 )
