@@ -141,6 +141,18 @@ class SlotRestored(_Event):
 
 
 @values.value
+class TestRequested(_Event):
+    """A slot without a holder is to be tested, in use or not.
+
+    The test has the slot until :class:`SlotReleased` or
+    :class:`PrepareFailed`, or until its host is lost.
+    """
+
+    slot_id: model.SlotId
+    accelerator: str
+
+
+@values.value
 class AcceleratorFaulty(_Event):
     """An accelerator fails on a host.
 
@@ -289,7 +301,10 @@ class SlotReleased(_Event):
 
 @values.value
 class PrepareFailed(_Event):
-    """The slot was not prepared; its job goes back to its place."""
+    """The slot was not prepared; its job goes back to its place.
+
+    A self-test has failed.
+    """
 
     slot_id: model.SlotId
     generation: int
@@ -314,6 +329,7 @@ Event: typing.TypeAlias = (
     | ReservationsChanged
     | SlotFaulty
     | SlotRestored
+    | TestRequested
     | AcceleratorFaulty
     | AcceleratorRestored
     | SessionLimitsChanged

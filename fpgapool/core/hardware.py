@@ -52,10 +52,11 @@ class Hardware:
             if slot is None:
                 view.drop_flow(slot_id)
                 continue
-            job_id = self._slots.assignments[slot_id].job_id
-            job = view.jobs.records[job_id].job
-            self._slots.set_local(slot_id, job.host_id == host.id)
-            view.put_flow(job, slot)
+            record = self._slots.assignments[slot_id].record
+            if record is not None:
+                job = record.job
+                self._slots.set_local(slot_id, job.host_id == host.id)
+                view.put_flow(job, slot)
         if usable_changed:
             self._changed(host.id)
         self._shunning.see_host(host.id)

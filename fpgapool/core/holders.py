@@ -6,6 +6,7 @@ from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import codes
@@ -53,10 +54,10 @@ class Holders:
             the job waits.
         """
         job, slot_id = event.job, event.slot_id
-        held = self._slots.assignments.get(slot_id)
-        if held is not None and held.job_id == job.id:
+        known = self._records.get(job.id)
+        if known is not None and known.slot_id == slot_id:
             return
-        if held is not None or job.id in self._records:
+        if known is not None or slot_id in self._slots.assignments:
             raise ValueError(
                 f"job {job.id} cannot have slot {slot_id}: one of them is "
                 "assigned or waits already"
@@ -67,14 +68,13 @@ class Holders:
         record.slot_id = slot_id
         hold = slots.Hold(
             slot_id=slot_id,
-            job_id=job.id,
+            record=record,
             accelerator=job.accelerator,
             generation=event.generation,
             phase=event.phase,
             local=host_id is not None and job.host_id == host_id,
             started_s=self._view.now,
             slot=slot,
-            paid_bytes=0.0,
         )
         self._slots.hold(hold, event.host_id, event.device_id)
         self._view.next_generation = max(
@@ -84,6 +84,32 @@ class Holders:
         self._view.charge_claim(record, hold, in_round=False)
         if slot is not None:
             self._view.put_flow(job, slot)
+
+    def on_test_requested(self, event: events.TestRequested) -> None:
+        """Give a slot to a self-test.
+
+        :raises ValueError: if its host is not up, or the slot has a holder.
+        """
+        slot_id, view = event.slot_id, self._view
+        slot = self._slots.slots.get(slot_id)
+        if slot is None or not slot.host.up:
+            raise ValueError(f"the host of slot {slot_id} is not up")
+        if slot_id in self._slots.assignments:
+            raise ValueError(f"slot {slot_id} has a holder")
+        hold = slots.Hold(
+            slot_id=slot_id,
+            record=None,
+            accelerator=event.accelerator,
+            generation=view.take_generation(),
+            phase=_PREPARING,
+            local=True,
+            started_s=view.now,
+            slot=slot,
+        )
+        self._slots.hold(hold)
+        self._outcome.output.append(
+            instructions.Test(slot_id, hold.accelerator, hold.generation)
+        )
 
     def on_moved(
         self,
@@ -102,23 +128,25 @@ class Holders:
         if hold.phase is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
         hold.phase = phase
-        if phase is _READY and not hold.revoked:
+        record = hold.record
+        if phase is _READY and record is not None and not hold.revoked:
             self._outcome.output.append(
-                instructions.Grant(hold.slot_id, hold.job_id, hold.generation)
+                instructions.Grant(
+                    hold.slot_id, record.job.id, hold.generation
+                )
             )
 
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
         """Note that a holder has exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
-        if hold is not None and not hold.revoked:
+        if hold is not None and hold.record is not None and not hold.revoked:
             self.overdrawn.add(event.slot_id)
 
     def on_released(self, event: events.SlotReleased) -> None:
-        """Free a slot that its job has left."""
+        """Free a slot that its holder has left."""
         hold = self.current(event.slot_id, event.generation)
         if hold is not None:
-            self._release(hold)
-            del self._records[hold.job_id]
+            self._end(hold)
 
     def on_prepare_failed(self, event: events.PrepareFailed) -> None:
         """Queue a job again for another slot than the failed one."""
@@ -127,13 +155,13 @@ class Holders:
             return
         if hold.slot is not None:
             hold.slot.programmed = None
-        if hold.revoked:
+        record = hold.record
+        if record is None or hold.revoked:
             # The revocation may have caused the failure.
-            self._release(hold)
-            del self._records[hold.job_id]
+            self._end(hold)
             return
-        self._records[hold.job_id].avoided |= {event.slot_id}
-        self._requeue(hold, event.reason)
+        record.avoided |= {event.slot_id}
+        self._requeue(hold, record, event.reason)
 
     def on_cancelled(self, event: events.JobCancelled) -> None:
         """Take a job out of the queue, or revoke its slot."""
@@ -147,7 +175,7 @@ class Holders:
             return
         hold = self._slots.assignments[record.slot_id]
         if not hold.revoked:
-            self._revoke(hold, event.reason)
+            self._revoke(hold, record, event.reason)
 
     # -- losing slots ----------------------------------------------------
 
@@ -157,23 +185,26 @@ class Holders:
             # The worker may go on. If it does not, the client reopens the
             # session.
             return
-        if hold.revoked:
-            self._release(hold)
-            del self._records[hold.job_id]
+        if hold.record is None or hold.revoked:
+            self._end(hold)
         else:
-            self._requeue(hold, codes.HOST_LOST)
+            self._requeue(hold, hold.record, codes.HOST_LOST)
 
     def call_back(self, hold: slots.Hold, reason: str) -> None:
         """Take a slot from a holder that has to leave.
 
-        Holders on a silent host stay: their phase is not known.
+        Holders on a silent host stay: their phase is not known. A self-test
+        stays, because it ends soon.
         """
-        if hold.revoked or hold.slot is None or not hold.slot.host.up:
+        record = hold.record
+        if record is None or hold.revoked:
+            return
+        if hold.slot is None or not hold.slot.host.up:
             return
         if hold.phase in (_PREPARING, _READY):
-            self._requeue(hold, reason)
+            self._requeue(hold, record, reason)
         else:
-            self._revoke(hold, reason)
+            self._revoke(hold, record, reason)
 
     def call_in_overdrawn(self) -> None:
         """Take slots from holders beyond their claims, if others wait.
@@ -184,56 +215,68 @@ class Holders:
         for slot_id in sorted(self.overdrawn):
             slot = self._slots.slots.get(slot_id)
             hold = self._slots.assignments[slot_id]
-            if slot is None or not self._is_waited_for(slot, hold):
+            record = hold.record
+            if slot is None or record is None:
+                continue
+            if not self._is_waited_for(slot, record.job.project):
                 continue
             if self._view.is_stateless(hold.accelerator):
                 self.overdrawn.remove(slot_id)
                 hold.revoked = codes.YIELDED
                 self._outcome.output.append(
-                    instructions.Yield(slot_id, hold.job_id, hold.generation)
+                    instructions.Yield(slot_id, record.job.id, hold.generation)
                 )
             else:
-                self._revoke(hold, codes.CLAIM_EXCEEDED)
+                self._revoke(hold, record, codes.CLAIM_EXCEEDED)
 
-    def _is_waited_for(self, slot: slots.Slot, hold: slots.Hold) -> bool:
-        """Whether a waiting job would get the slot if it were free."""
-        holder = self._records[hold.job_id].job.project
+    def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
+        """Whether a waiting job would get a project's slot if it were free."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
         return slot.up and any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
             and (
-                group.lane.project == holder
+                group.lane.project == project
                 or not self._view.is_held(group.lane.project)
             )
             for lane in self._view.jobs.all_lanes()
             for group in lane.groups_for(slot.shape)
         )
 
-    def _revoke(self, hold: slots.Hold, reason: str) -> None:
+    def _revoke(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
         hold.revoked = reason
         self.overdrawn.discard(hold.slot_id)
         self._outcome.output.append(
             instructions.Revoke(
                 slot_id=hold.slot_id,
-                job_id=hold.job_id,
+                job_id=record.job.id,
                 generation=hold.generation,
                 reason=reason,
             )
         )
 
-    def _requeue(self, hold: slots.Hold, reason: str) -> None:
+    def _requeue(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
         """Free a slot and queue its job again."""
         self._release(hold)
-        if self._queue.enqueue(self._records[hold.job_id]):
+        if self._queue.enqueue(record):
             self._outcome.output.append(
                 instructions.Requeue(
-                    job_id=hold.job_id,
+                    job_id=record.job.id,
                     generation_lost=hold.generation,
                     reason=reason,
                 )
             )
+
+    def _end(self, hold: slots.Hold) -> None:
+        """Free a slot whose holder is done."""
+        self._release(hold)
+        if hold.record is not None:
+            del self._records[hold.record.job.id]
 
     def _release(self, hold: slots.Hold) -> None:
         slot = hold.slot
@@ -247,7 +290,8 @@ class Holders:
                 self._reservations.touch_short(slot.spec.device_id)
         self._slots.release(hold)
         self._view.drop_flow(hold.slot_id)
-        self._view.take_back(self._records[hold.job_id], hold)
+        if hold.record is not None:
+            self._view.take_back(hold.record, hold)
         if self.overdrawn:
             self.overdrawn.discard(hold.slot_id)
         self._outcome.pass_due = True

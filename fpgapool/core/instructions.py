@@ -23,6 +23,15 @@ class Program:
 
 
 @values.value
+class Test:
+    """Test a slot with this accelerator; the test has the slot."""
+
+    slot_id: model.SlotId
+    accelerator: str
+    generation: int
+
+
+@values.value
 class Grant:
     """The slot is ready: send its endpoints to the job's client."""
 
@@ -106,6 +115,7 @@ class WakeAt:
 
 Instruction: typing.TypeAlias = (
     Program
+    | Test
     | Grant
     | Reject
     | Requeue

@@ -156,6 +156,24 @@ class Job:
         return 0 < self.claimed_bytes < math.inf
 
 
+class HolderKind(enum.Enum):
+    """The kind of the holder of a slot."""
+
+    SESSION = states.HELD_BY_SESSION
+    SELF_TEST = states.HELD_BY_SELF_TEST
+
+
+class Holder(typing.NamedTuple):
+    """The holder of a slot.
+
+    :param id: of a session: the id of its job; of a self-test: the generation
+        of its assignment.
+    """
+
+    kind: HolderKind
+    id: int
+
+
 class AdminState(enum.Enum):
     """The administrative state of a device or host.
 
@@ -180,7 +198,7 @@ class Phase(enum.Enum):
 class Assignment:
     """A slot and its holder.
 
-    :param job_id: the holder.
+    :param holder: it has the slot for itself.
     :param local: whether the data stays on the holder's own host.
     :param started_s: when the slot was assigned.
     :param revoked: whether the core is taking the slot back; it is assigned
@@ -188,7 +206,7 @@ class Assignment:
     """
 
     slot_id: SlotId
-    job_id: JobId
+    holder: Holder
     accelerator: str
     generation: int
     phase: Phase

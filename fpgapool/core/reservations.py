@@ -281,15 +281,17 @@ class Reservations:
         return _SOMETIME
 
     def _instance_of(self, hold: slots.Hold) -> str | None:
-        return self._view.record(hold.job_id).job.instance_id
+        return hold.record.job.instance_id if hold.record else None
 
     def _can_move(self, hold: slots.Hold) -> bool:
         """Whether a holder can go on in another slot.
 
-        While its slot is prepared, its client does not know the slot yet.
+        While its slot is prepared, its client does not know the slot yet. A
+        self-test is of its slot.
         """
-        return hold.phase is _PREPARING or self._view.is_stateless(
-            hold.accelerator
+        return hold.record is not None and (
+            hold.phase is _PREPARING
+            or self._view.is_stateless(hold.accelerator)
         )
 
     def _to_leave(self, device_id: model.DeviceId) -> list[slots.Hold]:
@@ -344,10 +346,12 @@ class Reservations:
         return {slot.id for slot in free[: max(count, 0)]}
 
     def _is_stuck(self, slot: slots.Slot) -> bool:
-        """Whether its holder can never move to another slot."""
+        """Whether its job can never move to another slot."""
         hold = self._table.assignments.get(slot.id)
-        return hold is not None and not self._view.is_stateless(
-            hold.accelerator
+        return (
+            hold is not None
+            and hold.record is not None
+            and not self._view.is_stateless(hold.accelerator)
         )
 
     # -- serving jobs ----------------------------------------------------

@@ -6,6 +6,10 @@ import collections
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import queued
+
+_SESSION = model.HolderKind.SESSION
+_SELF_TEST = model.HolderKind.SELF_TEST
 
 #: The program tag of slots that need no programming time. No accelerator has
 #: this name.
@@ -99,6 +103,7 @@ class Slot:
 class Hold:
     """The record behind :class:`~fpgapool.core.model.Assignment`.
 
+    :ivar record: the job that has the slot; None: a self-test has it.
     :ivar slot: the slot; None while it is unknown.
     :ivar charged_at_s: the time up to which its project was charged.
     :ivar paid_bytes: the unused rest of the claim, which was charged at once.
@@ -109,10 +114,10 @@ class Hold:
         "accelerator",
         "charged_at_s",
         "generation",
-        "job_id",
         "local",
         "paid_bytes",
         "phase",
+        "record",
         "revoked",
         "slot",
         "slot_id",
@@ -122,18 +127,18 @@ class Hold:
     def __init__(
         self,
         slot_id: model.SlotId,
-        job_id: model.JobId,
+        record: queued.JobRecord | None,
         accelerator: str,
         generation: int,
         phase: model.Phase,
         local: bool,
         started_s: float,
         slot: Slot | None,
-        paid_bytes: float,
+        paid_bytes: float = 0.0,
     ) -> None:
         self.slot = slot
         self.slot_id = slot_id
-        self.job_id = job_id
+        self.record = record
         self.accelerator = accelerator
         self.generation = generation
         self.phase = phase
@@ -141,6 +146,13 @@ class Hold:
         self.started_s = self.charged_at_s = started_s
         self.paid_bytes = paid_bytes
         self.revoked = ""
+
+    @property
+    def holder(self) -> model.Holder:
+        """The holder as a value."""
+        if self.record is None:
+            return model.Holder(_SELF_TEST, self.generation)
+        return model.Holder(_SESSION, self.record.job.id)
 
     def charge(self, now: float) -> float:
         """Return its cost since the last charge, beyond the paid claim."""
@@ -156,7 +168,7 @@ class Hold:
         """The assignment as a value."""
         return model.Assignment(
             slot_id=self.slot_id,
-            job_id=self.job_id,
+            holder=self.holder,
             accelerator=self.accelerator,
             generation=self.generation,
             phase=self.phase,

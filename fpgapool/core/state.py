@@ -181,15 +181,6 @@ class PoolState:
             return (codes.NO_IDLE_SLOT,)
         return self._strategy.reasons(self._view, job_id)
 
-    def take_generation(self) -> int:
-        """Return a generation that no assignment has or will have.
-
-        It is for work on slots without a holder, such as tests.
-        """
-        generation = self._view.next_generation
-        self._view.next_generation += 1
-        return generation
-
     # -- stepping --------------------------------------------------------
 
     def apply(
@@ -274,7 +265,7 @@ class PoolState:
             self._outcome.output.append(
                 instructions.Program(
                     hold.slot_id,
-                    hold.job_id,
+                    choice.job_id,
                     hold.accelerator,
                     hold.generation,
                 )
@@ -384,6 +375,7 @@ class PoolState:
             events.ReservationsChanged: self._reservations.set_wanted,
             events.SlotFaulty: self._hardware.on_slot_faulty,
             events.SlotRestored: self._hardware.on_slot_restored,
+            events.TestRequested: self._holders.on_test_requested,
             events.AcceleratorFaulty: self._shunning.on_faulty,
             events.AcceleratorRestored: self._shunning.on_restored,
             events.AssignmentRestored: self._holders.on_restored,

@@ -110,9 +110,9 @@ class PoolView:
         job, slot_id = record.job, slot.id
         hold = slots.Hold(
             slot_id,
-            job.id,
+            record,
             job.accelerator,
-            self.next_generation,
+            self.take_generation(),
             _PREPARING,
             job.host_id == slot.host.id,
             self.now,
@@ -123,7 +123,6 @@ class PoolView:
         self.jobs.remove(record)
         record.slot_id = slot_id
         self.slots.hold(hold)
-        self.next_generation += 1
         if self.loads is not None:
             self.put_flow(job, slot)
         return preferences.Choice(job.id, slot_id)
@@ -159,6 +158,11 @@ class PoolView:
         return self.accounts is not None and self.accounts.is_full(project)
 
     # -- for the pool ----------------------------------------------------
+
+    def take_generation(self) -> int:
+        """Return the generation of a new assignment."""
+        self.next_generation += 1
+        return self.next_generation - 1
 
     def charge_claim(
         self, record: queued.JobRecord, hold: slots.Hold, in_round: bool

@@ -605,7 +605,7 @@ def _write(
     columns = models.assignments.c
     gone = sorted(left_out)
     rows.delete(connection, columns.slot_id, wanted.released_slots)
-    rows.delete(connection, columns.job_id, gone)
+    rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
     rows.delete(connection, models.sessions.c.id, gone)
     rows.delete(connection, models.bitstreams.c.id, wanted.deleted_bitstreams)
     rows.delete(connection, models.hosts.c.id, wanted.deleted_hosts)

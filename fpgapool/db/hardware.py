@@ -26,8 +26,9 @@ def inventory(connection: sa.Connection) -> records.Inventory:
         .join_from(
             models.assignments,
             models.sessions,
-            assignments.job_id == sessions.id,
+            assignments.holder_id == sessions.id,
         )
+        .where(models.OF_SESSIONS)
         .order_by(assignments.slot_id)
     )
     instances = models.instances.c

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
 
 # Columns hold identifiers that differ by case, which the collations that
 # MariaDB and MySQL choose by default would take for equal.
@@ -243,20 +244,21 @@ assignments = sa.Table(
         primary_key=True,
         autoincrement=False,
     ),
-    _required(
-        "job_id",
-        sa.BigInteger,
-        sa.ForeignKey("sessions.id", name="fk_assignments_job_id"),
-    ),
+    # The id is of a row of the table of this kind.
+    _required("holder_kind", sa.String(16)),
+    _required("holder_id", sa.BigInteger),
     _required("accelerator", sa.String(NAME_LENGTH)),
     _required("generation", sa.BigInteger),
     _required("phase", sa.String(16)),
     _required("local", sa.Boolean),
     _required("assigned_at", sa.Double),
     _optional("bitstream_id", sa.String(36)),
-    sa.Index("ix_assignments_job_id", "job_id"),
+    sa.Index("ix_assignments_holder", "holder_kind", "holder_id"),
     **_OPTIONS,
 )
+
+#: The assignments of sessions.
+OF_SESSIONS = assignments.c.holder_kind == states.HELD_BY_SESSION
 
 # No foreign keys: it outlives the sessions that it sums up.
 usage = sa.Table(

@@ -16,6 +16,7 @@ from typing import Self
 from typing import TypeVar
 
 from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
 
 
 class ComputeState(enum.StrEnum):
@@ -207,22 +208,29 @@ class SessionRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
-    """The assignment of a slot to a session.
+    """The assignment of a slot.
 
-    :param job_id: the ``id`` of the session's record.
+    :param holder_kind: the value of a :class:`fpgapool.core.model.HolderKind`.
+    :param holder_id: the ``id`` of the holder's record.
     :param phase: the value of a :class:`fpgapool.core.model.Phase`.
     :param bitstream_id: of the bitstream in the slot; None for an
         implementation of the driver's own.
     """
 
     slot_id: int
-    job_id: int
+    holder_kind: str
+    holder_id: int
     accelerator: str
     generation: int
     phase: str
     local: bool
     assigned_at: float
     bitstream_id: str | None = None
+
+    @property
+    def of_session(self) -> bool:
+        """Whether the holder is a session."""
+        return self.holder_kind == states.HELD_BY_SESSION
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,7 +437,7 @@ class Changes:
 
 def _belongs_to(record: Record, ids: Collection[int]) -> bool:
     if isinstance(record, AssignmentRecord):
-        return record.job_id in ids
+        return record.of_session and record.holder_id in ids
     return isinstance(record, SessionRecord) and record.id in ids
 
 

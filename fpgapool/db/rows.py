@@ -115,17 +115,26 @@ def batches(values: Sequence[_R]) -> Iterator[Sequence[_R]]:
 
 
 def delete(
-    connection: sa.Connection, column: sa.Column[Any], values: Sequence[int]
+    connection: sa.Connection,
+    column: sa.Column[Any],
+    values: Sequence[int],
+    *conditions: sa.ColumnElement[bool],
 ) -> None:
-    """Delete the rows whose column has one of these values."""
+    """Delete the rows whose column has one of these values.
+
+    :param conditions: constants that the rows must meet, too.
+    """
+    statement = _delete_statement(column, *conditions)
     for batch in batches(values):
-        connection.execute(_delete_statement(column), {"values": list(batch)})
+        connection.execute(statement, {"values": list(batch)})
 
 
 @functools.cache
-def _delete_statement(column: sa.Column[Any]) -> sa.Executable:
+def _delete_statement(
+    column: sa.Column[Any], *conditions: sa.ColumnElement[bool]
+) -> sa.Executable:
     values: sa.BindParameter[int] = sa.bindparam("values", expanding=True)
-    return sa.delete(column.table).where(column.in_(values))
+    return sa.delete(column.table).where(column.in_(values), *conditions)
 
 
 def upsert(

@@ -21,10 +21,12 @@ _COLUMNS = models.sessions.c
 
 _LIVE = sorted(states.LIVE)
 
+_HOLDERS = sa.select(models.assignments.c.holder_id).where(models.OF_SESSIONS)
+
 IS_LIVE = _COLUMNS.state.in_(_LIVE)
 #: Has ended, but still has a slot.
 IS_ENDING = sa.and_(
-    _COLUMNS.id.in_(sa.select(models.assignments.c.job_id)),
+    _COLUMNS.id.in_(_HOLDERS),
     _COLUMNS.finished_at.is_not(None),
 )
 #: Has not ended, but its state is not one of the live ones.
@@ -154,7 +156,7 @@ def over(finished_before: float, limit: int) -> sa.Select[Any]:
         .where(
             _COLUMNS.finished_at < finished_before,
             _COLUMNS.state.not_in(_LIVE),
-            ~sa.exists().where(models.assignments.c.job_id == _COLUMNS.id),
+            _COLUMNS.id.not_in(_HOLDERS),
         )
         .order_by(_COLUMNS.finished_at)
         .limit(limit)

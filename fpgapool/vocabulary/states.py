@@ -104,6 +104,10 @@ SLOT_MOVES = {
     SLOT_FAULTY: {SELF_TEST: SLOT_PREPARING},
 }
 
+# Kinds of holders of slots.
+HELD_BY_SESSION = "session"
+HELD_BY_SELF_TEST = "self_test"
+
 # States of slots and devices.
 UP = "up"
 DOWN = "down"

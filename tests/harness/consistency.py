@@ -81,12 +81,12 @@ def _stored(
     problems = []
     assigned = set()
     for row in snapshot.assignments:
-        session = sessions.get(row.job_id)
+        session = sessions.get(row.holder_id)
         place = places[row.slot_id]
         if session is None:
             problems.append(f"database: {place} is held by no live session")
             continue
-        assigned.add(row.job_id)
+        assigned.add(row.holder_id)
         if (session.slot_id, session.generation, session.state) != (
             row.slot_id,
             row.generation,

@@ -79,7 +79,18 @@ def _check_assignments(view: pool_view.PoolView) -> None:
         if record.slot_id is not None
     }
     assignments = view.slots.assignments
-    _equal("holders", holders, {s: a.job_id for s, a in assignments.items()})
+    jobs = {
+        slot_id: hold.record.job.id
+        for slot_id, hold in assignments.items()
+        if hold.record is not None
+    }
+    _equal("holders", holders, jobs)
+    kept = {
+        slot_id: view.jobs.records[job_id] for slot_id, job_id in jobs.items()
+    }
+    _equal("jobs of holders", kept, {s: assignments[s].record for s in jobs})
+    names = {hold.holder for hold in assignments.values()}
+    _equal("slots of a holder", len(names), len(assignments))
     generations = [a.generation for a in assignments.values()]
     _equal("generations", len(set(generations)), len(generations))
     for slot_id, assignment in assignments.items():
@@ -98,8 +109,12 @@ def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
     ]
     _equal("busy", host.busy_count, len(held))
     for assignment in held:
-        job = view.record(assignment.job_id).job
-        _equal("local", assignment.local, job.host_id == host.id)
+        record = assignment.record
+        _equal(
+            "local",
+            assignment.local,
+            record is None or record.job.host_id == host.id,
+        )
     remote_count = sum(not assignment.local for assignment in held)
     _equal("remote", host.remote_count, remote_count)
     up_shapes = _count(slot.shape for slot in host.slots if slot.up)
@@ -200,8 +215,10 @@ def _check_reservations(view: pool_view.PoolView) -> None:
             _check_device(view, device)
     for slot_id, since in book.since.items():
         hold = table.assignments.get(slot_id)
-        if hold is not None and hold.generation >= since:
-            owner = view.record(hold.job_id).job.instance_id
+        if hold is None or hold.record is None:
+            continue
+        if hold.generation >= since:
+            owner = hold.record.job.instance_id
             _equal("given to its own", owner, flat[slot_id])
     for instance_id, queues in view.jobs.of_instances.items():
         for name, queue in queues.items():
@@ -302,6 +319,8 @@ def _check_drains(
         _equal("somebody is left", bool(held), True)
         for slot_id in held:
             hold = table.assignments[slot_id]
+            if hold.record is None:
+                continue
             if due_s <= now and hold.slot is not None and hold.slot.host.up:
                 _equal("called back", bool(hold.revoked), True)
 
@@ -399,8 +418,9 @@ def _check_accounts(
     view: pool_view.PoolView, accounts: sharing.Accounts
 ) -> None:
     sessions = _count(
-        view.record(hold.job_id).job.project
+        hold.record.job.project
         for hold in view.slots.assignments.values()
+        if hold.record is not None
     )
     known = {account.project: account for account in accounts.all()}
     _equal(
@@ -459,20 +479,20 @@ def _check_times(jobs: waiting.WaitingJobs) -> None:
 
 def _check_loads(view: pool_view.PoolView, loads: pipe_loads.Loads) -> None:
     held = {
-        slot_id: hold.slot
+        slot_id: (hold.slot, hold.record.job)
         for slot_id, hold in view.slots.assignments.items()
-        if hold.slot is not None
+        if hold.slot is not None and hold.record is not None
     }
     _equal("flows", set(loads.flows), set(held))
     counts = collections.Counter[int]()
     carried: dict[int, list[float]] = {}
     for slot_id, flow in loads.flows.items():
-        job = view.record(view.slots.assignments[slot_id].job_id).job
+        slot, job = held[slot_id]
         # The ratio is that of when it began.
         ratio = next((cost for _, cost in flow.uses if cost != 1.0), None)
         pipes = [pipe for pipe, _ in flow.uses]
         possible = [
-            [pipe for pipe, _ in loads.uses(job, held[slot_id].spec, each)]
+            [pipe for pipe, _ in loads.uses(job, slot.spec, each)]
             for each in (0.0, 1.0 if ratio is None else ratio)
         ]
         if pipes not in possible:

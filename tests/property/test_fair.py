@@ -98,7 +98,7 @@ class Mirrored(sharing.Accounts):
             self.book.give(
                 project,
                 hold.slot_id,
-                hold.job_id,
+                hold.holder.id,
                 claimed_bytes,
                 in_round,
                 self.now_s,
@@ -495,7 +495,7 @@ def test_era_serves_projects_by_rounds() -> None:
         for *_, slot_id, _ in course.ends:
             held = course.pool.state.assignments()[slot_id]
             begun.append(
-                course.pool.state.view.record(held.job_id).job.project
+                course.pool.state.view.record(held.holder.id).job.project
             )
 
     course.run(jobs, look)

@@ -465,7 +465,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         assert set(waiting) <= self.waiting
         assert gone <= self.told_to_leave(events.JobCancelled)
         self.waiting -= gone
-        held = {a.job_id: s for s, a in self.pool.assignments().items()}
+        held = {a.holder.id: s for s, a in self.pool.assignments().items()}
         released = {j for j in self.held if j not in held}
         assert held.items() <= self.held.items()
         self.held = held

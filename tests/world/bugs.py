@@ -20,6 +20,7 @@ from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
+from fpgapool.core import holders
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import leadership
@@ -153,6 +154,19 @@ def waits_counted_by_a_clock_that_is_set() -> None:
         return job(arrived, 0.0)
 
     sessions.Session.job = by_the_wall  # type: ignore[method-assign]
+
+
+@_bug(seed=7)
+def test_given_a_slot_that_others_get() -> None:
+    begin = holders.Holders.on_test_requested
+
+    def careless(
+        holding: holders.Holders, event: events.TestRequested
+    ) -> None:
+        begin(holding, event)
+        holding._end(holding._slots.assignments[event.slot_id])
+
+    holders.Holders.on_test_requested = careless  # type: ignore[method-assign]
 
 
 @_bug(seed=1)

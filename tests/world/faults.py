@@ -7,7 +7,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from fpgapool.common import exception
 from fpgapool.core import model
+from fpgapool.rpcapi import conductor as conductor_rpcapi
 from tests.world import driver
 from tests.world import kernel as kernels
 from tests.world import pool as pools
@@ -15,6 +17,9 @@ from tests.world import schedule as schedules
 
 #: Begins a fault; returns what undoes it.
 _Begin = Callable[[pools.Pool, schedules.Fault], Callable[[], None]]
+
+#: How often an operator asks for a test of each slot of a board.
+_TEST_TRIES = 10
 
 FAULTS: dict[str, _Begin] = {}
 
@@ -387,10 +392,20 @@ def _reserve(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
 
 @_fault
 def _test(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    """An operator has a slot tested as soon as one is free."""
     agent = _boarded(pool, fault)
-    pool.operate(
-        lambda conductor: conductor.test_slot(agent.uuid, driver.BOARD, 0)
-    )
+
+    def ask(conductor: conductor_rpcapi.ConductorAPI) -> None:
+        for number in range(_TEST_TRIES * agent.board.slots):
+            try:
+                conductor.test_slot(
+                    agent.uuid, driver.BOARD, number % agent.board.slots
+                )
+                return
+            except exception.SlotNotTested:
+                pool.kernel.sleep(0.2)
+
+    pool.operate(ask)
     return _nothing
 
 

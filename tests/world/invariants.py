@@ -33,6 +33,7 @@ from fpgapool.db import leadership
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
+from tests.harness import holders
 from tests.harness import machines
 from tests.harness import pool_invariants
 from tests.world import database as databases
@@ -150,27 +151,17 @@ class Watcher:
             if stepped:
                 self._stepped.clear()
                 pool_invariants.check(brain.pool.core)
+            holders.check(brain.pool)
             self._sessions(brain)
         self._drains(brain, typing.cast(float, args[-1]))
         self._revoked(brain)
 
     def _sessions(self, brain: engine.Engine) -> None:
-        # What assignments() copies.
-        assigned = brain.pool.core._slots.assignments
-        holds = brain.pool.holds
-        _check(assigned.keys() <= holds.keys(), "slots of the core", assigned)
         held: dict[int, int] = {}
-        for hold in holds.values():
+        for hold in brain.pool.holds.values():
             if not hold.abandoned and hold.session.live:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
-        for slot_id, assignment in assigned.items():
-            _check(
-                holds[slot_id].core is assignment,
-                "a slot is not held as the core says",
-                holds[slot_id],
-                assignment,
-            )
         wrong = brain.pool.counts.reconciled["wrong_move"]
         _check(not wrong, "a session cannot go on as it was about to", wrong)
         _check(
@@ -289,7 +280,7 @@ class Watcher:
             give(accounts, project, hold, claimed_bytes, in_round=in_round)
             self._given[accounts] += 1
             if claimed_bytes:
-                key = accounts, hold.job_id
+                key = accounts, hold.holder.id
                 _check(key not in self._charged, "a claim twice", hold)
                 self._charged.add(key)
             if accounts.options.fair:

@@ -169,7 +169,7 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:
-        session = sessions.get(row.job_id)
+        session = sessions.get(row.holder_id) if row.of_session else None
         if session is not None and session.generation == row.generation:
             held.add(session.id)
         # A session that waits again may still have its former slot.
@@ -253,7 +253,7 @@ def _assignments(
 ) -> Iterator[findings.Finding]:
     recorded = {}
     for row in rows:
-        recorded[row.slot_id] = row.job_id, row.generation
+        recorded[row.slot_id] = row.holder_id, row.generation
         if row.slot_id not in memory.holds:
             yield _slot_without_session(row)
     for slot_id, own in memory.holds.items():
@@ -276,7 +276,7 @@ def _slot_without_session(row: db_api.AssignmentRecord) -> findings.Finding:
     return findings.Finding(
         kind=findings.SLOT_WITHOUT_SESSION,
         subject=f"slot number {row.slot_id}",
-        detail=f"given to session row {row.job_id}, generation"
+        detail=f"given to {row.holder_kind} row {row.holder_id}, generation"
         f" {row.generation}, which does not have it",
         slot_id=row.slot_id,
     )

@@ -95,6 +95,7 @@ class Engine:
             {
                 **self._serving.instructed,
                 **self._operators.instructed,
+                instructions.Test: self.pool.probation.carry_out,
                 instructions.WakeAt: self._wake_at,
             }
         )
@@ -140,7 +141,6 @@ class Engine:
         reservations.restore(pool.registry, snapshot.reservations)
         pool.tell(*reservations.core_events(pool.registry))
         pool.probation.start(now)
-        pool.tell_health()
         restoring.restore_sessions(pool, self._serving, snapshot)
         pool.decide()
         pool.outbox.send(*map(effects.AskReport, pool.registry.hosts))
@@ -185,10 +185,8 @@ class Engine:
         pool.now = now
         self._hosts.tick()
         pool.probation.end_overdue(now)
-        pool.tell_health()
         pool.decide()
         # After decide(): tests take only slots that no session waits for.
         pool.probation.begin_due(now)
-        pool.tell_health()
         self._operators.finish_drains()
         return pool.take_effects()

@@ -182,7 +182,6 @@ class Hosts:
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
             pool.probation.failed(hold, reason, pool.now)
-            pool.tell_health()
         pool.tell(events.PrepareFailed(hold.slot.id, hold.generation, reason))
 
     # -- compute nodes -----------------------------------------------------
@@ -231,7 +230,6 @@ class Hosts:
         self.found(host)
         pool.outbox.write(pool.registry.forget(host))
         pool.probation.forget_gone(pool.now)
-        pool.tell_health()
 
 
 def _log_clock(host: registry.HostEntry) -> None:

@@ -94,7 +94,6 @@ class Operators:
         if wish.state is model.AdminState.ENABLED:
             for device in administration.devices_of(entry):
                 pool.probation.repair(device, pool.now)
-            pool.tell_health()
         self._finish_drain(entry)
 
     def _note_admin(
@@ -157,7 +156,6 @@ class Operators:
             )
         else:
             refusal = pool.probation.test(slot, item.accelerator, pool.now)
-            pool.tell_health()
         pool.outbox.send(effects.Answer(item.future, refusal))
 
     # -- reservations ------------------------------------------------------

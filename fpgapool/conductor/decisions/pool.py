@@ -100,7 +100,7 @@ class Pool:
     :ivar now: the time of the batch, in seconds; never less than before.
     :ivar core: the scheduling core.
     :ivar sessions: all sessions in memory.
-    :ivar holds: the assigned slots, by id.
+    :ivar holds: the slots of sessions, by id.
     :ivar deaf_until: up to then the conductor could not receive reports, so
         that silence of a host proves nothing.
     :ivar failing_at: when the database last failed, so that messages waited.
@@ -151,18 +151,21 @@ class Pool:
         )
         self.sessions = sessions.Book(thresholds_bytes)
         self.holds: dict[int, sessions.Hold] = {}
+        self.outbox = Outbox()
         self.probation = probation.Probation(
             settings,
             self.registry,
             self.catalogue,
+            core,
             self.holds,
-            core.take_generation,
             snapshot.faults,
             counts,
+            tell=self.tell,
+            write=self.outbox.write,
+            send=self.outbox.send,
         )
         self.pace = expected_waits.Pace()
         self.traffic = rates.Traffic()
-        self.outbox = Outbox()
         self.wake_at: float | None = None
         self.database_failing = False
         self.deaf_until = self.failing_at = -math.inf
@@ -230,16 +233,6 @@ class Pool:
     def pool_time(self) -> float:
         """The time of the batch, in pool time."""
         return self.now - self._ahead_s
-
-    def tell_health(self) -> None:
-        """Pass on the events, rows and orders that probation has collected."""
-        found = self.probation
-        happened, rows, orders = found.events, found.rows, found.orders
-        found.events, found.rows, found.orders = [], [], []
-        if happened:
-            self.tell(*happened)
-        self.outbox.write(*rows)
-        self.outbox.send(*orders)
 
     # -- sessions ----------------------------------------------------------
 

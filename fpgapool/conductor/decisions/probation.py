@@ -4,9 +4,8 @@
 
 :mod:`fpgapool.core.health` decides. This module applies its decisions to the
     slots' entries, to rows, and to orders to agents, and reads the results of
-    tests in agents' reports. A test is an assignment without a session. It has
-    a generation of its own, so that lost, repeated or late messages do no
-    harm.
+    tests in agents' reports. The core gives the slot to the test, so that no
+    other holder gets it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
-from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
@@ -36,7 +34,9 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import unknown_words
 from fpgapool.core import events
 from fpgapool.core import health
+from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -66,15 +66,16 @@ SLOT_FAILURES = frozenset(
 class Probation:
     """The units out of use, and the tests of them.
 
-    It collects its effects in :attr:`events`, :attr:`rows` and :attr:`orders`.
-
     :param settings: limits.
     :param pool: the hosts and slots.
     :param catalogue: the accelerators for tests.
-    :param holds: the assigned slots.
-    :param take_generation: returns an unused generation.
+    :param core: has the holders of slots.
+    :param used: the slots that sessions have, or may still have.
     :param rows: the faults in the database.
     :param counts: for metrics.
+    :param tell: sends events to the core, and carries out its instructions.
+    :param write: records rows.
+    :param send: sends orders to agents.
     """
 
     def __init__(
@@ -82,17 +83,22 @@ class Probation:
         settings: admission.Limits,
         pool: registry.Registry,
         catalogue: bitstreams.Catalogue,
-        holds: Mapping[int, sessions.Hold],
-        take_generation: Callable[[], int],
+        core: core_state.PoolState,
+        used: Container[int],
         rows: Collection[db_api.FaultRecord],
         counts: conductor_counts.Counts,
+        *,
+        tell: Callable[..., None],
+        write: Callable[..., None],
+        send: Callable[..., None],
     ) -> None:
         self._settings = settings
         self._pool = pool
         self._catalogue = catalogue
-        self._holds = holds
-        self._take_generation = take_generation
         self._counts = counts
+        self._tell = tell
+        self._write = write
+        self._send = send
         known = [
             (unit, row) for row in rows if (unit := _unit(row)) is not None
         ]
@@ -104,7 +110,7 @@ class Probation:
         )
         self._tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
-            settings, pool, catalogue, holds, self._tests, self.faults
+            settings, pool, catalogue, core, used, self.faults
         )
         # The library of the last check for deleted accelerators.
         self._library: library.Library | None = None
@@ -112,9 +118,6 @@ class Probation:
         self._deaths: dict[int, float] = {}
         # By unit: the number of tests begun.
         self._turns: dict[health.Unit, int] = {}
-        self.events: list[events.Event] = []
-        self.rows: list[db_api.Record] = []
-        self.orders: list[effects.Message] = []
 
     @property
     def faults(self) -> Mapping[health.Unit, health.Fault]:
@@ -237,7 +240,7 @@ class Probation:
             self._end(test, None, now)
         elif now - test.ordered_at >= self._settings.resend_interval_s:
             test.ordered_at = now
-            self.orders.append(test.order())
+            self._send(test.order())
         return False
 
     def _follow_agent(
@@ -295,7 +298,7 @@ class Probation:
         :param error: why it failed; empty: it passed; None: it did not take
             place.
         """
-        del self._tests[test.slot.id]
+        self._release(test)
         text = error
         off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
@@ -328,9 +331,12 @@ class Probation:
         """Call off the tests of a unit."""
         for test in list(self._tests.values()):
             if test.unit == unit:
-                self.orders.append(test.call_off())
-                del self._tests[test.slot.id]
-                self._refresh(test.slot)
+                self._send(test.call_off())
+                self._release(test)
+
+    def _release(self, test: self_tests.SelfTest) -> None:
+        del self._tests[test.slot.id]
+        self._tell(events.SlotReleased(test.slot.id, test.generation))
 
     # -- time --------------------------------------------------------------
 
@@ -382,7 +388,7 @@ class Probation:
         self._apply(self._health.forgive(unit), now)
 
     def _time_out(self, test: self_tests.SelfTest, now: float) -> None:
-        self.orders.append(test.call_off())
+        self._send(test.call_off())
         if not test.seen:
             # The agent never began the test, which says nothing about the
             # slot.
@@ -418,20 +424,23 @@ class Probation:
         name: str,
         now: float,
     ) -> None:
-        test = self_tests.SelfTest(
+        self._tests[slot.id] = self_tests.SelfTest(
             unit=unit,
             slot=slot,
             accelerator=name,
-            generation=self._take_generation(),
             bitstream=self._catalogue.library.choose(name, slot.shape),
             asked_at=now,
             ordered_at=now,
             is_check=unit not in self.faults,
         )
-        LOG.info("Slot %s is tested with %s", slot, name)
-        self._tests[slot.id] = test
-        self._refresh(slot)
-        self.orders.append(test.order())
+        self._tell(events.TestRequested(slot.id, name))
+
+    def carry_out(self, order: instructions.Test) -> None:
+        """Order an agent to test a slot that the core has given to a test."""
+        test = self._tests[order.slot_id]
+        test.generation = order.generation
+        LOG.info("Slot %s is tested with %s", test.slot, test.accelerator)
+        self._send(test.order())
 
     # -- orders of operators -----------------------------------------------
 
@@ -488,7 +497,7 @@ class Probation:
                 case health.BringBack(unit):
                     LOG.info("%s is in use again", self._name(unit))
                     self._turns.pop(unit, None)
-                    self.rows.append(self._row_of_end(unit, now))
+                    self._write(self._row_of_end(unit, now))
                     self._refresh_all(unit)
                 case health.Test(fault):
                     self._begin(fault, now)
@@ -496,7 +505,7 @@ class Probation:
     def _refresh_all(self, unit: health.Unit) -> None:
         if unit.level is health.Level.ACCELERATOR:
             is_out = unit in self.faults
-            self.events.append(
+            self._tell(
                 events.AcceleratorFaulty(unit.id, unit.accelerator)
                 if is_out
                 else events.AcceleratorRestored(unit.id, unit.accelerator)
@@ -517,12 +526,12 @@ class Probation:
         slot.faulty = fault is not None
         slot.fault_reason = fault.reason if fault else ""
         if known != (slot.faulty, slot.fault_reason):
-            self.rows.append(registry.slot_row(slot))
-        self.events.append(self.core_event(slot))
+            self._write(registry.slot_row(slot))
+        self._tell(self.core_event(slot))
 
     def core_event(self, slot: registry.SlotEntry) -> events.Event:
         """Return the event for the core about a slot's usability."""
-        if slot.faulty or not slot.usable or slot.id in self._tests:
+        if slot.faulty or not slot.usable:
             reason = slot.fault_reason or codes.SLOT_FAULTY
             return events.SlotFaulty(slot.id, reason)
         return events.SlotRestored(slot.id)
@@ -547,7 +556,7 @@ class Probation:
         if unit not in self._ids:
             self._last_id += 1
             self._ids[unit] = self._last_id
-        self.rows.append(
+        self._write(
             db_api.FaultRecord(
                 id=self._ids[unit],
                 level=unit.level.value,

@@ -139,7 +139,6 @@ class Reports:
                 slot, line, pool.now
             ):
                 finding = reconcile.Finding.AS_IT_SHOULD
-            pool.tell_health()
             if finding is reconcile.Finding.STRAY:
                 self._release_stray(slot, line)
             self._note_programmed(slot, line)
@@ -311,7 +310,6 @@ class Reports:
         pool, session = self._pool, hold.session
         if result is not None:
             pool.probation.finished(hold, result, pool.now)
-            pool.tell_health()
         if result is None or hold.abandoned:
             self._serving.free(hold, pool.now, result)
             return

@@ -27,7 +27,9 @@ def restore_sessions(
     Every host counts as down until its agent reports, so that no slot is
     assigned that may no longer exist.
     """
-    held = {(row.job_id, row.generation): row for row in snapshot.assignments}
+    held = {
+        (row.holder_id, row.generation): row for row in snapshot.assignments
+    }
     for record in snapshot.unknown_sessions:
         unknown_words.log_unknown(record, "state")
     for record in snapshot.live_sessions:

@@ -17,6 +17,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import registry
 from fpgapool.core import health
 from fpgapool.core import model
+from fpgapool.core import state as core_state
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names as vocabulary_names
 
@@ -25,22 +26,23 @@ _NOBODY = ""
 
 @dataclasses.dataclass(slots=True)
 class SelfTest:
-    """A test that is under way.
+    """The conductor's own state of a test under way; the core has the rest.
 
     :ivar is_check: whether the unit is in use and an operator ordered the
         test.
     :ivar asked_at: when it began.
     :ivar ordered_at: when the agent was last ordered to test.
+    :ivar generation: of the assignment; 0 until the core has made it.
     :ivar seen: whether the agent has reported that it runs.
     """
 
     unit: health.Unit
     slot: registry.SlotEntry
     accelerator: str
-    generation: int
     bitstream: objects.BitstreamRef | None
     asked_at: float
     ordered_at: float
+    generation: int = 0
     seen: bool = False
     is_check: bool = False
 
@@ -97,8 +99,8 @@ class Bench:
     :param settings: limits.
     :param pool: the hosts and slots.
     :param catalogue: the accelerators for tests.
-    :param holds: the assigned slots.
-    :param tests: the slots that are being tested.
+    :param core: has the holders of slots.
+    :param used: the slots that sessions have, or may still have.
     :param faults: the units out of use.
     """
 
@@ -107,15 +109,15 @@ class Bench:
         settings: admission.Limits,
         pool: registry.Registry,
         catalogue: bitstreams.Catalogue,
-        holds: Container[int],
-        tests: Container[int],
+        core: core_state.PoolState,
+        used: Container[int],
         faults: Mapping[health.Unit, health.Fault],
     ) -> None:
         self._settings = settings
         self._pool = pool
         self._catalogue = catalogue
-        self._holds = holds
-        self._tests = tests
+        self._core = core
+        self._used = used
         self._faults = faults
 
     def candidates(
@@ -138,7 +140,7 @@ class Bench:
             # Slots and devices that are out get no sessions and become idle.
             return False
         return any(
-            slot.id in self._holds and self._accelerators(slot, unit)
+            slot.id in self._used and self._accelerators(slot, unit)
             for slot in self.slots_of(unit)
             if slot.host.up and not slot.faulty
         )
@@ -171,8 +173,8 @@ class Bench:
         return (
             slot.host.up
             and slot.device.healthy
-            and slot.id not in self._holds
-            and slot.id not in self._tests
+            and slot.id not in self._used
+            and self._core.hold(slot.id) is None
             and administration.state(slot.device) is model.AdminState.ENABLED
         )
 
@@ -239,10 +241,10 @@ class Bench:
                 codes.SLOT_NOT_TESTABLE,
                 "its driver reports the device faulty",
             )
-        if slot.id in self._holds:
+        if slot.id in self._used:
             yield codes.SLOT_IN_USE, "a session has it"
         fault = self._faults.get(unit)
-        if slot.id in self._tests or (fault is not None and fault.is_tested):
+        if self._core.hold(slot.id) or (fault and fault.is_tested):
             yield codes.SLOT_IN_USE, "a test is under way"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return

@@ -199,7 +199,8 @@ class Serving:
             if session.withdrawn
             else db_api.AssignmentRecord(
                 slot_id=hold.slot.id,
-                job_id=session.row_id,
+                holder_kind=states.HELD_BY_SESSION,
+                holder_id=session.row_id,
                 accelerator=session.accelerator,
                 generation=hold.generation,
                 phase=hold.phase.value,

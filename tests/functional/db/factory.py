@@ -69,9 +69,10 @@ def hardware() -> list[api.Record]:
     ]
 
 
-def assignment(slot_id: int, job_id: int, **members: Any) -> api.Record:
+def assignment(slot_id: int, holder_id: int, **members: Any) -> api.Record:
     """Return an assignment of a slot to a session."""
     values: dict[str, Any] = {
+        "holder_kind": "session",
         "accelerator": "aes",
         "generation": (1 << 32) + 1,
         "phase": "PREPARING",
@@ -79,5 +80,5 @@ def assignment(slot_id: int, job_id: int, **members: Any) -> api.Record:
         "assigned_at": 1.7e9,
     }
     return api.AssignmentRecord(
-        slot_id=slot_id, job_id=job_id, **{**values, **members}
+        slot_id=slot_id, holder_id=holder_id, **{**values, **members}
     )

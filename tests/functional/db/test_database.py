@@ -112,7 +112,7 @@ def test_what_is_to_happen_moves_with_the_leaders_clock(database, epoch):
         since=5.0,
         next_test_at=70.0,
     )
-    given = factory.assignment(slot_id=1, job_id=1, assigned_at=40.0)
+    given = factory.assignment(slot_id=1, holder_id=1, assigned_at=40.0)
     host = dataclasses.replace(host, drain_deadline_at=50.0)
     changes = api.Changes.of(
         [host, device, *rest, factory.session(1, state="ACTIVE"), given, fault]
@@ -350,7 +350,7 @@ def test_a_transaction_is_written_whole_or_not_at_all(database, epoch):
             database,
             epoch,
             factory.session(2),
-            factory.assignment(slot_id=99, job_id=2),
+            factory.assignment(slot_id=99, holder_id=2),
         )
     assert error.value.code == "DATABASE_ERROR"
     assert [one.id for one in database.load().live_sessions] == [1]
@@ -387,8 +387,8 @@ def test_sessions_with_the_names_of_others_are_left_out(database, epoch):
         [
             *new,
             dataclasses.replace(old[2], message="purged?"),
-            factory.assignment(slot_id=1, job_id=4),
-            factory.assignment(slot_id=2, job_id=5),
+            factory.assignment(slot_id=1, holder_id=4),
+            factory.assignment(slot_id=2, holder_id=5),
         ]
     )
     ids = {record.id for record in new}
@@ -399,7 +399,7 @@ def test_sessions_with_the_names_of_others_are_left_out(database, epoch):
         assert [one.id for one in snapshot.live_sessions] == sorted(
             ids - {4, 6}
         )
-        assert [row.job_id for row in snapshot.assignments] == [5]
+        assert [row.holder_id for row in snapshot.assignments] == [5]
         assert database.get_session(old[2].session_id).message == "purged?"
 
 
@@ -416,16 +416,16 @@ def test_withdrawn_sessions_do_not_exist(database, epoch):
         epoch,
         *factory.hardware(),
         *(factory.session(i) for i in (1, 2)),
-        factory.assignment(slot_id=1, job_id=1),
-        factory.assignment(slot_id=2, job_id=2),
+        factory.assignment(slot_id=1, holder_id=1),
+        factory.assignment(slot_id=2, holder_id=2),
     )
     late = api.Changes.of(
-        [factory.session(1), factory.assignment(slot_id=1, job_id=1)]
+        [factory.session(1), factory.assignment(slot_id=1, holder_id=1)]
     )
     database.commit(epoch, late, withdrawn={1, 99})
     snapshot = database.load()
     assert snapshot.live_sessions == [factory.session(2)]
-    assert [row.job_id for row in snapshot.assignments] == [2]
+    assert [row.holder_id for row in snapshot.assignments] == [2]
 
 
 @pytest.mark.dialect
@@ -593,7 +593,7 @@ def test_inventory_has_the_hardware_and_who_holds_it(database, epoch):
         *hardware,
         factory.session(1, project_id="p2"),
         factory.session(2),
-        factory.assignment(2, job_id=1, phase="READY"),
+        factory.assignment(2, holder_id=1, phase="READY"),
     )
     inventory = database.inventory()
     found = [*inventory.hosts, *inventory.devices, *inventory.slots]
@@ -672,7 +672,7 @@ def test_purging_takes_the_oldest_that_have_ended(database, epoch):
         *(factory.ended(i, finished_at=100.0 - i) for i in range(2, 6)),
         factory.ended(6, finished_at=1.0),
         factory.ended(7, finished_at=100.0),
-        factory.assignment(1, job_id=6),
+        factory.assignment(1, holder_id=6),
     )
     assert database.purge_sessions(100.0, limit=3) == 3
     left = database.list_sessions(limit=10)

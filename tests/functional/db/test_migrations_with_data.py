@@ -87,7 +87,8 @@ FIRST = {
     "assignments": [
         {
             "slot_id": 1,
-            "job_id": 2,
+            "holder_kind": "session",
+            "holder_id": 2,
             "accelerator": "aes",
             "generation": (1 << 32) + 2,
             "phase": "ACTIVE",
@@ -183,6 +184,6 @@ def test_a_conductor_takes_over_what_there_was(empty_url, engine):
     database.close()
     assert [one.uuid for one in snapshot.hosts] == [HOST_UUID]
     assert [one.id for one in snapshot.live_sessions] == [2, 3]
-    assert [one.job_id for one in snapshot.assignments] == [2]
+    assert [one.holder_id for one in snapshot.assignments] == [2]
     assert session.message == MESSAGE
     assert lease == api.Lease(holder="c1", epoch=9, renewals=3)

@@ -168,7 +168,7 @@ def test_what_is_broken_is_found_and_mended(cloud) -> None:
             )
             connection.execute(
                 sa.update(sessions)
-                .where(sessions.c.id == second.job_id)
+                .where(sessions.c.id == second.holder_id)
                 .values(state="READY")
             )
             for table, row in (

@@ -226,7 +226,7 @@ def test_a_new_leader_goes_on_where_rows_are_missing(pool, slot, becomes):
     row = list(pool.rows["assignments"].values())[slot]
     del pool.rows["assignments"][row.slot_id]
     pool.boot_conductor()
-    assert pool.rows["sessions"][row.job_id].state == becomes
+    assert pool.rows["sessions"][row.holder_id].state == becomes
     assert pool.counts.reconciled["session_without_slot"] == 1
     pool.feed(pool.agents["a"].report())
     # The slot is taken from whoever works there.

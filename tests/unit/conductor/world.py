@@ -31,6 +31,7 @@ from fpgapool.strategies import base
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.harness import holders
 from tests.harness import pool_invariants
 
 PROFILE = objects.AcceleratorProfile(
@@ -378,7 +379,7 @@ class World:
                 s
                 for s in sessions
                 if s.finished_at is not None
-                and s.id in {one.job_id for one in tables["assignments"]}
+                and s.id in {one.holder_id for one in tables["assignments"]}
             ],
             unknown_sessions=[
                 s for s in sessions if s.state not in states.ALL
@@ -462,11 +463,8 @@ class World:
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
         pool_invariants.check(self.state)
-        assigned = self.state.assignments()
+        holders.check(self.memory)
         holds = self.memory.holds
-        assert set(assigned) <= set(holds)
-        for slot_id in assigned:
-            assert holds[slot_id].core is self.state.hold(slot_id)
         assert not self.counts.reconciled["wrong_move"]
         rows = self.rows["assignments"]
         assert {s: r.generation for s, r in rows.items()} == {

@@ -409,5 +409,5 @@ def test_a_revoked_session_of_a_lost_host_keeps_its_slot() -> None:
     pool.step(events.HostLost(1))
     output = pool.step(events.HostUp(pools.make_host(1, slot_count=1)))
     assert pools.taken(output) == []
-    assert pool.state.assignments()[10].job_id == 1
+    assert pool.state.assignments()[10].holder.id == 1
     assert pools.taken(pool.hear(events.SlotReleased, 10)) == [(2, 10)]

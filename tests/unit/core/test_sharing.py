@@ -49,7 +49,7 @@ def serve(pool: pools.Pool, count: int, **held_s: float) -> list[str]:
     projects = []
     for _ in range(count):
         (held,) = pool.state.assignments().values()
-        projects.append(pool.state.view.record(held.job_id).job.project)
+        projects.append(pool.state.view.record(held.holder.id).job.project)
         pool.step(
             events.SlotReleased(held.slot_id, held.generation),
             now=pool.now + held_s.get(projects[-1], 0.0),
@@ -194,7 +194,7 @@ def test_slots_cost_while_they_are_held() -> None:
     rest: list[str] = []
     while len(rest) < 12:
         slot_id, held = max(pool.state.assignments().items())
-        rest.append(pool.state.view.record(held.job_id).job.project)
+        rest.append(pool.state.view.record(held.holder.id).job.project)
         pool.step(
             events.SlotReleased(slot_id, held.generation), now=pool.now + 1.0
         )
@@ -263,7 +263,7 @@ def test_others_at_their_limit_are_not_waited_for() -> None:
     holder = next(
         slot_id
         for slot_id, held in pool.state.assignments().items()
-        if pool.state.view.record(held.job_id).job.project == "a"
+        if pool.state.view.record(held.holder.id).job.project == "a"
     )
     assert not pool.hear(events.ClaimExceeded, holder)
     submit(pool, "c")
@@ -285,7 +285,7 @@ def test_a_job_that_has_waited_for_long_goes_first() -> None:
     assert not pools.taken(output)
     serve(pool, 1)
     (held,) = pool.state.assignments().values()
-    assert held.job_id == 1
+    assert held.holder.id == 1
 
 
 def test_a_job_that_becomes_urgent_wakes_the_pool() -> None:

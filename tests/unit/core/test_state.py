@@ -282,12 +282,99 @@ def test_news_of_the_same_slots_change_nothing_for_who_waits() -> None:
     assert [id(one) for one in avoided_sets(pool)] == [id(before)]
 
 
-def test_generations_for_nobody_are_never_given_again() -> None:
+def self_test(pool: pools.Pool, slot_id: int = 10) -> instructions.Test:
+    """Have a slot tested, and return the order."""
+    (order,) = pool.step(events.TestRequested(slot_id, "aes"))
+    return order
+
+
+def test_a_self_test_has_its_slot_for_itself() -> None:
     pool = pools.make_pool(pools.make_host(1, slot_count=1))
-    generation = pool.state.take_generation()
+    order = self_test(pool)
+    assert order == instructions.Test(10, "aes", order.generation)
+    assert pool.state.assignments()[10].holder == model.Holder(
+        model.HolderKind.SELF_TEST, order.generation
+    )
+    assert pools.taken(pool.submit(pools.make_job(1))) == []
+    assert pool.state.status(1).reasons == (codes.NO_IDLE_SLOT,)
+    done = pool.step(events.SlotReleased(10, order.generation))
+    assert pools.taken(done) == [(1, 10)]
+    assert pool.state.assignments()[10].generation == order.generation + 1
+
+
+def test_a_failed_self_test_gives_its_slot_back() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    order = self_test(pool)
+    pool.step(events.SlotReady(10, order.generation))
+    assert (
+        pool.step(
+            events.PrepareFailed(10, order.generation, codes.SELF_TEST_FAILED)
+        )
+        == []
+    )
+    assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 10)]
+
+
+def test_slots_out_of_use_can_be_tested() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.step(events.SlotFaulty(10, codes.PROGRAM_FAILED))
+    order = self_test(pool)
     pool.submit(pools.make_job(1))
-    assert pool.state.assignments()[10].generation == generation + 1
-    assert pool.state.take_generation() == generation + 2
+    assert pool.step(events.SlotReleased(10, order.generation)) == []
+    assert pools.taken(pool.step(events.SlotRestored(10))) == [(1, 10)]
+
+
+def test_only_a_free_slot_of_a_host_that_is_up_can_be_tested() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    for slot_id, why in ((10, "has a holder"), (99, "is not up")):
+        pool.submit(pools.make_job(1))
+        with pytest.raises(ValueError, match=why):
+            self_test(pool, slot_id)
+    pool.step(events.HostLost(1))
+    with pytest.raises(ValueError, match="is not up"):
+        self_test(pool)
+
+
+def test_a_self_test_ends_with_its_host() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    order = self_test(pool)
+    pool.submit(pools.make_job(1))
+    assert pool.step(events.HostLost(1)) == []
+    assert pool.state.assignments() == {}
+    up = pool.step(events.HostUp(pools.make_host(1, slot_count=1)))
+    assert pools.taken(up) == [(1, 10)]
+    pool.step(events.SlotReleased(10, order.generation))
+    assert pool.state.assignments()[10].holder.id == 1
+
+
+def test_a_drain_waits_for_a_self_test() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    order = self_test(pool)
+    assert pool.step(events.DrainRequested(1, deadline_s=0.0)) == []
+    done = pool.step(events.SlotReleased(10, order.generation))
+    assert done == [instructions.Drained(1)]
+
+
+def test_a_reservation_waits_for_a_self_test() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    order = self_test(pool)
+    wanted = events.ReservationsChanged(((1, (("vm", 1),)),))
+    assert pool.step(wanted) == []
+    pool.submit(pools.make_job(1, instance_id="vm"))
+    done = pool.step(events.SlotReleased(10, order.generation))
+    assert done[0] == instructions.Reserve(10, "vm")
+    assert pools.taken(done) == [(1, 10)]
+
+
+def test_claims_and_progress_of_a_self_test_mean_nothing() -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    order = self_test(pool)
+    pool.submit(pools.make_job(1))
+    assert pool.step(events.ClaimExceeded(10, order.generation)) == []
+    assert pool.step(events.Progress(10, order.generation, 1, 1.0)) == []
+    assert pool.step(events.HolderAttached(10, order.generation)) == []
+    assert pool.step(events.HostLost(1)) == []
+    assert list(pool.state.assignments()) == [10]
 
 
 def test_a_fault_outlives_news_of_the_host() -> None:

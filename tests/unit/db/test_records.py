@@ -38,7 +38,8 @@ any_host = st.builds(
 any_assignment = st.builds(
     api.AssignmentRecord,
     slot_id=small_ids,
-    job_id=small_ids,
+    holder_kind=st.just("session"),
+    holder_id=small_ids,
     accelerator=st.just("aes"),
     generation=st.integers(0, 9),
     phase=st.just("ready"),

@@ -23,6 +23,7 @@ _FIXED: dict[str, Any] = {
     "SessionResult.state": "CLOSED",
     "SlotReport.state": "active",
     "administer.state": "draining",
+    "assignments.holder_kind": "session",
     "assignments.phase": "ACTIVE",
     "bitstreams.projects": ["project"],
     "bitstreams.shapes": ["shape"],

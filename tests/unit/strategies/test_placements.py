@@ -145,7 +145,7 @@ def test_a_slot_passes_over_a_job_once_in_a_pass() -> None:
             pools.make_job(4, accelerator="sha", arrival_s=-0.5)
         ),
     )
-    assert pool.state.assignments()[31].job_id == 4
+    assert pool.state.assignments()[31].holder.id == 4
     # By slots 30 and 32; by 31 not: that one was taken.
     assert pool.state.skips(3) == 2
 

@@ -252,18 +252,15 @@ sa.Table(
         primary_key=True,
         autoincrement=False,
     ),
-    _required(
-        "job_id",
-        sa.BigInteger,
-        sa.ForeignKey("sessions.id", name="fk_assignments_job_id"),
-    ),
+    _required("holder_kind", sa.String(16)),
+    _required("holder_id", sa.BigInteger),
     _required("accelerator", sa.String(_NAME_LENGTH)),
     _required("generation", sa.BigInteger),
     _required("phase", sa.String(16)),
     _required("local", sa.Boolean),
     _required("assigned_at", sa.Double),
     _optional("bitstream_id", sa.String(36)),
-    sa.Index("ix_assignments_job_id", "job_id"),
+    sa.Index("ix_assignments_holder", "holder_kind", "holder_id"),
     **_OPTIONS,
 )
 
