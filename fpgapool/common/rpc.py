@@ -170,7 +170,8 @@ def _set_rabbit_defaults(conf: cfg.ConfigOpts) -> None:
 
 def cleanup() -> None:
     """Close the process's transport; :func:`init` may be called again."""
-    global _transport
+    global _transport, _pins
+    _pins = {}
     if _transport is not None:
         _transport.cleanup()
         _transport = None
