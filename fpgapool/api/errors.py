@@ -51,6 +51,7 @@ STATUSES: Mapping[str, int] = {
     codes.SESSION_CLOSED: 409,
     codes.STALE_GENERATION: 409,
     codes.INSTANCE_DELETED: 409,
+    codes.GOAL_INFEASIBLE: 409,
     codes.BITSTREAM_IN_USE: 409,
     codes.FEWER_THAN_RESERVED: 409,
     codes.SLOT_IN_USE: 409,

@@ -5,7 +5,7 @@
 An event about an assignment carries its generation. If that is not the slot's
 current generation, the event is stale and changes nothing.
 
-Reserved names, not used yet: ``GoalChanged``, ``QueueDepth``, ``TaskStats``,
+Reserved names, not used yet: ``GoalChanged``, ``QueueDepth``,
 ``CacheReport``, ``PowerReport``.
 """
 
@@ -309,6 +309,44 @@ class PrepareFailed(_Event):
     slot_id: model.SlotId
     generation: int
     reason: str
+
+
+@values.value
+class ClientStats:
+    """The tasks of one client of a group, on one host.
+
+    :param client: identifies the client within the group.
+    :param ended: tasks that have ended since the last report.
+    :param arrived: tasks that have come since the last report.
+    :param waiting: tasks that wait in the host's queues now. It counts
+        neither running ones nor those that the client still holds back.
+    :param busy_s: slot-seconds of the tasks that have ended.
+    """
+
+    client: str
+    ended: int
+    arrived: int
+    waiting: int
+    busy_s: float
+
+
+@values.value
+class TaskStats(_Event):
+    """What a group's desk on one host has counted since its last report.
+
+    :param host_id: the desk's host. A desk that has gone is reported once
+        more, without clients.
+    :param clients: those with tasks; a client that is not there has none.
+    :param busy_s: slot-seconds in which members on this host were busy since
+        the last report, also with tasks that run still.
+    :param busy_members: members on this host that run a task now.
+    """
+
+    group_id: int
+    host_id: model.HostId
+    clients: tuple[ClientStats, ...]
+    busy_s: float
+    busy_members: int
 
 
 @values.value

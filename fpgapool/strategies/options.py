@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of strategies, by name.
+"""Options of strategies and elasticity policies, by name.
 
 All strategies accept the same set of shared options, and ignore those that
 they do not use. A strategy may also have options of its own, which are the
-fields of a dataclass. An option that is None has its default.
+fields of a dataclass. A policy has options of its own only. An option that is
+None has its default.
 """
 
 from __future__ import annotations
@@ -32,33 +33,43 @@ SHARED = frozenset(
 _Own = typing.TypeVar("_Own")
 
 
-def check_names(options: Options, own: abc.Iterable[str] = ()) -> None:
-    """Refuse options that a strategy does not have.
+def check_names(
+    options: Options,
+    own: abc.Iterable[str] = (),
+    shared: abc.Iterable[str] = SHARED,
+) -> None:
+    """Refuse options that a plug-in does not have.
 
     :param options: the given options.
-    :param own: names of the strategy's own options.
+    :param own: names of the plug-in's own options.
+    :param shared: names of those that plug-ins of its kind share.
     :raises ValueError: for a name that is neither among them nor shared.
     """
-    known = SHARED.union(own)
+    known = {*own, *shared}
     unknown = sorted(set(options) - known)
     if unknown:
         raise ValueError(
             f"unknown options {', '.join(unknown)}; "
-            f"known are {', '.join(sorted(known))}"
+            f"known are {', '.join(sorted(known)) or 'none'}"
         )
 
 
-def own(options: Options, kind: type[_Own]) -> _Own:
-    """Make a strategy's own options from the given ones.
+def own(
+    options: Options,
+    kind: type[_Own],
+    shared: abc.Iterable[str] = SHARED,
+) -> _Own:
+    """Make a plug-in's own options from the given ones.
 
     :param options: the given options, shared options too.
     :param kind: a dataclass, whose fields all have defaults; a field whose
         default is a number, a truth value or text takes only such a value.
+    :param shared: names of options that plug-ins of its kind share.
     :raises ValueError: for an unknown name or a value of the wrong type, and
         if ``kind`` raises it.
     """
     fields = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    check_names(options, fields)
+    check_names(options, fields, shared)
     return kind(
         **{
             name: _like(field.default, name, options[name])

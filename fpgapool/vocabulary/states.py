@@ -107,6 +107,33 @@ SLOT_MOVES = {
 # Kinds of holders of slots.
 HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"
+# A group.
+GROUP_CREATING = "CREATING"
+GROUP_ACTIVE = "ACTIVE"
+GROUP_RESIZING = "RESIZING"
+GROUP_DEGRADED = "DEGRADED"
+GROUP_DRAINING = "DRAINING"
+GROUP_DELETED = "DELETED"
+
+# Events of a group.
+FILLED = "filled"
+MOVING = "moving"
+SETTLED = "settled"
+SHORT = "short"
+DELETE = "delete"
+EMPTIED = "emptied"
+
+_DELETE = {DELETE: GROUP_DRAINING}
+#: A group's state -> event -> its next state. It is filled when it has its
+#: minimum of members, moving while it has more or fewer slots than it should,
+#: and short below its minimum.
+GROUP_MOVES = {
+    GROUP_CREATING: {FILLED: GROUP_ACTIVE, **_DELETE},
+    GROUP_ACTIVE: {MOVING: GROUP_RESIZING, SHORT: GROUP_DEGRADED, **_DELETE},
+    GROUP_RESIZING: {SETTLED: GROUP_ACTIVE, SHORT: GROUP_DEGRADED, **_DELETE},
+    GROUP_DEGRADED: {FILLED: GROUP_ACTIVE, **_DELETE},
+    GROUP_DRAINING: {EMPTIED: GROUP_DELETED},
+}
 
 # States of slots and devices.
 UP = "up"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Divides whole slots between groups.
+
+Groups are given by position, in the order of their ids. Each has a least and
+a most number of slots. If the slots do not suffice for all least numbers,
+each group gets just its least; if they are more than all most numbers, each
+gets its most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def proportional(
+    work: Sequence[float],
+    slots: int,
+    least: Sequence[int],
+    most: Sequence[int],
+) -> list[int]:
+    """Divide slots in proportion to work.
+
+    Each group gets the whole part of its share, within its bounds. Then those
+    give slots that have most above their share, the last one of equals, or
+    those get slots that lack most, the first one of equals.
+
+    :param work: any unit; not all may be 0.
+    :returns: the slots of each group.
+    """
+    total = sum(work)
+    shares = [each * slots / total for each in work]
+    sizes = [
+        min(max(math.floor(share), low), max(low, high))
+        for share, low, high in zip(shares, least, most, strict=True)
+    ]
+    while sum(sizes) > slots:
+        able = [i for i, size in enumerate(sizes) if size > least[i]]
+        if not able:
+            break
+        sizes[max(able, key=lambda i: (sizes[i] - shares[i], i))] -= 1
+    while sum(sizes) < slots:
+        able = [i for i, size in enumerate(sizes) if size < most[i]]
+        if not able:
+            break
+        sizes[max(able, key=lambda i: (shares[i] - sizes[i], -i))] += 1
+    return sizes
+
+
+def levelled(
+    work: Sequence[float],
+    slots: int,
+    least: Sequence[int],
+    most: Sequence[int],
+) -> list[int]:
+    """Divide slots so that the most work per slot is least.
+
+    From its least number on, slots go one by one to the group with most work
+    per slot, the first one of equals.
+
+    :returns: the slots of each group.
+    """
+    sizes = list(least)
+    for _ in range(slots - sum(sizes)):
+        able = [i for i, size in enumerate(sizes) if size < most[i]]
+        if not able:
+            break
+        neediest = max(able, key=lambda i: (load(work[i], sizes[i]), -i))
+        sizes[neediest] += 1
+    return sizes
+
+
+def load(work: float, size: int) -> float:
+    """Return the work per slot; without a slot, any work is infinite."""
+    if size:
+        return work / size
+    return math.inf if work > 0 else 0.0

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Goals of groups: a deadline for a number of tasks, or a rate of tasks.
+
+A goal never stops a task and starts none. It says how many slots its group
+asks for. The rates here are in tasks/s and the sizes in slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+
+# What rounding errors may add to a number of slots.
+_ROUNDING = 1e-9
+
+
+class Infeasible(Exception):
+    """The slots do not suffice for a goal; nothing has changed.
+
+    Users see it as ``GOAL_INFEASIBLE``.
+
+    :ivar earliest_s: the earliest deadline that fits; None: unknown, or the
+        goal is no deadline.
+    """
+
+    def __init__(self, reason: str, earliest_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.earliest_s = earliest_s
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a group has to reach: a deadline or a rate.
+
+    :param deadline_s: the time by which all tasks must have ended, on the
+        clock of ``now``.
+    :param rate_per_s: the tasks that must end in each second.
+    :param actions: the number of tasks, after which the goal is retired; a
+        deadline needs it; None: no end.
+    :raises ValueError: if there is not exactly one of deadline and rate, or
+        a number is not finite and positive.
+    """
+
+    deadline_s: float | None = None
+    rate_per_s: float | None = None
+    actions: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.deadline_s is None) == (self.rate_per_s is None):
+            raise ValueError("a goal needs either a deadline or a rate")
+        if self.deadline_s is not None and not math.isfinite(self.deadline_s):
+            raise ValueError(
+                f"the deadline must be a time, not {self.deadline_s}"
+            )
+        if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
+            raise ValueError(
+                f"the rate must be finite and positive, not {self.rate_per_s}"
+            )
+        if self.actions is None and self.deadline_s is not None:
+            raise ValueError("a deadline needs the number of actions")
+        if self.actions is not None and self.actions < 1:
+            raise ValueError(
+                f"the number of actions must be positive, not {self.actions}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A goal and what was measured of it.
+
+    :param registered_s: when the goal was registered; breaks ties of
+        deadlines.
+    :param started: whether its program has begun. Until then the group keeps
+        the slots that it got when the goal was registered.
+    :param done: tasks that have ended since the goal was registered.
+    :param rate_per_s: t, the tasks/s of the last period; 0 before the first.
+    :param slots_per_rate: â, the slots that one task/s costs, smoothed; None
+        before the first task ended.
+    :param short_size: the largest size at which the goal was missed lately;
+        None: none.
+    """
+
+    goal: Goal
+    registered_s: float
+    started: bool = False
+    done: int = 0
+    rate_per_s: float = 0.0
+    slots_per_rate: float | None = None
+    short_size: int | None = None
+
+    @property
+    def is_deadline(self) -> bool:
+        """Whether the goal is a deadline."""
+        return self.goal.deadline_s is not None
+
+    @property
+    def due_s(self) -> float:
+        """The deadline; infinite for a rate."""
+        deadline_s = self.goal.deadline_s
+        return math.inf if deadline_s is None else deadline_s
+
+    @property
+    def left(self) -> int | None:
+        """The tasks that are still to end; None: the goal has no end."""
+        if self.goal.actions is None:
+            return None
+        return max(self.goal.actions - self.done, 0)
+
+    def needed_per_s(self, now: float) -> float:
+        """Return g, the rate that meets the goal from now on.
+
+        It is infinite if the deadline has come and tasks are left, and 0 if
+        none are left.
+        """
+        if self.left == 0:
+            return 0.0
+        if self.goal.rate_per_s is not None:
+            return self.goal.rate_per_s
+        left_s = self.due_s - now
+        return typing.cast(int, self.left) / left_s if left_s > 0 else math.inf
+
+    def progress(self, now: float) -> float:
+        """Return p, the measured rate over the needed one.
+
+        Above 1 the group is better than its goal asks; 0 after the deadline;
+        infinite if no task is left.
+        """
+        needed_per_s = self.needed_per_s(now)
+        if needed_per_s == 0:
+            return math.inf
+        return self.rate_per_s / needed_per_s
+
+    def request(self, now: float, least: int, most: int) -> int:
+        """Return r, the slots that the goal asks for.
+
+        :param least: the fewest slots that the group may have.
+        :param most: the most; if it is below ``least``, it counts as that.
+        """
+        return min(max(self._asked(now), least), max(least, most))
+
+    def _asked(self, now: float) -> int:
+        needed_per_s = self.needed_per_s(now)
+        if needed_per_s == math.inf:
+            return _LARGEST
+        if self.slots_per_rate is None:
+            return 1
+        asked = self.slots_per_rate * needed_per_s
+        return _LARGEST if asked >= _LARGEST else rounded_up(asked)
+
+    def expected_finish_s(self, now: float) -> float | None:
+        """Return when the last task ends at the present rate; None: unknown.
+
+        :param now: seconds.
+        """
+        if self.left is None or (self.left and not self.rate_per_s):
+            return None
+        return now + self.left / self.rate_per_s if self.left else now
+
+
+# More slots than any set has.
+_LARGEST = 2**31
+
+
+def rounded_up(slots: float) -> int:
+    """Return the whole slots that a number of slots needs."""
+    return math.ceil(slots - _ROUNDING)
+
+
+def smoothed_slots_per_rate(
+    former: float | None, slots: float, rate_per_s: float, weight: float
+) -> float | None:
+    """Return â after a period.
+
+    :param former: â before it; None: this is the first.
+    :param slots: θ, the mean number of members in the period.
+    :param rate_per_s: t, the tasks/s of the period.
+    :param weight: α, the weight of this period.
+    :returns: â; the former one if nothing ended or there was no member.
+    """
+    if slots <= 0 or rate_per_s <= 0:
+        return former
+    return smoothed(former, slots / rate_per_s, weight)
+
+
+def smoothed(former: float | None, new: float, weight: float) -> float:
+    """Return the mean of a former value and a new one.
+
+    :param former: None: the new one is the first, and is the mean.
+    :param weight: of the new one, from 0 to 1.
+    """
+    return new if former is None else weight * new + (1 - weight) * former

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Estimates the slot-seconds of tasks from what happened in the last periods.
+
+The estimates, by name:
+
+``measured``
+    Busy time of a client's tasks over their number.
+``nnls``
+    For drivers that only count tasks: least squares, without negative times,
+    of the busy time of the group over the tasks of each client. Clients whose
+    tasks come in a constant ratio cannot be told apart.
+``saturated``
+    As ``nnls``, with the whole period instead of the busy time. It is right
+    only for a group whose members are never idle.
+``as_printed``
+    As ``saturated``, but divides by the size where it has to multiply. It
+    reproduces published figures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import numpy as np
+
+from fpgapool.core import nnls
+
+MEASURED = "measured"
+NNLS = "nnls"
+SATURATED = "saturated"
+AS_PRINTED = "as_printed"
+ESTIMATES = (MEASURED, NNLS, SATURATED, AS_PRINTED)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """What the members of a group did in a period.
+
+    :param length_s: its length.
+    :param busy_s: slot-seconds in which members were busy.
+    :param running: tasks that ran at its end.
+    :param ended: by client, the tasks that ended; those with none are left
+        out.
+    :param client_busy_s: by client, slot-seconds of these tasks.
+    """
+
+    length_s: float
+    busy_s: float
+    running: int
+    ended: Mapping[str, int]
+    client_busy_s: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Runtimes:
+    """Slot-seconds per task.
+
+    :param by_client: of clients with ended tasks.
+    :param other: of all other clients; None: unknown.
+    """
+
+    by_client: Mapping[str, float]
+    other: float | None
+
+    def of(self, client: str) -> float | None:
+        """Return the slot-seconds of a client's task; None: unknown."""
+        return self.by_client.get(client, self.other)
+
+    def work(self, tasks: Mapping[str, int]) -> float | None:
+        """Return the slot-seconds of tasks by client; None: unknown."""
+        total = 0.0
+        for client, count in tasks.items():
+            if count:
+                task_s = self.of(client)
+                if task_s is None:
+                    return None
+                total += count * task_s
+        return total
+
+
+def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
+    """Estimate the slot-seconds of each client's tasks.
+
+    A client without ended tasks counts as the average of the others. If no
+    task has ended, each running one counts with the time that it has taken.
+
+    :param kind: one of :data:`ESTIMATES`.
+    :param periods: the oldest first.
+    :param size: the members of the group.
+    :raises ValueError: for another kind.
+    """
+    if kind not in ESTIMATES:
+        raise ValueError(
+            f"unknown estimate {kind!r}; known are {', '.join(ESTIMATES)}"
+        )
+    whole = kind in (SATURATED, AS_PRINTED)
+    b = [one.length_s if whole else one.busy_s for one in periods]
+    factor = 1.0
+    if kind == SATURATED:
+        factor = size
+    elif kind == AS_PRINTED and size:
+        factor = 1 / size
+    ended = _summed(one.ended for one in periods)
+    if not ended:
+        return Runtimes({}, _unended(periods))
+    other = sum(b) / sum(ended.values()) * factor
+    if kind == MEASURED:
+        busy_s = _summed(one.client_busy_s for one in periods)
+        return Runtimes(
+            {name: busy_s.get(name, 0.0) / ended[name] for name in ended},
+            other,
+        )
+    names = sorted(ended)
+    A = np.array(
+        [[one.ended.get(name, 0) for name in names] for one in periods]
+    )
+    found, _ = nnls.solve(A, np.array(b))
+    return Runtimes(
+        dict(zip(names, (found * factor).tolist(), strict=True)), other
+    )
+
+
+def _summed(
+    counts: Iterable[Mapping[str, float]],
+) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for each in counts:
+        for client, count in each.items():
+            if count:
+                total[client] = total.get(client, 0) + count
+    return total
+
+
+def _unended(periods: Sequence[Period]) -> float | None:
+    busy_s = sum(one.busy_s for one in periods)
+    if busy_s <= 0:
+        return None
+    return busy_s / max(periods[-1].running, 1)

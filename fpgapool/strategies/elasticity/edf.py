@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The earliest deadline first."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from fpgapool.core import elasticity
+from fpgapool.core import goals
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EdfOptions:
+    """Options of :class:`EdfPolicy`.
+
+    :param stay_programmings: a slot that changed its group stays there for
+        this many programming times; 0: it may leave at once.
+    :raises ValueError: if that is negative or not finite.
+    """
+
+    stay_programmings: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_stay(self.stay_programmings)
+
+
+class EdfPolicy(elasticity.Policy):
+    """Gives all slots above the minima to the earliest deadline.
+
+    The group with the earliest deadline gets as many as it may have, then the
+    next one. With whole slots and free programming no other policy meets more
+    deadlines. It refuses goals that are rates. Groups without a goal keep
+    their sizes.
+    """
+
+    period_s = 1.0
+    serves_goals = True
+    follows_goals = True
+
+    def __init__(self, options: EdfOptions) -> None:
+        self.stay_programmings = options.stay_programmings
+
+    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
+        """Divide the slots between groups with deadlines."""
+        groups = [
+            group
+            for group in view.pursuing()
+            if group.goal is not None and group.goal.is_deadline
+        ]
+        return earliest_first(groups, view.slots_for(groups))
+
+    def admit(
+        self, view: elasticity.View, group_id: elasticity.GroupId, now: float
+    ) -> elasticity.Sizes:
+        """Keep the new group's minimum for it.
+
+        :raises goals.Infeasible: if the goal is a rate, or the minima need
+            more slots than there are.
+        """
+        newcomer = view.group(group_id)
+        if newcomer.goal is not None and not newcomer.goal.is_deadline:
+            raise goals.Infeasible("this pool serves deadlines only")
+        return minimum_of(view, newcomer)
+
+
+def check_stay(stay_programmings: float) -> None:
+    """Check an option.
+
+    :raises ValueError: if it is negative or not finite.
+    """
+    if not 0 <= stay_programmings < math.inf:
+        raise ValueError(
+            "stay_programmings must be finite and not negative, "
+            f"not {stay_programmings}"
+        )
+
+
+def by_deadline(group: elasticity.GroupView) -> tuple[float, float, int]:
+    """Return the place of a group in the order of deadlines."""
+    if group.goal is None:
+        return math.inf, math.inf, group.id
+    return group.goal.due_s, group.goal.registered_s, group.id
+
+
+def earliest_first(
+    groups: Sequence[elasticity.GroupView], slots: int
+) -> dict[elasticity.GroupId, int]:
+    """Give each group its floor, and the rest to the earliest deadlines."""
+    sizes = {group.id: group.floor for group in groups}
+    left = slots - sum(sizes.values())
+    for group in sorted(groups, key=by_deadline):
+        more = max(min(left, group.max_size - group.floor), 0)
+        sizes[group.id] += more
+        left -= more
+    return sizes
+
+
+def minimum_of(
+    view: elasticity.View, newcomer: elasticity.GroupView
+) -> dict[elasticity.GroupId, int]:
+    """Return the size of a group whose goal is registered: its minimum.
+
+    :raises goals.Infeasible: if the minima need more slots than there are.
+    """
+    pursuing = {group.id for group in view.pursuing()}
+    needed = newcomer.min_size + sum(
+        group.min_size if group.id in pursuing else group.wanted
+        for group in view.groups
+        if group.id != newcomer.id
+    )
+    if needed > view.slots:
+        raise goals.Infeasible(
+            f"{needed} slots are needed for the minima of all groups, and "
+            f"there are {view.slots}"
+        )
+    return {newcomer.id: newcomer.min_size}

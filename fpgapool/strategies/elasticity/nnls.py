@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sizes in proportion to the work that waits.
+
+Algorithm 1 of *High Performance in the Cloud with FPGA Groups*. Its name is
+that of the estimate of runtimes that it was published with; here the operator
+chooses the estimate (:mod:`fpgapool.core.runtimes`).
+"""
+
+from fpgapool.core import apportion
+from fpgapool.core import elasticity
+
+
+class NnlsPolicy(elasticity.Policy):
+    """Divides the slots in proportion to waiting slot-seconds.
+
+    A group without waiting tasks falls to its minimum, but no lower than one
+    slot. If no task waits at all, the sizes stay.
+    """
+
+    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
+        """Divide the slots of the set."""
+        work = [group.waiting_s for group in view.groups]
+        known = [each for each in work if each is not None]
+        if len(known) < len(work) or not sum(known) > 0:
+            return {}
+        sizes = apportion.proportional(
+            known,
+            view.slots,
+            [max(group.floor, 1) for group in view.groups],
+            [group.max_size for group in view.groups],
+        )
+        return {
+            group.id: size
+            for group, size in zip(view.groups, sizes, strict=True)
+        }

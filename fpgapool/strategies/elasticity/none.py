@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Static groups: each keeps the size that its owner gave it."""
+
+from fpgapool.core import elasticity
+
+
+class NonePolicy(elasticity.Policy):
+    """Changes no size."""
+
+    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
+        """Return no sizes."""
+        return {}
+
+    def check_period(
+        self, period_s: float, programming_time_s: float
+    ) -> str | None:
+        """Accept any period: no slot changes its group."""
+        return None
