@@ -81,6 +81,10 @@ class Admission:
                 record.avoided, self.shunned[job.accelerator]
             )
         if not self._view.enqueue(record):
+            if job.group_id is not None:
+                # Its group waits until the accelerator is known again.
+                del self._jobs.records[job.id]
+                return False
             self._reject(
                 job.id,
                 codes.UNKNOWN_ACCELERATOR,

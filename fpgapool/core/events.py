@@ -5,12 +5,13 @@
 An event about an assignment carries its generation. If that is not the slot's
 current generation, the event is stale and changes nothing.
 
-Reserved names, not used yet: ``GoalChanged``, ``QueueDepth``,
+Reserved names, not used yet: ``QueueDepth``,
 ``CacheReport``, ``PowerReport``.
 """
 
 import typing
 
+from fpgapool.core import goals
 from fpgapool.core import model
 from fpgapool.core import values
 
@@ -312,6 +313,74 @@ class PrepareFailed(_Event):
 
 
 @values.value
+class GroupCreated(_Event):
+    """A new group; it gets its slots by ordinary jobs in the queue.
+
+    :class:`~.instructions.RejectGroup` follows if it cannot be.
+
+    :param goal: None: it has none.
+    """
+
+    group: model.Group
+    goal: goals.Goal | None = None
+
+
+@values.value
+class GroupRestored(_Event):
+    """A group from before a restart; it comes before its assignments.
+
+    :param wanted: its size; it stays until tasks are measured again.
+    :param goal: how its goal stood; None: it had none.
+    """
+
+    group: model.Group
+    wanted: int
+    goal: goals.State | None = None
+
+
+@values.value
+class GroupChanged(_Event):
+    """The owner of a group wants other sizes.
+
+    :class:`~.instructions.RejectGroup` follows if it cannot be.
+    """
+
+    group: model.Group
+
+
+@values.value
+class GoalChanged(_Event):
+    """A group gets another goal.
+
+    :class:`~.instructions.RejectGroup` follows if it cannot be reached; the
+    former goal stays then.
+
+    :param goal: None: it has none any more.
+    """
+
+    group_id: model.GroupId
+    goal: goals.Goal | None
+
+
+@values.value
+class GroupDeleted(_Event):
+    """A group ends: its members leave after their tasks."""
+
+    group_id: model.GroupId
+
+
+@values.value
+class GroupClientsChanged(_Event):
+    """The clients of other projects than the owner's.
+
+    :param projects: their projects by their ids, as in :class:`ClientStats`.
+    """
+
+    group_id: model.GroupId
+    projects: tuple[tuple[str, str], ...]
+
+
+@values.value
 class ClientStats:
     """The tasks of one client of a group, on one host.
 
@@ -381,5 +450,12 @@ Event: typing.TypeAlias = (
     | ClaimExceeded
     | SlotReleased
     | PrepareFailed
+    | GroupCreated
+    | GroupRestored
+    | GroupChanged
+    | GoalChanged
+    | GroupDeleted
+    | GroupClientsChanged
+    | TaskStats
     | Wake
 )

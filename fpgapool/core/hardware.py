@@ -8,6 +8,7 @@ from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import holders
 from fpgapool.core import instructions
+from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import shunning
 from fpgapool.core import view as pool_view
@@ -27,6 +28,7 @@ class Hardware:
         view: pool_view.PoolView,
         queue: admission.Admission,
         holding: holders.Holders,
+        group_members: members.Members,
         shunned: shunning.Shunning,
         outcome: instructions.Outcome,
     ) -> None:
@@ -34,6 +36,7 @@ class Hardware:
         self._slots = view.slots
         self._queue = queue
         self._holders = holding
+        self._members = group_members
         self._shunning = shunned
         self._outcome = outcome
         self.drains: dict[model.DeviceId, float] = {}
@@ -55,11 +58,12 @@ class Hardware:
             record = self._slots.assignments[slot_id].record
             if record is not None:
                 job = record.job
-                self._slots.set_local(slot_id, job.host_id == host.id)
+                self._slots.set_local(slot_id, job.is_local_to(host.id))
                 view.put_flow(job, slot)
         if usable_changed:
             self._changed(host.id)
         self._shunning.see_host(host.id)
+        self._members.touch()
         view.reservations.touch_host(host.id)
         self._queue.see_shapes()
 

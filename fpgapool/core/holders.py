@@ -5,6 +5,7 @@
 from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import instructions
+from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import queued
 from fpgapool.core import slots
@@ -14,12 +15,14 @@ from fpgapool.vocabulary import codes
 # Looking up a member of an enumeration is slow.
 _PREPARING = model.Phase.PREPARING
 _READY = model.Phase.READY
+_ACTIVE = model.Phase.ACTIVE
 
 
 class Holders:
     """Moves assignments through their phases, and ends them.
 
     :param queue: takes jobs that have lost their slots.
+    :param group_members: hears of the slots of groups.
     :param outcome: receives the instructions of the current step.
     :ivar overdrawn: slots whose holders have exceeded their claims.
     """
@@ -28,6 +31,7 @@ class Holders:
         self,
         view: pool_view.PoolView,
         queue: admission.Admission,
+        group_members: members.Members,
         outcome: instructions.Outcome,
     ) -> None:
         self._view = view
@@ -35,6 +39,7 @@ class Holders:
         self._records = view.jobs.records
         self._reservations = view.reservations
         self._queue = queue
+        self._members = group_members
         self._outcome = outcome
         self.overdrawn: set[model.SlotId] = set()
 
@@ -66,13 +71,16 @@ class Holders:
         host_id = slot.host.id if slot is not None else event.host_id
         record = self._queue.add_record(job)
         record.slot_id = slot_id
+        if job.group_id is not None:
+            # Groups have no claims.
+            record.paid_bytes = 0.0
         hold = slots.Hold(
             slot_id=slot_id,
             record=record,
             accelerator=job.accelerator,
             generation=event.generation,
             phase=event.phase,
-            local=host_id is not None and job.host_id == host_id,
+            local=job.is_local_to(host_id),
             started_s=self._view.now,
             slot=slot,
         )
@@ -84,6 +92,8 @@ class Holders:
         self._view.charge_claim(record, hold, in_round=False)
         if slot is not None:
             self._view.put_flow(job, slot)
+        if job.group_id is not None:
+            self._members.take_over(hold, job.group_id)
 
     def on_test_requested(self, event: events.TestRequested) -> None:
         """Give a slot to a self-test.
@@ -124,12 +134,17 @@ class Holders:
         phase = events.PHASE_MOVES.get((hold.phase, type(event)))
         if phase is None:
             return
+        group_id, record = hold.group_id, hold.record
         # The SlotReady event may be late or lost.
-        if hold.phase is _PREPARING and hold.slot is not None:
-            hold.slot.programmed = hold.accelerator
-        hold.phase = phase
-        record = hold.record
-        if phase is _READY and record is not None and not hold.revoked:
+        if hold.phase is _PREPARING:
+            if hold.slot is not None:
+                hold.slot.programmed = hold.accelerator
+            if group_id is not None:
+                self._members.ready(group_id)
+        is_ready = phase is _READY
+        # The desk of a group uses a slot as soon as it is ready.
+        hold.phase = phase if group_id is None else _ACTIVE
+        if is_ready and record is not None and not hold.revoked:
             self._outcome.output.append(
                 instructions.Grant(
                     hold.slot_id, record.job.id, hold.generation
@@ -139,7 +154,9 @@ class Holders:
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
         """Note that a holder has exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
-        if hold is not None and hold.record is not None and not hold.revoked:
+        if hold is None or hold.record is None or hold.revoked:
+            return
+        if hold.group_id is None:
             self.overdrawn.add(event.slot_id)
 
     def on_released(self, event: events.SlotReleased) -> None:
@@ -264,6 +281,8 @@ class Holders:
         """Free a slot and queue its job again."""
         self._release(hold)
         if self._queue.enqueue(record):
+            if hold.group_id is not None:
+                self._members.waits_again(record, hold.group_id)
             self._outcome.output.append(
                 instructions.Requeue(
                     job_id=record.job.id,
@@ -294,4 +313,6 @@ class Holders:
             self._view.take_back(hold.record, hold)
         if self.overdrawn:
             self.overdrawn.discard(hold.slot_id)
+        if hold.group_id is not None:
+            self._members.ended(hold, hold.group_id)
         self._outcome.pass_due = True

@@ -2,8 +2,11 @@
 
 """Instructions of the core: what the conductor has to do.
 
-Reserved names, not used yet: ``Resize``, ``Migrate``, ``Preload``,
-``Evict``, ``Lock``, ``Unlock``.
+An instruction about a slot has the generation of its assignment. The job of a
+group's member has a negative id; :meth:`.PoolState.hold` tells the group.
+
+Reserved names, not used yet: ``Migrate``, ``Preload``, ``Evict``, ``Lock``,
+``Unlock``.
 """
 
 import typing
@@ -33,7 +36,10 @@ class Test:
 
 @values.value
 class Grant:
-    """The slot is ready: send its endpoints to the job's client."""
+    """The slot is ready: send its endpoints to the job's client.
+
+    If a group has it, the slot serves the group's clients from now on.
+    """
 
     slot_id: model.SlotId
     job_id: model.JobId
@@ -65,6 +71,8 @@ class Requeue:
 @values.value
 class Revoke:
     """Take the slot from its holder, which was cancelled or must leave.
+
+    A member of a group leaves when its task has ended.
 
     The slot stays assigned until its release is reported or its host is lost.
     """
@@ -104,6 +112,43 @@ class Reserve:
 
 
 @values.value
+class Resize:
+    """A group's size or state has changed; record it.
+
+    :param wanted: the size that it should have now.
+    :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`; the
+        group is forgotten when it is ``GROUP_DELETED``.
+    """
+
+    group_id: model.GroupId
+    wanted: int
+    state: str
+
+
+@values.value
+class RejectGroup:
+    """A new group, or a change of a group, is refused; nothing has changed.
+
+    :param code: of :mod:`fpgapool.vocabulary.codes`.
+    :param message: a sentence for users.
+    :param earliest_s: the earliest deadline that could be met; None: unknown,
+        or the goal is no deadline.
+    """
+
+    group_id: model.GroupId
+    code: str
+    message: str
+    earliest_s: float | None = None
+
+
+@values.value
+class GoalReached:
+    """All tasks of a group's goal have ended; it has no goal any more."""
+
+    group_id: model.GroupId
+
+
+@values.value
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 
@@ -123,6 +168,9 @@ Instruction: typing.TypeAlias = (
     | Yield
     | Drained
     | Reserve
+    | Resize
+    | RejectGroup
+    | GoalReached
     | WakeAt
 )
 

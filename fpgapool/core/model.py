@@ -16,6 +16,7 @@ HostId: typing.TypeAlias = int
 DeviceId: typing.TypeAlias = int
 SlotId: typing.TypeAlias = int
 JobId: typing.TypeAlias = int
+GroupId: typing.TypeAlias = int
 
 #: The slot shapes for which an accelerator has bitstreams; empty: any shape.
 Shapes: typing.TypeAlias = frozenset[str]
@@ -121,13 +122,31 @@ def _require(condition: bool, what: str, host: HostSpec) -> None:
         raise ValueError(f"host {host.id} ({host.name}): {what}")
 
 
+class HolderKind(enum.Enum):
+    """The kind of the holder of a slot."""
+
+    SESSION = states.HELD_BY_SESSION
+    SELF_TEST = states.HELD_BY_SELF_TEST
+    GROUP = states.HELD_BY_GROUP
+
+
+class Holder(typing.NamedTuple):
+    """The holder of a slot.
+
+    :param id: of a group: its id; of a session: the id of its job; of a
+        self-test: the generation of its assignment.
+    """
+
+    kind: HolderKind
+    id: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """A waiting session, as the scheduler sees it.
+    """A waiting session, or a slot that a group waits for.
 
-    Reserved names, not used yet: ``deadline_s``, ``minimum_bytes_per_s``,
-    ``min_slots``, ``max_slots``, ``preemptible``, ``affinity_key``,
-    ``input_block_ids``.
+    Reserved names, not used yet: ``minimum_bytes_per_s``, ``preemptible``,
+    ``affinity_key``, ``input_block_ids``.
 
     :param host_id: the host that its data comes from; None: outside the pool.
     :param claimed_bytes: the input that the client claims to have.
@@ -138,6 +157,7 @@ class Job:
         rejected; None: never.
     :param instance_id: the instance that it belongs to, which may have slots
         reserved; None: it belongs to no instance.
+    :param group_id: the group that gets the slot; None: a session gets it.
     """
 
     id: JobId
@@ -150,28 +170,49 @@ class Job:
     skips: int = 0
     wait_timeout_s: float | None = None
     instance_id: str | None = None
+    group_id: GroupId | None = None
+
+    @property
+    def holder(self) -> Holder:
+        """The holder of the slot that it gets."""
+        if self.group_id is not None:
+            return Holder(HolderKind.GROUP, self.group_id)
+        return Holder(HolderKind.SESSION, self.id)
+
+    def is_local_to(self, host_id: HostId | None) -> bool:
+        """Whether its data stays on this host.
+
+        The clients of a group are anywhere, so that it counts as local
+        everywhere.
+        """
+        return self.group_id is not None or (
+            host_id is not None and self.host_id == host_id
+        )
 
     def has_valid_size(self) -> bool:
         """Whether the claim is a positive, finite number of bytes."""
         return 0 < self.claimed_bytes < math.inf
 
 
-class HolderKind(enum.Enum):
-    """The kind of the holder of a slot."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group of slots with one accelerator, as its owner wants it.
 
-    SESSION = states.HELD_BY_SESSION
-    SELF_TEST = states.HELD_BY_SELF_TEST
-
-
-class Holder(typing.NamedTuple):
-    """The holder of a slot.
-
-    :param id: of a session: the id of its job; of a self-test: the generation
-        of its assignment.
+    :param project: the owner, whose shares and limits its slots count in.
+    :param size: the number of slots that it gets at first.
+    :param min_size: the slots that sessions leave it.
+    :param max_size: the most slots that it may grow to.
+    :param elastic: whether the elasticity policy may change its size.
     """
 
-    kind: HolderKind
-    id: int
+    id: GroupId
+    accelerator: str
+    size: int
+    min_size: int
+    max_size: int
+    project: str = ""
+    priority: int = 0
+    elastic: bool = False
 
 
 class AdminState(enum.Enum):

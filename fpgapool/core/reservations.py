@@ -287,10 +287,11 @@ class Reservations:
         """Whether a holder can go on in another slot.
 
         While its slot is prepared, its client does not know the slot yet. A
-        self-test is of its slot.
+        group can get another slot. A self-test is of its slot.
         """
         return hold.record is not None and (
             hold.phase is _PREPARING
+            or hold.group_id is not None
             or self._view.is_stateless(hold.accelerator)
         )
 
@@ -351,6 +352,7 @@ class Reservations:
         return (
             hold is not None
             and hold.record is not None
+            and hold.group_id is None
             and not self._view.is_stateless(hold.accelerator)
         )
 

@@ -242,6 +242,22 @@ class Accounts:
             self._take(account, hold.charge(self.now_s))
         self._forget(account)
 
+    def charge(self, project: str) -> None:
+        """Charge a project for its slots up to now."""
+        account = self._accounts.get(project)
+        if account is not None and self.options.fair:
+            self._charge(account)
+
+    def charge_other(self, project: str, cost_bytes: float) -> None:
+        """Charge a project for its part of a slot that another one holds.
+
+        A project that neither waits nor holds a slot owes whole rounds only.
+        """
+        if self.options.fair:
+            account = self._account(project)
+            self._take(account, cost_bytes)
+            self._forget(account)
+
     def charge_waiting(self) -> None:
         """Charge waiting projects for held slots, once per interval."""
         if self.now_s - self._charged_at_s < CHARGE_INTERVAL_S:

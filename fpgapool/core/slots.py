@@ -8,7 +8,6 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import queued
 
-_SESSION = model.HolderKind.SESSION
 _SELF_TEST = model.HolderKind.SELF_TEST
 
 #: The program tag of slots that need no programming time. No accelerator has
@@ -152,7 +151,12 @@ class Hold:
         """The holder as a value."""
         if self.record is None:
             return model.Holder(_SELF_TEST, self.generation)
-        return model.Holder(_SESSION, self.record.job.id)
+        return self.record.job.holder
+
+    @property
+    def group_id(self) -> model.GroupId | None:
+        """The group that has the slot; None: another holder has it."""
+        return None if self.record is None else self.record.job.group_id
 
     def charge(self, now: float) -> float:
         """Return its cost since the last charge, beyond the paid claim."""

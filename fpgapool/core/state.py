@@ -13,9 +13,11 @@ from collections import abc
 
 from fpgapool.core import admission
 from fpgapool.core import events
+from fpgapool.core import groups as group_sizes
 from fpgapool.core import hardware
 from fpgapool.core import holders
 from fpgapool.core import instructions
+from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import queued
 from fpgapool.core import shunning
@@ -36,6 +38,8 @@ class PoolState:
     :param strategy: chooses the job of each slot; it serves this pool only.
     :param first_generation: the generation of the first assignment; each
         further one has a higher generation.
+    :param groups: how many slots groups should have; None: what their owners
+        want.
     :param wakeups: whether time alone causes passes: when a job has waited for
         its own host for long enough, or when the strategy wants to look again.
     """
@@ -45,6 +49,7 @@ class PoolState:
         strategy: strategy_api.Strategy,
         *,
         first_generation: int = 1,
+        groups: group_sizes.Groups | None = None,
         wakeups: bool = True,
     ) -> None:
         self._strategy = strategy
@@ -57,14 +62,21 @@ class PoolState:
         self._admission = admission.Admission(
             strategy, self._view, self._outcome
         )
+        self._members = members.Members(
+            self._view,
+            self._admission,
+            self._outcome,
+            groups or group_sizes.Groups(members.Fixed()),
+        )
         self._holders = holders.Holders(
-            self._view, self._admission, self._outcome
+            self._view, self._admission, self._members, self._outcome
         )
         self._shunning = shunning.Shunning(self._view, self._admission)
         self._hardware = hardware.Hardware(
             self._view,
             self._admission,
             self._holders,
+            self._members,
             self._shunning,
             self._outcome,
         )
@@ -226,6 +238,7 @@ class PoolState:
             self._hardware.drain(now)
         if not self._reservations.is_settled:
             self._settle_reservations()
+        self._settle_groups()
         if jobs.quiet_until_s <= now:
             self._admission.reject_overdue(now)
             released = jobs.release_due(now)
@@ -239,10 +252,15 @@ class PoolState:
                 self._run_pass()
         if self._overdrawn:
             self._holders.call_in_overdrawn()
+        called = self._members.call_back() if jobs.count else None
+        if called is not None:
+            self._holders.call_back(called, codes.RESIZED)
+        self._settle_groups()
         if (
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s
             or self._look_s < self._wake_s
+            or self._members.wake_s < self._wake_s
             or (self._drains and self._hardware.next_drain_s < self._wake_s)
         ):
             self._set_wake()
@@ -262,6 +280,8 @@ class PoolState:
     def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
         for choice in choices:
             hold = self._slots.assignments[choice.slot_id]
+            if hold.group_id is not None:
+                self._members.begun(hold, hold.group_id)
             self._outcome.output.append(
                 instructions.Program(
                     hold.slot_id,
@@ -289,6 +309,7 @@ class PoolState:
         due_s = min(
             self._jobs.next_due_s(with_patience=self._wakeups),
             self._look_s,
+            self._members.wake_s,
             self._hardware.next_drain_s,
         )
         if due_s < self._wake_s:
@@ -310,6 +331,11 @@ class PoolState:
                 self._holders.call_back(hold, codes.RESERVED)
         self._outcome.pass_due = True
 
+    def _settle_groups(self) -> None:
+        while self._members.is_due():
+            for hold in self._members.settle():
+                self._holders.call_back(hold, codes.RESIZED)
+
     def _on_accelerators(self, event: events.AcceleratorsChanged) -> None:
         old = self._view.accelerators
         new = {
@@ -318,6 +344,7 @@ class PoolState:
         self._view.accelerators = new
         self._view.library_changed()
         self._reservations.library_changed()
+        self._members.touch()
         changed = {
             name
             for name, accelerator in old.items()
@@ -386,6 +413,13 @@ class PoolState:
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,
+            events.GroupCreated: self._members.on_created,
+            events.GroupRestored: self._members.on_restored,
+            events.GroupChanged: self._members.on_changed,
+            events.GoalChanged: self._members.on_goal,
+            events.GroupDeleted: self._members.on_deleted,
+            events.GroupClientsChanged: self._members.on_clients,
+            events.TaskStats: self._members.on_stats,
             events.JobCancelled: self._holders.on_cancelled,
             events.JobSubmitted: self._admission.on_submitted,
             events.Wake: self._on_wake,

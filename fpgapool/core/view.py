@@ -114,7 +114,7 @@ class PoolView:
             job.accelerator,
             self.take_generation(),
             _PREPARING,
-            job.host_id == slot.host.id,
+            job.is_local_to(slot.host.id),
             self.now,
             slot,
             record.paid_bytes or 0.0,

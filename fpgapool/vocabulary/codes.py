@@ -125,12 +125,14 @@ YIELDED = "YIELDED"
 DRAINED = "DRAINED"
 RESERVED = "RESERVED"
 MOVED = "MOVED"
+# A group has more slots than it should have.
+RESIZED = "RESIZED"
 
 # The connection broke before the client could know how to resume.
 CONNECTION_LOST = "CONNECTION_LOST"
 
 #: Why a holder has to leave its slot, and may have another one.
-ROOM_IS_MADE = frozenset({DRAINED, RESERVED})
+ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 
 #: Ends of an assignment after which a stateless session can be reopened: the
 #: client has caused none of them.

@@ -107,6 +107,8 @@ SLOT_MOVES = {
 # Kinds of holders of slots.
 HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"
+HELD_BY_GROUP = "group"
+
 # A group.
 GROUP_CREATING = "CREATING"
 GROUP_ACTIVE = "ACTIVE"

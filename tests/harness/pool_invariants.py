@@ -13,6 +13,7 @@ from collections import abc
 
 from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
+from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import queued
@@ -38,6 +39,7 @@ def check(state: pool_state.PoolState) -> None:
     view, hardware = state.view, state._hardware
     _check_drains(view.slots, hardware.drains, hardware.next_drain_s, view.now)
     _check_assignments(view)
+    _check_groups(state._members)
     for host in view.slots.hosts.values():
         _check_host(view, host)
     _check_table(view.slots)
@@ -89,8 +91,8 @@ def _check_assignments(view: pool_view.PoolView) -> None:
         slot_id: view.jobs.records[job_id] for slot_id, job_id in jobs.items()
     }
     _equal("jobs of holders", kept, {s: assignments[s].record for s in jobs})
-    names = {hold.holder for hold in assignments.values()}
-    _equal("slots of a holder", len(names), len(assignments))
+    names = [h.holder for h in assignments.values() if h.group_id is None]
+    _equal("slots of a holder", len(set(names)), len(names))
     generations = [a.generation for a in assignments.values()]
     _equal("generations", len(set(generations)), len(generations))
     for slot_id, assignment in assignments.items():
@@ -98,6 +100,47 @@ def _check_assignments(view: pool_view.PoolView) -> None:
         _equal("slot", assignment.slot, view.slots.slots.get(slot_id))
         if assignment.generation >= view.next_generation:
             raise InvariantError("a generation may be used twice")
+
+
+def _check_groups(all_members: members.Members) -> None:
+    """Groups have as many slots, and wait for as many, as they should."""
+    view, sizes = all_members._view, all_members._sizes
+    by_group: dict[int, dict[int, slots.Hold]] = {}
+    for slot_id, hold in view.slots.assignments.items():
+        if hold.group_id is not None and slot_id not in all_members._orphans:
+            by_group.setdefault(hold.group_id, {})[slot_id] = hold
+    known = all_members._groups
+    _equal(
+        "slots of groups",
+        by_group,
+        {group_id: one.holds for group_id, one in known.items() if one.holds},
+    )
+    waiting = {
+        record.job.id
+        for record in view.jobs.records.values()
+        if record.group is not None and record.job.group_id is not None
+    }
+    _equal(
+        "jobs of groups",
+        waiting,
+        {one.job.id for group in known.values() for one in group.waiting},
+    )
+    for group_id, group in known.items():
+        status = sizes.status(group_id)
+        if status is None:
+            raise InvariantError(f"group {group_id} is gone")
+        phases = [hold.phase for hold in group.holds.values()]
+        under_way = phases.count(model.Phase.PREPARING)
+        _equal("under way", status.under_way, under_way)
+        _equal("members", status.members, len(phases) - under_way)
+        _equal("told", group.told, (status.wanted, status.state))
+        missing = status.wanted - len(phases)
+        if group.group.accelerator in view.accelerators:
+            giving = sum(
+                move.receiver == group_id and move.donor is not None
+                for move in sizes.moves()
+            )
+            _equal("waits for", len(group.waiting), max(missing - giving, 0))
 
 
 def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
@@ -113,7 +156,7 @@ def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
         _equal(
             "local",
             assignment.local,
-            record is None or record.job.host_id == host.id,
+            record is None or record.job.is_local_to(host.id),
         )
     remote_count = sum(not assignment.local for assignment in held)
     _equal("remote", host.remote_count, remote_count)
