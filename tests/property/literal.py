@@ -48,6 +48,7 @@ class Job:
     shapes: frozenset[str]
     avoided: frozenset[int]
     skips: int
+    is_for_group: bool
 
 
 @dataclasses.dataclass
@@ -138,7 +139,7 @@ class Pass:
         )
 
     def take(self, job: Job, slot: Slot) -> None:
-        slot.holder_is_local = job.host == slot.host
+        slot.holder_is_local = job.is_for_group or job.host == slot.host
         self.jobs.remove(job)
         self.choices.append((job.id, slot.id))
 
@@ -303,6 +304,7 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
             shapes=view.shapes_for(view.accelerators[record.job.accelerator]),
             avoided=record.avoided,
             skips=record.skips,
+            is_for_group=record.job.group_id is not None,
         )
         for record in view.jobs.records.values()
         if record.slot_id is None

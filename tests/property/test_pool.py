@@ -11,8 +11,12 @@ import hypothesis
 import hypothesis.stateful as stateful
 import hypothesis.strategies as st
 import numpy
+import pytest
 
+from fpgapool.core import elasticity
 from fpgapool.core import events
+from fpgapool.core import goals
+from fpgapool.core import groups as group_sizes
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import ordered
@@ -59,6 +63,8 @@ device_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST - 1)
 slot_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST * SLOTS_PER_DEVICE - 1)
 
 
+group_ids = st.integers(1, 3)
+
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -101,6 +107,25 @@ def make_device(
     )
 
 
+class Swinging(elasticity.Policy):
+    """Gives groups other sizes in each period."""
+
+    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
+        return {
+            group.id: group.min_size
+            + (group.id + int(7 * now)) % (group.max_size - group.min_size + 1)
+            for group in view.groups
+        }
+
+    def admit(
+        self, view: elasticity.View, group_id: int, now: float
+    ) -> elasticity.Sizes:
+        goal = view.group(group_id).goal
+        if goal is not None and goal.due_s < now + 5.0:
+            raise goals.Infeasible("too early", now + 5.0)
+        return {}
+
+
 class PoolMachine(stateful.RuleBasedStateMachine):
     """Throws events at a pool and keeps its own, simple books."""
 
@@ -139,6 +164,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         self.wake_s: float | None = None
         # What operators want: devices given to nobody, those to be drained.
         self.barred: set[int] = set()
+        self.groups: dict[int, model.Group] = {}
         self.draining: set[int] = set()
         # Whom slots are reserved for, by the pool's own word, and how many
         # are wanted of each device.
@@ -157,6 +183,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     def new_pool(self, strategy: checked.CheckedStrategy) -> state.PoolState:
         return state.PoolState(
             strategy,
+            groups=group_sizes.Groups(Swinging()),
             wakeups=self.wakeups,
         )
 
@@ -334,11 +361,120 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         else:
             self.add(events.AcceleratorFaulty(host_id, accelerator))
 
+    @stateful.rule(slot_id=slot_ids, accelerator=st.sampled_from(["aes", "x"]))
+    def begin_test(self, slot_id: int, accelerator: str) -> None:
+        """Test a slot, in use or not; only a free one can be tested."""
+        self.flush()
+        event = events.TestRequested(slot_id, accelerator)
+        slot = self.pool.view.slots.slots.get(slot_id)
+        before = self.pool.assignments()
+        if slot is None or not slot.host.up or slot_id in before:
+            with pytest.raises(ValueError, match=f"slot {slot_id}"):
+                self.pool.step([event], self.now)
+            assert self.pool.assignments() == before
+            return
+        self.add(event)
+        self.flush()
+        kind = self.pool.assignments()[slot_id].holder.kind
+        assert kind is model.HolderKind.SELF_TEST
+
+    @stateful.rule(
+        group_id=group_ids,
+        accelerator=st.sampled_from(ACCELERATOR_NAMES),
+        sizes=st.tuples(*[st.integers(-1, 6)] * 3),
+        elastic=st.booleans(),
+        deadline_s=st.sampled_from([None, None, 1.0, 50.0]),
+    )
+    def make_group(
+        self,
+        group_id: int,
+        accelerator: str,
+        sizes: tuple[int, int, int],
+        elastic: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """Create or change a group; its sizes may contradict each other."""
+        self.flush()
+        kind: type[events.GroupCreated | events.GroupChanged]
+        kind = events.GroupCreated
+        known = self.groups.get(group_id)
+        if known is not None:
+            kind, accelerator = events.GroupChanged, known.accelerator
+        group = model.Group(
+            id=group_id,
+            accelerator=accelerator,
+            size=sizes[0],
+            min_size=sizes[1],
+            max_size=sizes[2],
+            project="ab"[group_id % 2],
+            elastic=elastic,
+        )
+        event: events.Event = kind(group)
+        if known is None and deadline_s is not None:
+            goal = goals.Goal(deadline_s=self.now + deadline_s, actions=4)
+            event = events.GroupCreated(group, goal)
+        before = self.pool.assignments()
+        self.add(event)
+        self.flush()
+        refused = [
+            order.code
+            for order in self.history[-1][2]
+            if isinstance(order, instructions.RejectGroup)
+        ]
+        if 0 <= sizes[1] <= sizes[0] <= sizes[2] and sizes[0]:
+            allowed = {codes.UNKNOWN_ACCELERATOR, codes.GOAL_INFEASIBLE}
+            assert set(refused) <= allowed
+        else:
+            assert refused
+        if refused:
+            assert self.pool.assignments() == before
+        else:
+            self.groups[group_id] = group
+
+    @stateful.rule(group_id=group_ids, deadline_s=st.sampled_from([1.0, 50.0]))
+    def set_goal(self, group_id: int, deadline_s: float) -> None:
+        goal = goals.Goal(deadline_s=self.now + deadline_s, actions=4)
+        self.add(events.GoalChanged(group_id, goal))
+
+    @stateful.rule(group_id=group_ids)
+    def delete_group(self, group_id: int) -> None:
+        self.flush()
+        if group_id in self.groups:
+            del self.groups[group_id]
+            self.add(events.GroupDeleted(group_id))
+            self.flush()
+
+    @stateful.rule(
+        group_id=group_ids,
+        host_id=host_ids,
+        counts=st.lists(st.integers(0, 5), max_size=3),
+    )
+    def report_tasks(
+        self, group_id: int, host_id: int, counts: list[int]
+    ) -> None:
+        clients = tuple(
+            events.ClientStats(
+                client=str(number),
+                ended=count,
+                arrived=count,
+                waiting=count,
+                busy_s=float(count),
+            )
+            for number, count in enumerate(counts)
+        )
+        self.add(
+            events.TaskStats(
+                group_id, host_id, clients, float(sum(counts)), len(counts)
+            )
+        )
+        self.add(events.GroupClientsChanged(group_id, (("1", "c"),)))
+
     @stateful.rule(
         slot_id=slot_ids,
         host_id=host_ids,
         phase=st.sampled_from(model.Phase),
         knows_host=st.booleans(),
+        group_id=st.none() | group_ids,
     )
     def restore(
         self,
@@ -346,17 +482,26 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         host_id: int,
         phase: model.Phase,
         knows_host: bool,
+        group_id: int | None,
     ) -> None:
         self.flush()
-        if slot_id in self.held.values():
+        if slot_id in self.pool.assignments():
             return
-        job = self.new_job(
-            host_id=host_id,
-            accelerator="aes",
-            claimed_bytes=checked.MB,
-            arrival_s=self.now,
-        )
-        self.held[job.id] = slot_id
+        next_generation = self.pool.view.next_generation
+        self.last_generation = max(self.last_generation, next_generation)
+        members = {
+            "host_id": host_id,
+            "accelerator": "aes",
+            "claimed_bytes": checked.MB,
+            "arrival_s": self.now,
+        }
+        if group_id is None:
+            job = self.new_job(**members)
+            self.held[job.id] = slot_id
+        else:
+            job = model.Job(
+                id=-self.last_generation - 3, group_id=group_id, **members
+            )
         slot_host_id = slot_id // (DEVICES_PER_HOST * SLOTS_PER_DEVICE)
         self.add(
             events.AssignmentRestored(
@@ -414,10 +559,16 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         if self.wake_s is not None and self.wake_s <= self.now:
             self.wake_s = None
         for order in output:
+            if _is_of_group(order):
+                continue
             match order:
                 case instructions.Program(slot_id, job_id, _, generation):
                     assert generation > self.last_generation
                     assert slot_id // SLOTS_PER_DEVICE not in self.barred
+                    if job_id < 0:
+                        assert slot_id not in self.reserved
+                        self.last_generation = generation
+                        continue
                     self.check_reserved(slot_id, job_id)
                     self.last_generation = generation
                     self.waiting.remove(job_id)
@@ -461,11 +612,16 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     def compare_books(self) -> None:
         """Jobs leave without an instruction only if they are asked to."""
         waiting = [job.id for job in self.pool.waiting()]
-        gone = self.waiting - set(waiting)
-        assert set(waiting) <= self.waiting
+        sessions = {job_id for job_id in waiting if job_id >= 0}
+        gone = self.waiting - sessions
+        assert sessions <= self.waiting
         assert gone <= self.told_to_leave(events.JobCancelled)
         self.waiting -= gone
-        held = {a.holder.id: s for s, a in self.pool.assignments().items()}
+        held = {
+            one.holder.id: slot_id
+            for slot_id, one in self.pool.assignments().items()
+            if one.holder.kind is model.HolderKind.SESSION
+        }
         released = {j for j in self.held if j not in held}
         assert held.items() <= self.held.items()
         self.held = held
@@ -485,7 +641,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     def check_nothing_missed(self) -> None:
         """Another pass at once would find nothing, and no wake-up lacks."""
         rules = self.strategy.rules
-        jobs = [self.jobs[job.id] for job in self.pool.waiting()]
+        jobs = self.pool.waiting()
         if rules.skip_limit is None and self.wakeups:
             generator = rules.generator
             rules.reseed(0)
@@ -521,6 +677,13 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             assert again.waiting() == waiting
             for position, job in enumerate(waiting):
                 assert again.queue_position(job.id) == position
+
+
+def _is_of_group(order: instructions.Instruction) -> bool:
+    """Whether an order, other than to program, is about a group's slot."""
+    if isinstance(order, instructions.Grant | instructions.Requeue):
+        return order.job_id < 0
+    return isinstance(order, instructions.Revoke) and order.job_id < 0
 
 
 class FifoMachine(PoolMachine):

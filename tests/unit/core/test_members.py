@@ -3,11 +3,11 @@
 """The slots of groups: how they come, serve, move and leave."""
 
 import dataclasses
-import math
 import typing
 
 import pytest
 
+from fpgapool import strategies
 from fpgapool.core import elasticity
 from fpgapool.core import events
 from fpgapool.core import goals
@@ -15,6 +15,7 @@ from fpgapool.core import groups as group_sizes
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import sharing
+from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.core import pools
@@ -342,13 +343,13 @@ def test_a_waiting_group_calls_no_other_group_back() -> None:
 
 
 def test_a_drain_moves_a_group_to_other_slots() -> None:
-    pool, _ = make_pool(2, hosts=2)
-    assert create(pool, group(2)) == [10, 20]
+    pool, _ = make_pool(1, hosts=2)
+    assert create(pool, group(1)) == [10]
     output = pool.step(events.DrainRequested(1, deadline_s=0.0))
     assert revoked(output) == [10]
     output = pool.hear(events.SlotReleased, 10)
+    assert [slot_id for _, slot_id in pools.taken(output)] == [20]
     assert instructions.Drained(1) in output
-    assert [slot_id for _, slot_id in pools.taken(output)] == [21]
 
 
 def test_a_reservation_takes_a_member() -> None:
@@ -468,37 +469,56 @@ def test_the_pool_wakes_up_each_period() -> None:
     assert told(output) == [(1, states.GROUP_CREATING)]
 
 
-def test_claims_and_limits_of_members() -> None:
-    pool, _ = make_pool(2, strategy="wra", options={"fair": True})
+def make_shared_pool(slot_count: int) -> pools.Pool:
+    """Return a pool that projects share, in rounds of 1 GB."""
+    options = sharing.Options(quantum_bytes=1e9)
+    inner = strategies.fifo({}, 0)
+    return pools.make_pool_of(
+        shared.SharedStrategy(inner, options),
+        pools.make_host(1, slot_count=slot_count),
+    )
+
+
+def test_limits_of_projects_hold_for_groups() -> None:
+    pool = make_shared_pool(3)
     create(pool, group(1))
-    pool.submit(*map(pools.make_job, (1, 2)))
-    assert pool.hear(events.ClaimExceeded, 10) == []
     pool.step(events.SessionLimitsChanged(1))
     output = pool.step(events.GroupChanged(group(2)))
     assert pools.taken(output) == []
+    (job,) = pool.state.waiting()
+    assert pool.state.status(job.id).reasons == (codes.PROJECT_SESSION_LIMIT,)
+    output = pool.step(events.SessionLimitsChanged(2))
+    assert len(pools.taken(output)) == 1
+
+
+def test_members_have_no_claim_to_exceed() -> None:
+    pool, _ = make_pool(1)
+    create(pool, group(1))
+    pool.submit(pools.make_job(1))
+    assert pool.hear(events.ClaimExceeded, 10) == []
 
 
 def test_busy_time_is_the_clients_and_idle_time_the_owners() -> None:
-    quantum_bytes = 1e9
-    pool, _ = make_pool(1)
-    accounts = pool.state.view.accounts
-    if accounts is None:
-        accounts = pool.state.view.accounts = sharing.Accounts(
-            sharing.Options(quantum_bytes=quantum_bytes)
-        )
-    share = accounts.options.share_bytes("owner")
+    pool = make_shared_pool(1)
     create(pool, group(1))
-    slot = pool.state.view.slots.slots[10]
     pool.step(events.GroupClientsChanged(1, (("c", "guest"),)))
+    for project in ("owner", "guest"):
+        pool.submit(
+            pools.make_job(len(project) + ord(project[0]), project=project)
+        )
+
+    def rounds() -> dict[str, int]:
+        accounts = pool.state.view.accounts
+        assert accounts is not None
+        return {one.project: one.round for one in accounts.all()}
+
     # The guest's task runs for three shares.
-    busy_s = 3 * share / slot.bytes_per_s
-    pool.step(now=busy_s)
-    pool.step(stats(1, client("c", ended=1, busy_s=busy_s)))
-    rounds = {one.project: one.round for one in accounts.all()}
-    assert rounds["guest"] == pytest.approx(3, abs=1)
-    assert rounds["owner"] <= 1
-    # Then it is idle.
-    pool.step(now=2 * busy_s + 100.0)
-    rounds = {one.project: one.round for one in accounts.all()}
-    assert rounds["owner"] >= 3
-    assert math.isfinite(rounds["owner"])
+    busy_s = 3e9 / pool.state.view.slots.slots[10].bytes_per_s
+    task = client("c", ended=1, busy_s=busy_s)
+    pool.step(stats(1, task), now=busy_s)
+    pool.step(now=busy_s + 10.0)
+    assert rounds()["guest"] == 3
+    idle_rounds = rounds()["owner"]
+    pool.step(now=busy_s + 20.0)
+    assert rounds()["guest"] == 3
+    assert rounds()["owner"] > idle_rounds
