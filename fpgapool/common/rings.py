@@ -1,0 +1,544 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rings of records in memory that two processes share.
+
+A *ring* has one writer and one reader. A record is one piece of bytes; the
+reader gets it in place. A *channel* is a ring in each direction, with a
+doorbell for each side, which the other side rings only if this one sleeps.
+
+The peer may be hostile. Each side keeps its own position in private memory and
+checks what the peer wrote before it uses it. A peer may change a record while
+it is read: read each field once, and check the copy.
+
+Standard library only. A ring and a channel belong to one thread on each side.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import select
+import socket
+import stat
+import threading
+import typing
+
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
+
+#: Limits of a ring's size.
+MIN_RING_BYTES = 4096
+MAX_RING_BYTES = 1 << 32
+
+#: Number of descriptors that a channel's peer needs.
+CHANNEL_FDS = 4
+
+_PAGE_BYTES = 4096
+_WORD_BYTES = 8
+_NOT_WORDS = -_WORD_BYTES
+_MAGIC = 0x3152_6C6F_6F70_6766
+
+# Words of the first page. What the writer and the reader write is in cache
+# lines of its own.
+_AT_MAGIC = 0
+_AT_WRITTEN = 8
+_AT_WRITER_WAITS = 9
+_AT_READ = 16
+_AT_READER_SLEEPS = 17
+
+#: In place of a length: the record is at the start of the ring.
+_SKIP = 0xFFFF_FFFF_FFFF_FFFF
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_ZEROS = bytes(64 * 1024)
+
+
+class RingDamaged(ValueError):
+    """The peer wrote something into the ring that cannot be."""
+
+
+class PeerGone(ConnectionError):
+    """The peer has closed its doorbell."""
+
+
+class Ring:
+    """A ring, as its writer or its reader sees it.
+
+    Positions count bytes since the ring was made. Lengths and records begin at
+    multiples of 8 bytes, and no record crosses the end of the ring.
+
+    :ivar fd: descriptor of the memory, -1 if :meth:`close_fd` was called.
+    :ivar size_bytes: room for records and their lengths.
+    :ivar max_record_bytes: size of the largest record. Half of the ring, so
+        that it has room in an empty ring wherever its positions are.
+    """
+
+    def __init__(self, fd: int, size_bytes: int) -> None:
+        self.fd = fd
+        self.size_bytes = size_bytes
+        self.max_record_bytes = size_bytes // 2 - _WORD_BYTES
+        memory = memoryview(mmap.mmap(fd, _PAGE_BYTES + size_bytes))
+        self._words = memory[:_PAGE_BYTES].cast("Q")
+        self._data = memory[_PAGE_BYTES:]
+        self._lengths = self._data.cast("Q")
+        self._lock = threading.Lock()
+        self._record: memoryview | None = None
+        self._taken_bytes = 0
+        self._written = self._words[_AT_WRITTEN]
+        self._read = self._words[_AT_READ]
+
+    @classmethod
+    def create(cls, size_bytes: int) -> Ring:
+        """Make an empty ring.
+
+        :param size_bytes: rounded up to whole pages of 4096 bytes.
+        :raises ValueError: if it is not from ``MIN_RING_BYTES`` to
+            ``MAX_RING_BYTES``.
+        :raises OSError: if there is no memory or descriptor.
+        """
+        if not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES:
+            raise ValueError(
+                f"a ring has {MIN_RING_BYTES} to {MAX_RING_BYTES} bytes,"
+                f" not {size_bytes}"
+            )
+        size_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+        fd = os.memfd_create(
+            "fpgapool-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
+        try:
+            os.ftruncate(fd, _PAGE_BYTES + size_bytes)
+            # Else a peer could shorten it, and reading would be a fatal fault.
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            ring = cls(fd, size_bytes)
+        except BaseException:
+            os.close(fd)
+            raise
+        ring._words[_AT_MAGIC] = _MAGIC
+        return ring
+
+    @classmethod
+    def attach(cls, fd: int) -> Ring:
+        """Map a ring that another process made.
+
+        :param fd: descriptor of its memory; the ring's own from now on.
+        :raises RingDamaged: if it is not a ring, or its size could change; the
+            descriptor then stays the caller's.
+        :raises OSError: if it cannot be mapped.
+        """
+        try:
+            seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        except OSError as exc:
+            if exc.errno != errno.EINVAL:
+                raise
+            seals = 0
+        size_bytes = os.fstat(fd).st_size - _PAGE_BYTES
+        if seals & _SEALS != _SEALS:
+            raise RingDamaged("the size of the ring is not sealed")
+        if (
+            not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES
+            or size_bytes % _PAGE_BYTES
+        ):
+            raise RingDamaged(f"a ring cannot have {size_bytes} bytes")
+        ring = cls(fd, size_bytes)
+        if ring._words[_AT_MAGIC] != _MAGIC:
+            ring._unmap()
+            raise RingDamaged("the memory is not a ring")
+        if (ring._written | ring._read) % _WORD_BYTES:
+            ring._unmap()
+            raise RingDamaged("a position is not a multiple of 8")
+        return ring
+
+    def put(self, *parts: Buffer) -> bool:
+        """Write a record.
+
+        :param parts: buffers; joined, they are the record.
+        :returns: False if there is no room now.
+        :raises ValueError: if there would be no room in an empty ring.
+        :raises RingDamaged: if the reader's position cannot be.
+        """
+        views = [_flat(part) for part in parts]
+        length_bytes = sum(map(len, views))
+        place = self._place(length_bytes)
+        if place is None:
+            return False
+        skip_bytes, at = place
+        if skip_bytes:
+            self._lengths[self._written % self.size_bytes // _WORD_BYTES] = (
+                _SKIP
+            )
+        self._lengths[at // _WORD_BYTES] = length_bytes
+        data = self._data
+        start = at + _WORD_BYTES
+        for view in views:
+            end = start + len(view)
+            data[start:end] = view
+            start = end
+        self._written += skip_bytes + _padded(length_bytes)
+        # A reader that sees the position must see the record too.
+        self._fence()
+        self._words[_AT_WRITTEN] = self._written
+        return True
+
+    def has_room(self, length_bytes: int) -> bool:
+        """Whether :meth:`put` would write a record of this length now.
+
+        :raises: as :meth:`put`.
+        """
+        return self._place(length_bytes) is not None
+
+    def get(self) -> memoryview | None:
+        """Return the oldest record, in place; the same one until it is free.
+
+        :returns: writable bytes; None if there is no record.
+        :raises RingDamaged: if the writer's position or length cannot be.
+        """
+        if self._record is not None:
+            return self._record
+        unread_bytes = self._words[_AT_WRITTEN] - self._read
+        if not unread_bytes:
+            return None
+        if not 0 < unread_bytes <= self.size_bytes:
+            raise RingDamaged("the writer's position cannot be")
+        self._fence()
+        at = self._read % self.size_bytes
+        room_bytes = min(unread_bytes, self.size_bytes - at)
+        skip_bytes = 0
+        length_bytes = self._lengths[at // _WORD_BYTES]
+        if length_bytes == _SKIP:
+            skip_bytes = self.size_bytes - at
+            room_bytes = unread_bytes - skip_bytes
+            if room_bytes < _WORD_BYTES:
+                raise RingDamaged("the writer skips more than it has written")
+            at = 0
+            length_bytes = self._lengths[0]
+        if _padded(length_bytes) > room_bytes:
+            raise RingDamaged("a record is longer than the writer has written")
+        self._taken_bytes = skip_bytes + _padded(length_bytes)
+        start = at + _WORD_BYTES
+        self._record = self._data[start : start + length_bytes]
+        return self._record
+
+    def free(self, *, wipe: bool = False) -> None:
+        """Give back the room of the record that :meth:`get` returned.
+
+        No slice of it may be used afterwards.
+
+        :param wipe: overwrite the record with zeros first.
+        :raises ValueError: if there is no such record.
+        """
+        if self._record is None:
+            raise ValueError("get() has returned no record")
+        if wipe:
+            _wipe(self._record)
+        self._record = None
+        self._read += self._taken_bytes
+        # The writer must not write before the record was read.
+        self._fence()
+        self._words[_AT_READ] = self._read
+
+    def close(self) -> None:
+        """Close the descriptor; the map ends with its last view."""
+        self.close_fd()
+        self._unmap()
+
+    def close_fd(self) -> None:
+        """Close the descriptor; the ring can be used as before."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _place(self, length_bytes: int) -> tuple[int, int] | None:
+        """Return how many bytes to skip, and where the length goes."""
+        if length_bytes > self.max_record_bytes:
+            raise ValueError(
+                f"a record of {length_bytes} bytes never fits into a ring for"
+                f" at most {self.max_record_bytes}"
+            )
+        unread_bytes = self._written - self._words[_AT_READ]
+        if not 0 <= unread_bytes <= self.size_bytes:
+            raise RingDamaged("the reader's position cannot be")
+        self._fence()
+        at = self._written % self.size_bytes
+        skip_bytes = self.size_bytes - at
+        if _padded(length_bytes) <= skip_bytes:
+            skip_bytes = 0
+        else:
+            at = 0
+        needed_bytes = skip_bytes + _padded(length_bytes)
+        if unread_bytes + needed_bytes > self.size_bytes:
+            return None
+        return skip_bytes, at
+
+    def _fence(self) -> None:
+        # An atomic operation: what comes before it is done, and visible to
+        # the peer, before what follows.
+        with self._lock:
+            pass
+
+    def _unmap(self) -> None:
+        self._record = None
+        self._words = self._lengths = self._data = memoryview(b"")
+
+    def set(self, flag: int) -> None:
+        """Set a flag that the peer reads."""
+        self._words[flag] = 1
+        # The flag must be visible before the caller looks again.
+        self._fence()
+
+    def clear(self, flag: int) -> bool:
+        """Clear a flag.
+
+        :returns: whether it was set.
+        """
+        self._fence()
+        was_set = bool(self._words[flag])
+        if was_set:
+            self._words[flag] = 0
+        return was_set
+
+
+class Channel:
+    """Two rings and two doorbells, as one side sees them.
+
+    The side that waits keeps to this order::
+
+        if channel.arm():
+            ...  # wait until channel.fileno() is readable
+        channel.disarm()
+        ...  # get() and free() until get() returns None
+
+    :ivar fds: descriptors for :meth:`attach`, empty after :meth:`forget_fds`.
+    :ivar max_record_bytes: size of the largest record to :meth:`put`.
+    """
+
+    def __init__(
+        self, incoming: Ring, outgoing: Ring, bell: int, peers_bell: int
+    ) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._bell = _Bell(bell)
+        self._peers_bell = _Bell(peers_bell)
+        self.fds: list[int] = []
+        self.max_record_bytes = outgoing.max_record_bytes
+
+    @classmethod
+    def create(
+        cls,
+        size_bytes: int,
+        incoming_bytes: int | None = None,
+        *,
+        stranger: bool = False,
+    ) -> Channel:
+        """Make a channel.
+
+        :param size_bytes: size of the ring to the peer.
+        :param incoming_bytes: size of the ring from the peer; None: the same.
+        :param stranger: the peer may be hostile. It then hears its doorbell
+            through a socket, because a process that shares an eventfd can make
+            writing to it block. Slower.
+        :raises ValueError: see :meth:`Ring.create`.
+        :raises OSError: if there is no memory or descriptor.
+        """
+        with contextlib.ExitStack() as undo:
+            outgoing = Ring.create(size_bytes)
+            undo.callback(outgoing.close)
+            incoming = Ring.create(incoming_bytes or size_bytes)
+            undo.callback(incoming.close)
+            bell = _eventfd()
+            undo.callback(os.close, bell)
+            if stranger:
+                peers_bell, heard = (
+                    end.detach() for end in socket.socketpair()
+                )
+                undo.callback(os.close, peers_bell)
+            else:
+                peers_bell = heard = _eventfd()
+            undo.callback(os.close, heard)
+            channel = cls(incoming, outgoing, bell, peers_bell)
+            undo.pop_all()
+        channel.fds = [outgoing.fd, incoming.fd, heard, bell]
+        return channel
+
+    @classmethod
+    def attach(cls, fds: collections.abc.Sequence[int]) -> Channel:
+        """Take the other side of a channel.
+
+        :param fds: what :attr:`fds` of the first side has, or duplicates; the
+            channel's own from now on, and closed if this fails.
+        :raises RingDamaged: if they are not a channel's.
+        :raises OSError: if a ring cannot be mapped.
+        """
+        with contextlib.ExitStack() as undo:
+            for fd in fds:
+                undo.callback(_close, fd)
+            if len(fds) != CHANNEL_FDS:
+                raise RingDamaged(
+                    f"a channel has {CHANNEL_FDS} descriptors, not {len(fds)}"
+                )
+            incoming, outgoing = (Ring.attach(fd) for fd in fds[:2])
+            channel = cls(incoming, outgoing, fds[2], fds[3])
+            undo.pop_all()
+        # The maps have descriptors of their own.
+        incoming.close_fd()
+        outgoing.close_fd()
+        return channel
+
+    def forget_fds(self) -> None:
+        """Close what only the peer needs, after it has received it."""
+        for fd in self.fds:
+            if fd not in (self._bell.fd, self._peers_bell.fd):
+                os.close(fd)
+        self._incoming.fd = self._outgoing.fd = -1
+        self.fds = []
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when the peer has rung."""
+        return self._bell.fd
+
+    def put(self, *parts: Buffer) -> bool:
+        """Write a record, and ring if the peer sleeps: :meth:`Ring.put`."""
+        if not self._outgoing.put(*parts):
+            return False
+        if self._outgoing.clear(_AT_READER_SLEEPS):
+            self._peers_bell.ring()
+        return True
+
+    def has_room(self, length_bytes: int) -> bool:
+        """Whether :meth:`put` would write: :meth:`Ring.has_room`."""
+        return self._outgoing.has_room(length_bytes)
+
+    def get(self) -> memoryview | None:
+        """Return the oldest record from the peer: :meth:`Ring.get`."""
+        return self._incoming.get()
+
+    def free(self, *, wipe: bool = False) -> None:
+        """Free that record, and ring if the peer needs room: see
+        :meth:`Ring.free`."""
+        self._incoming.free(wipe=wipe)
+        if self._incoming.clear(_AT_WRITER_WAITS):
+            self._peers_bell.ring()
+
+    def arm(self, room_bytes: int | None = None) -> bool:
+        """Ask the peer to ring.
+
+        :param room_bytes: also when a record of this length may have room.
+        :returns: whether to wait; False if there is a record, or the room.
+        :raises: as :meth:`get` and :meth:`put`.
+        """
+        self._incoming.set(_AT_READER_SLEEPS)
+        if self._incoming.get() is not None:
+            return False
+        if room_bytes is None:
+            return True
+        self._outgoing.set(_AT_WRITER_WAITS)
+        return not self._outgoing.has_room(room_bytes)
+
+    def disarm(self) -> None:
+        """Silence the doorbell, after :meth:`arm` and perhaps a wait.
+
+        :raises PeerGone: if a peer that hears this side by a socket has closed
+            it. Other channels do not notice; watch a connection beside them.
+        """
+        self._outgoing.clear(_AT_WRITER_WAITS)
+        # A flag that is still set says that the peer has not rung.
+        if not self._incoming.clear(_AT_READER_SLEEPS):
+            self._bell.silence()
+
+    def wait(
+        self, timeout_s: float | None = None, room_bytes: int | None = None
+    ) -> bool:
+        """Wait for a record, or for room.
+
+        :param timeout_s: in seconds; None waits without limit.
+        :param room_bytes: also wait for room for a record of this length.
+        :returns: False if neither is there.
+        :raises: as :meth:`arm` and :meth:`disarm`.
+        """
+        if self.arm(room_bytes):
+            poller = select.poll()
+            poller.register(self._bell.fd, select.POLLIN)
+            poller.poll(None if timeout_s is None else timeout_s * 1000)
+        self.disarm()
+        return self.get() is not None or (
+            room_bytes is not None and self.has_room(room_bytes)
+        )
+
+    def close(self) -> None:
+        """Close all descriptors; the memory goes with its last view."""
+        self.forget_fds()
+        self._incoming.close()
+        self._outgoing.close()
+        self._bell.close()
+        self._peers_bell.close()
+
+
+class _Bell:
+    """A doorbell: an eventfd, or one end of a pair of sockets.
+
+    Neither ringing nor silencing blocks, whatever the peer does with a socket;
+    nor does silencing an eventfd.
+
+    :param fd: descriptor; owned.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._sock = (
+            socket.socket(fileno=fd)
+            if stat.S_ISSOCK(os.fstat(fd).st_mode)
+            else None
+        )
+        self._count = bytearray(_WORD_BYTES)
+
+    def ring(self) -> None:
+        # A full socket, or a counter at its end, has been rung before.
+        with contextlib.suppress(OSError):
+            if self._sock is None:
+                os.eventfd_write(self.fd, 1)
+            else:
+                self._sock.send(b"1", socket.MSG_DONTWAIT)
+
+    def silence(self) -> None:
+        # The peer could have made the descriptor a blocking one.
+        with contextlib.suppress(BlockingIOError):
+            if self._sock is None:
+                os.preadv(self.fd, [self._count], -1, os.RWF_NOWAIT)
+            elif not self._sock.recv(_PAGE_BYTES, socket.MSG_DONTWAIT):
+                raise PeerGone("the peer has closed its doorbell")
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+        elif self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+def _eventfd() -> int:
+    return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def _flat(part: Buffer) -> Buffer:
+    view = memoryview(part)
+    if view.format == "B" and view.ndim == 1:
+        return view
+    return view.cast("B") if view.nbytes else b""
+
+
+def _padded(length_bytes: int) -> int:
+    """Return what a record takes with its length."""
+    return (length_bytes + 2 * _WORD_BYTES - 1) & _NOT_WORDS
+
+
+def _wipe(record: memoryview) -> None:
+    for start in range(0, len(record), len(_ZEROS)):
+        end = min(start + len(_ZEROS), len(record))
+        record[start:end] = _ZEROS[: end - start]
