@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The records between a group's desk and the workers of its members.
+
+A record goes through a ring of shared memory, whole: a header of 24 bytes,
+little-endian, a short middle and a long rest. To a member::
+
+    task_id: u64, kind: u32, params_bytes: u32, offset: u64, params, input
+
+and from a member::
+
+    task_id: u64, kind: u32, detail_bytes: u32, busy_ns: u64, detail, output
+
+``params`` are those of a session, in JSON; ``offset`` is the position of the
+input in a stateless accelerator's stream. ``detail`` is JSON: ``code`` and
+``message`` of a failure, ``device``, ``slot`` and ``generation`` of a member
+that is ready. ``busy_ns`` is how long the core computed.
+
+A member connects to its desk's socket for members and sends nothing there. The
+desk answers with one byte and the descriptors of a channel, and the member
+puts ``READY`` into it. The end of the connection is the end of the channel: the
+member connects again, clears its slot and has forgotten everything, and the
+desk gives a task that has no result to another member.
+"""
+
+from __future__ import annotations
+
+import struct
+import typing
+
+from fpgapool.protocol import frames
+
+# To a member.
+#: Run a task.
+TASK = 1
+#: Remove everything of the last client; answered with ``CLEARED``.
+CLEAR = 2
+#: Leave the group after this; answered with ``LEFT``.
+STOP = 3
+#: The tasks that follow, until ``CLEAR``, have a lock: the core may keep its
+#: state between them.
+KEEP = 4
+
+# From a member.
+#: The task's output follows.
+DONE = 1
+#: The task failed; the member is fit for the next one.
+FAILED = 2
+#: The member awaits its first task.
+READY = 3
+CLEARED = 4
+LEFT = 5
+
+#: Longest input and longest output of a task, unless the desk says otherwise.
+MAX_TASK_BYTES = 4 * 1024 * 1024
+
+_HEADER = struct.Struct("<QIIQ")
+HEADER_BYTES = _HEADER.size
+
+#: Size of a ring, in both directions. A record may have half a ring, and one
+#: is read while the next is written.
+RING_BYTES = 4 * (MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
+
+
+class Record(typing.NamedTuple):
+    """A record, in place.
+
+    :ivar task_id: 0 if it is about no task.
+    :ivar kind: one of the constants of this module.
+    :ivar number: ``offset`` or ``busy_ns``.
+    :ivar middle: ``params`` or ``detail``.
+    :ivar rest: ``input`` or ``output``.
+    """
+
+    task_id: int
+    kind: int
+    number: int
+    middle: memoryview
+    rest: memoryview
+
+
+def header(
+    kind: int, task_id: int = 0, middle_bytes: int = 0, number: int = 0
+) -> bytes:
+    """Return the header of a record.
+
+    :param kind: one of the constants of this module.
+    :param task_id: of the task.
+    :param middle_bytes: length of ``params`` or ``detail``.
+    :param number: ``offset`` or ``busy_ns``.
+    """
+    return _HEADER.pack(task_id, kind, middle_bytes, number)
+
+
+def split(record: memoryview) -> Record:
+    """Take a record apart. Copies its header only.
+
+    :param record: in place; the peer may be writing into it.
+    :returns: the record.
+    :raises frames.ProtocolError: if it is too short.
+    """
+    if len(record) < HEADER_BYTES:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR,
+            f"a record of {len(record)} bytes has no header",
+        )
+    task_id, kind, middle_bytes, number = _HEADER.unpack_from(record)
+    rest = HEADER_BYTES + middle_bytes
+    if rest > len(record):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR,
+            f"{middle_bytes} bytes in the middle exceed a record of"
+            f" {len(record)}",
+        )
+    return Record(
+        task_id, kind, number, record[HEADER_BYTES:rest], record[rest:]
+    )
