@@ -25,6 +25,7 @@ import select
 import socket
 import stat
 import threading
+import time
 import typing
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
@@ -74,6 +75,7 @@ class Ring:
     :ivar size_bytes: room for records and their lengths.
     :ivar max_record_bytes: size of the largest record. Half of the ring, so
         that it has room in an empty ring wherever its positions are.
+    :ivar held: whether :meth:`get` has returned a record that is not free.
     """
 
     def __init__(self, fd: int, size_bytes: int) -> None:
@@ -89,6 +91,7 @@ class Ring:
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
+        self._wiped = self._written
 
     @classmethod
     def create(cls, size_bytes: int) -> Ring:
@@ -189,6 +192,20 @@ class Ring:
         """
         return self._place(length_bytes) is not None
 
+    def wipe(self) -> None:
+        """Overwrite the written records that the reader has freed.
+
+        :raises RingDamaged: if the reader's position cannot be.
+        """
+        end = self._written - self._unread_bytes()
+        start = max(self._wiped, self._written - self.size_bytes)
+        self._wiped = end
+        while start < end:
+            at = start % self.size_bytes
+            piece_bytes = min(end - start, self.size_bytes - at)
+            _wipe(self._data[at : at + piece_bytes])
+            start += piece_bytes
+
     def get(self) -> memoryview | None:
         """Return the oldest record, in place; the same one until it is free.
 
@@ -220,6 +237,14 @@ class Ring:
         start = at + _WORD_BYTES
         self._record = self._data[start : start + length_bytes]
         return self._record
+
+    @property
+    def held(self) -> bool:
+        return self._record is not None
+
+    def is_empty(self) -> bool:
+        """Whether no record is left to read; a held one is left."""
+        return self._words[_AT_WRITTEN] == self._read
 
     def free(self, *, wipe: bool = False) -> None:
         """Give back the room of the record that :meth:`get` returned.
@@ -257,10 +282,7 @@ class Ring:
                 f"a record of {length_bytes} bytes never fits into a ring for"
                 f" at most {self.max_record_bytes}"
             )
-        unread_bytes = self._written - self._words[_AT_READ]
-        if not 0 <= unread_bytes <= self.size_bytes:
-            raise RingDamaged("the reader's position cannot be")
-        self._fence()
+        unread_bytes = self._unread_bytes()
         at = self._written % self.size_bytes
         skip_bytes = self.size_bytes - at
         if _padded(length_bytes) <= skip_bytes:
@@ -271,6 +293,14 @@ class Ring:
         if unread_bytes + needed_bytes > self.size_bytes:
             return None
         return skip_bytes, at
+
+    def _unread_bytes(self) -> int:
+        """Return the bytes that the reader has not freed, for the writer."""
+        unread_bytes = self._written - self._words[_AT_READ]
+        if not 0 <= unread_bytes <= self.size_bytes:
+            raise RingDamaged("the reader's position cannot be")
+        self._fence()
+        return unread_bytes
 
     def _fence(self) -> None:
         # An atomic operation: what comes before it is done, and visible to
@@ -421,20 +451,23 @@ class Channel:
         if self._incoming.clear(_AT_WRITER_WAITS):
             self._peers_bell.ring()
 
+    def wipe(self) -> None:
+        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`."""
+        self._outgoing.wipe()
+
     def arm(self, room_bytes: int | None = None) -> bool:
         """Ask the peer to ring.
 
         :param room_bytes: also when a record of this length may have room.
-        :returns: whether to wait; False if there is a record, or the room.
-        :raises: as :meth:`get` and :meth:`put`.
+        :returns: whether to wait; False if there is a record that is not held,
+            or the room.
+        :raises: as :meth:`has_room`.
         """
-        self._incoming.set(_AT_READER_SLEEPS)
-        if self._incoming.get() is not None:
-            return False
-        if room_bytes is None:
-            return True
-        self._outgoing.set(_AT_WRITER_WAITS)
-        return not self._outgoing.has_room(room_bytes)
+        if room_bytes is None or not self._incoming.held:
+            self._incoming.set(_AT_READER_SLEEPS)
+        if room_bytes is not None:
+            self._outgoing.set(_AT_WRITER_WAITS)
+        return not self._is_ready(room_bytes)
 
     def disarm(self) -> None:
         """Silence the doorbell, after :meth:`arm` and perhaps a wait.
@@ -454,17 +487,28 @@ class Channel:
 
         :param timeout_s: in seconds; None waits without limit.
         :param room_bytes: also wait for room for a record of this length.
-        :returns: False if neither is there.
+        :returns: False if neither came in time.
         :raises: as :meth:`arm` and :meth:`disarm`.
         """
-        if self.arm(room_bytes):
-            poller = select.poll()
-            poller.register(self._bell.fd, select.POLLIN)
-            poller.poll(None if timeout_s is None else timeout_s * 1000)
-        self.disarm()
-        return self.get() is not None or (
-            room_bytes is not None and self.has_room(room_bytes)
-        )
+        poller = select.poll()
+        poller.register(self._bell.fd, select.POLLIN)
+        due_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if due_s is None else due_s - time.monotonic()
+            if self.arm(room_bytes) and (left_s is None or left_s > 0):
+                poller.poll(None if left_s is None else left_s * 1000)
+            self.disarm()
+            if self._is_ready(room_bytes):
+                return True
+            if left_s is not None and left_s <= 0:
+                return False
+
+    def _is_ready(self, room_bytes: int | None) -> bool:
+        if room_bytes is not None and self._outgoing.has_room(room_bytes):
+            return True
+        if self._incoming.held:
+            return room_bytes is None
+        return not self._incoming.is_empty()
 
     def close(self) -> None:
         """Close all descriptors; the memory goes with its last view."""

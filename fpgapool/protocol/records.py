@@ -18,9 +18,9 @@ that is ready. ``busy_ns`` is how long the core computed.
 
 A member connects to its desk's socket for members and sends nothing there. The
 desk answers with one byte and the descriptors of a channel, and the member
-puts ``READY`` into it. The end of the connection is the end of the channel: the
-member connects again, clears its slot and has forgotten everything, and the
-desk gives a task that has no result to another member.
+puts ``READY`` into it. The channel ends with the connection: the member clears
+its slot, forgets everything and connects again, and the desk gives a task that
+has no result to another member.
 """
 
 from __future__ import annotations
