@@ -42,6 +42,11 @@ class _Cancellable:
         self._wait = wait or self._cancelled.wait
         self._slowness = 1.0
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return self._cancelled.is_set()
+
     def cancel(self) -> None:
         """Wake a waiting :meth:`finish`, from any thread."""
         self._cancelled.set()
