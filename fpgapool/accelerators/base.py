@@ -98,6 +98,16 @@ class Core(abc.ABC):
         """
         return False
 
+    @property
+    def reusable(self) -> bool:
+        """Whether a core takes another input after :meth:`finish`.
+
+        In a group, a client that has locked a slot sends its tasks with equal
+        parameters to one such core, which may remember the ones before. Other
+        tasks have a core each.
+        """
+        return False
+
     @abc.abstractmethod
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int

@@ -330,7 +330,9 @@ class Driver(abc.ABC):
         """Start a session on a programmed slot. Called by workers.
 
         Must not block for longer than milliseconds: a client waits. Not
-        idempotent; there is one session at a time, until ``scrub``.
+        idempotent; there is one session at a time, until ``scrub``. In a
+        group's slot each task opens the slot anew, and the core before is not
+        used again; see :meth:`clear_task`.
 
         :param device: name of the device.
         :param slot: number of the slot in it.
@@ -354,6 +356,20 @@ class Driver(abc.ABC):
         :param slot: number of the slot in it.
         :raises DriverError: ``SCRUB_FAILED``; the slot must not be used.
         """
+
+    def clear_task(self, device: str, slot: int) -> None:
+        """Remove all data of a client's tasks from a slot of a group.
+
+        Called between the tasks of different clients, and of different
+        projects in a shared group: the next task must find nothing of the ones
+        before. The accelerator stays programmed. A driver that can do so in
+        less time than :meth:`scrub`, which this calls, overrides it.
+
+        :param device: name of the device.
+        :param slot: number of the slot in it.
+        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used.
+        """
+        self.scrub(device, slot)
 
     @abc.abstractmethod
     def health(self, device: str) -> Health:

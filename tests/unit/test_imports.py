@@ -39,7 +39,7 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.worker: drivers protocol common.channel common.tls_channel
+agent.worker: drivers protocol common.channel common.rings common.tls_channel
     common.ratelimit common.strangers version vocabulary # starts fast
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database

@@ -182,6 +182,8 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
         members["origin_host_uuid"] = frames.require(
             message, "origin_host_uuid", str
         )
+    if message.get("desk_socket") is not None:
+        members["desk_socket"] = frames.require(message, "desk_socket", str)
     members["limits"] = _limits(message)
     if message.get("bitstream_ref") is not None:
         members |= _bitstream(message)

@@ -190,18 +190,15 @@ class Desk:
         settings = self._settings
         traffic = drivers.Traffic(order.local, order.origin_host_uuid)
         try:
-            self._driver.expect(settings.device, settings.slot, traffic)
-            return self._driver.open(
-                settings.device, settings.slot, hello.params
+            return processing.open_core(
+                self._driver,
+                settings.device,
+                settings.slot,
+                traffic,
+                hello.params,
             )
-        except drivers.InvalidParams as exc:
+        except processing.Failure as exc:
             raise sessions.Refused(exc.code, exc.message) from None
-        except Exception as exc:
-            # Without the exception's text: it may quote the parameters.
-            LOG.error("opening the slot failed: %s", type(exc).__name__)
-            raise sessions.Refused(
-                codes.CORE_FAILED, "the slot cannot be opened"
-            ) from None
 
     def _make_memory(
         self, hello: hellos.Hello, processor: processing.Processor

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import logging
 import traceback
 import typing
@@ -27,6 +28,34 @@ class Task(typing.NamedTuple):
 
 class Failure(exceptions.CodedError):
     """The session cannot continue."""
+
+
+def open_core(
+    driver: drivers.Driver,
+    device: str,
+    slot: int,
+    traffic: drivers.Traffic,
+    params: collections.abc.Mapping[str, typing.Any],
+) -> drivers.Core:
+    """Open a programmed slot.
+
+    :param driver: of the slot.
+    :param device: name of the device.
+    :param slot: number of the slot in it.
+    :param traffic: the path of the data.
+    :param params: of the session or task.
+    :returns: its core.
+    :raises Failure: ``INVALID_PARAMS``, or ``CORE_FAILED``.
+    """
+    try:
+        driver.expect(device, slot, traffic)
+        return driver.open(device, slot, params)
+    except drivers.InvalidParams as exc:
+        raise Failure(exc.code, exc.message) from None
+    except Exception as exc:
+        # Without the exception's text: it may quote the parameters.
+        LOG.error("opening the slot failed: %s", type(exc).__name__)
+        raise Failure(codes.CORE_FAILED, "the slot cannot be opened") from None
 
 
 class Processor:

@@ -28,6 +28,7 @@ from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import port as ports
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import tasks
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
@@ -102,6 +103,7 @@ class Worker:
             else None
         )
         self._desk = desks.Desk(settings, self._driver, self.post)
+        self._member = tasks.Member(settings, self._driver, self.post)
         self._port = ports.DataPort(settings, self._desk, self._certificate)
         self._control = control.ControlSocket(
             settings.control_socket,
@@ -156,7 +158,22 @@ class Worker:
         except queue.Empty:
             if time.monotonic() >= self._clear_due_s:
                 _give_up()
-            return state.Tick(self._desk.counters()[0])
+            return self._tick()
+
+    def _tick(self) -> state.Tick:
+        order = self._machine.order
+        if order is not None and order.desk_socket is not None:
+            member = self._member
+            return state.Tick(member.progress(), member.is_waiting)
+        return state.Tick(self._desk.counters()[0])
+
+    def _counters(self, order: state.Order | None) -> tuple[int, int]:
+        """Return the bytes of an assignment so far, input and output."""
+        if order is None:
+            return 0, 0
+        if order.desk_socket is not None:
+            return self._member.counters()
+        return self._desk.counters()
 
     def _handle(self, item: _Item) -> None:
         match item:
@@ -209,6 +226,8 @@ class Worker:
                     crew.CREW.start("program", self._program, order)
                 case state.Announce(order):
                     self._announce(order)
+                case state.Join(order):
+                    self._member.join(order)
                 case state.Clear(order, code, message):
                     if code == codes.INTERNAL_ERROR:
                         LOG.error(
@@ -281,11 +300,18 @@ class Worker:
         if not order.self_test:
             # The message with the secret carries it to clients that need it.
             self._certificate_sha256()
-            self._desk.arm(order, profile)
+            if order.desk_socket is None:
+                self._desk.arm(order, profile)
+            else:
+                self._member.arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
-        input_bytes, output_bytes = self._desk.clear(code, message)
+        input_bytes, output_bytes = (
+            self._desk.clear(code, message)
+            if order.desk_socket is None
+            else self._member.clear()
+        )
         self._clear_due_s = math.inf
         fault = None
         try:
@@ -307,7 +333,7 @@ class Worker:
         """Return the status of this worker for the agent."""
         machine = self._machine
         order = machine.order
-        input_bytes, output_bytes = self._desk.counters()
+        input_bytes, output_bytes = self._counters(order)
         result = machine.last_result
         return {
             "pid": os.getpid(),
@@ -322,8 +348,8 @@ class Worker:
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,
             "beyond_claim": machine.beyond_claim,
-            "input_bytes": 0 if order is None else input_bytes,
-            "output_bytes": 0 if order is None else output_bytes,
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
             "last_result": None
             if result is None
             else dataclasses.asdict(result),

@@ -38,6 +38,8 @@ class Order:
     :ivar file: of the bitstream; None if the driver has its own.
     :ivar bitstream_id: of the file, in the library.
     :ivar self_test: there is no client; the order only tests the slot.
+    :ivar desk_socket: where a group's desk awaits its members; the desk is the
+        client then. None for a session.
     """
 
     session_id: str
@@ -53,6 +55,7 @@ class Order:
     file: drivers.BitstreamFile | None = None
     bitstream_id: str | None = None
     self_test: bool = False
+    desk_socket: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,9 +179,12 @@ class Tick:
     """Time has passed.
 
     :ivar input_bytes: input of the session processed so far.
+    :ivar is_waiting: the slot is a group's and has no task, so it is not idle
+        by the fault of a client.
     """
 
     input_bytes: int = 0
+    is_waiting: bool = False
 
 
 Event: typing.TypeAlias = (
@@ -224,6 +230,13 @@ class Announce:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Join:
+    """Become a member of a group: run the tasks of its desk."""
+
+    order: Order
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Clear:
     """End the session's data plane, scrub the slot, then report.
 
@@ -247,7 +260,9 @@ class Quit:
     reason: str
 
 
-Effect: typing.TypeAlias = Refuse | Program | Announce | Clear | Changed | Quit
+Effect: typing.TypeAlias = (
+    Refuse | Program | Announce | Join | Clear | Changed | Quit
+)
 
 _CHANGED = Changed()
 
@@ -327,8 +342,8 @@ class Machine:
                 return self._agent_lost(now)
             case Exit(reason):
                 return self._exit(reason)
-            case Tick(input_bytes):
-                return self._tick(input_bytes, now)
+            case Tick():
+                return self._tick(event, now)
         return self._progress(event, now)
 
     def _move(self, what: str) -> bool:
@@ -422,6 +437,7 @@ class Machine:
             or self._clearing
             or self.order is None
             or self.order.generation != generation
+            or self.order.desk_socket is not None
         ):
             return [
                 Refuse(
@@ -435,8 +451,11 @@ class Machine:
         self._agent = True
         if self.order is None:
             self.deadline_s = None
-        if self.state == states.SLOT_READY and not (
-            self._announced or self._clearing
+        if (
+            self.state == states.SLOT_READY
+            and not (self._announced or self._clearing)
+            and self.order is not None
+            and self.order.desk_socket is None
         ):
             return [_CHANGED, *self._announce()]
         return [_CHANGED]
@@ -502,6 +521,8 @@ class Machine:
             return self._clear(_Ending(*outcome))
         self._move(states.PROGRAMMED)
         self.deadline_s = now + order.connect_timeout_s
+        if order.desk_socket is not None:
+            return [_CHANGED, Join(order)]
         # Without an agent no client would receive the secret.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
@@ -552,12 +573,12 @@ class Machine:
         self.deadline_s = None if self._agent else now + self._orphan_s
         return [_CHANGED]
 
-    def _tick(self, input_bytes: int, now: float) -> list[Effect]:
+    def _tick(self, event: Tick, now: float) -> list[Effect]:
         if self.deadline_s is None or now < self.deadline_s:
             return []
         self.deadline_s = None
         if self.state == states.SLOT_ACTIVE:
-            return self._look(input_bytes, now)
+            return self._look(event, now)
         if self.state == states.SLOT_READY:
             return self._end(
                 states.EXPIRED,
@@ -572,11 +593,13 @@ class Machine:
             )
         return self._exit("neither agent nor session")
 
-    def _look(self, input_bytes: int, now: float) -> list[Effect]:
+    def _look(self, event: Tick, now: float) -> list[Effect]:
         """Compare a connected session with its limits."""
         watch = self._watch
         assert watch is not None
-        over = watch.look(input_bytes, now)
+        if event.is_waiting:
+            watch.resumed(now)
+        over = watch.look(event.input_bytes, now)
         if over is not None:
             return self._end(states.EXPIRED, *over)
         self.deadline_s = now + watching.INTERVAL_S

@@ -50,6 +50,10 @@ class EmulatedCore(base.ChecksummedCore):
     def in_place(self) -> bool:
         return self._core.in_place
 
+    @property
+    def reusable(self) -> bool:
+        return self._core.reusable
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A slot that is a member of a group: it runs the tasks of a desk.
+
+The desk sends one record after the other through a ring of shared memory; see
+:mod:`fpgapool.protocol.records`. Each task opens the slot with its own
+parameters, gives the core all its input in one call, and leaves nothing behind
+but its result: parameters, core and input are gone before the next record is
+read. Only under a lock may a core stay.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import logging
+import select
+import threading
+import time
+import typing
+
+from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker import processing
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import state
+from fpgapool.common import channel as channels
+from fpgapool.common import rings
+from fpgapool.drivers import base as drivers
+from fpgapool.protocol import frames
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
+
+# The first and the longest pause before another try to reach the desk.
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 1.0
+
+_NO_BYTES = memoryview(b"")
+
+
+class Result(typing.NamedTuple):
+    """The end of a task.
+
+    :ivar kind: ``records.DONE`` or ``records.FAILED``.
+    :ivar busy_ns: how long the core computed.
+    :ivar detail: code and message of a failure, encoded.
+    :ivar output: valid until the task's input is free.
+    """
+
+    kind: int
+    busy_ns: int
+    detail: bytes = b""
+    output: memoryview = _NO_BYTES
+
+
+class Runner:
+    """Runs tasks in a programmed slot. Has no threads, sockets or rings.
+
+    :param driver: of the slot.
+    :param device: name of the device.
+    :param slot: number of the slot in it.
+    :param profile: of the accelerator in the slot.
+    :param traffic: the path of the tasks' data.
+    :param clock_ns: any monotonic time.
+    :ivar input_bytes: input of all tasks so far.
+    :ivar output_bytes: output of all tasks so far.
+    :ivar started: number of tasks so far.
+    :ivar is_running: whether a task runs now.
+    """
+
+    def __init__(
+        self,
+        driver: drivers.Driver,
+        device: str,
+        slot: int,
+        profile: drivers.Profile,
+        traffic: drivers.Traffic,
+        clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._driver = driver
+        self._device = device
+        self._slot = slot
+        self._profile = profile
+        self._traffic = traffic
+        self._clock_ns = clock_ns
+        self.input_bytes = 0
+        self.output_bytes = 0
+        self.started = 0
+        self.is_running = False
+        # For the output of cores that do not work in place.
+        self._room = _NO_BYTES
+        self._locked = False
+        # Under a lock: the core that stays, and its parameters.
+        self._kept: tuple[bytes, processing.Processor] | None = None
+        self._lock = threading.Lock()
+        self._processor: processing.Processor | None = None
+        self._cancelled = False
+
+    def run(self, task: records.Record, max_output_bytes: int) -> Result:
+        """Run a task.
+
+        :param task: its record, in place. A core may overwrite the input.
+        :param max_output_bytes: longest output that it may have.
+        :returns: its result, whatever the core does.
+        """
+        self.started += 1
+        self.input_bytes += len(task.rest)
+        self.is_running = True
+        busy_ns = 0
+        try:
+            processor = self._open(task)
+            room = self._room_for(processor, task.rest)
+            began_ns = self._clock_ns()
+            try:
+                count_bytes = processor.process(
+                    processing.Task(
+                        task.task_id, task.number, task.rest, end=True
+                    ),
+                    room,
+                )
+            finally:
+                busy_ns = self._clock_ns() - began_ns
+            if count_bytes > max_output_bytes:
+                raise processing.Failure(
+                    codes.TASK_TOO_LARGE,
+                    f"the task has {count_bytes} bytes of output; at most"
+                    f" {max_output_bytes} are possible",
+                )
+        except Exception as exc:
+            self._kept = None
+            return Result(records.FAILED, busy_ns, _detail(exc))
+        finally:
+            self._close()
+        self.output_bytes += count_bytes
+        return Result(records.DONE, busy_ns, b"", room[:count_bytes])
+
+    def keep(self) -> None:
+        """Let cores stay that are able to, until :meth:`clear`."""
+        self._locked = True
+
+    def clear(self) -> None:
+        """Remove all that the tasks so far have left.
+
+        :raises drivers.DriverError: if that is impossible.
+        """
+        self._locked = False
+        self._kept = None
+        if self._room:
+            # Before the allocator gives the memory to others.
+            self._room[:] = bytes(len(self._room))
+            self._room = _NO_BYTES
+        self._driver.clear_task(self._device, self._slot)
+
+    def cancel(self) -> None:
+        """Make the present task and all later ones fail, from any thread."""
+        with self._lock:
+            self._cancelled = True
+            processor = self._processor
+        if processor is not None:
+            processor.cancel()
+
+    def _open(self, task: records.Record) -> processing.Processor:
+        """Return the core of a task, open."""
+        offset_bytes = task.number
+        if offset_bytes and not self._profile.stateless:
+            raise processing.Failure(
+                codes.BAD_OFFSET,
+                f"{self._profile.name} is not stateless: its tasks start at"
+                " offset 0",
+            )
+        if offset_bytes > hellos.MAX_START_OFFSET:
+            raise processing.Failure(
+                codes.BAD_OFFSET, "the offset is out of range"
+            )
+        encoded = bytes(task.middle)
+        kept = self._kept
+        if kept is not None and kept[0] == encoded:
+            processor = kept[1]
+        else:
+            self._kept = None
+            core = processing.open_core(
+                self._driver,
+                self._device,
+                self._slot,
+                self._traffic,
+                frames.decode_json(encoded) if encoded else {},
+            )
+            processor = processing.Processor(core, self._profile)
+            if self._locked and core.reusable:
+                self._kept = (encoded, processor)
+        with self._lock:
+            if self._cancelled:
+                raise processing.Failure(
+                    codes.SESSION_CLOSED, "the slot leaves its group"
+                )
+            self._processor = processor
+        return processor
+
+    def _close(self) -> None:
+        with self._lock:
+            self._processor = None
+        self.is_running = False
+
+    def _room_for(
+        self, processor: processing.Processor, data: memoryview
+    ) -> memoryview:
+        """Return the room for the output of a task."""
+        if processor.core.in_place:
+            return data
+        needed_bytes = processor.needed_bytes(len(data), True)
+        if len(self._room) < needed_bytes:
+            self._room = memoryview(bytearray(needed_bytes))
+        return self._room[:needed_bytes]
+
+
+def _detail(exc: Exception) -> bytes:
+    if isinstance(exc, (processing.Failure, frames.ProtocolError)):
+        code, message = exc.code, exc.message
+    else:
+        # Without the exception's text: it may quote parameters or data.
+        LOG.error("a task failed: %s", type(exc).__name__)
+        code, message = codes.CORE_FAILED, type(exc).__name__
+    return frames.encode_json({"code": code, "message": message})
+
+
+class _Over(Exception):
+    """The desk, or this member, has ended the connection."""
+
+
+class Member:
+    """Connects a slot to its group's desk, again and again.
+
+    :param settings: of the worker.
+    :param driver: of the slot.
+    :param post: takes events of the assignment; must not block.
+    """
+
+    def __init__(
+        self,
+        settings: worker_settings.Settings,
+        driver: drivers.Driver,
+        post: collections.abc.Callable[[state.Event], None],
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._post = post
+        self._lock = threading.Lock()
+        self._runner: Runner | None = None
+        self._stopped = threading.Event()
+        self._done: threading.Event | None = None
+        self._sock: channels.PlainChannel | None = None
+
+    def arm(self, order: state.Order, profile: drivers.Profile) -> None:
+        """Prepare for the tasks of an assignment.
+
+        :param order: the assignment.
+        :param profile: of the accelerator in the slot.
+        """
+        settings = self._settings
+        self._runner = Runner(
+            self._driver,
+            settings.device,
+            settings.slot,
+            profile,
+            drivers.Traffic(order.local, order.origin_host_uuid),
+        )
+        self._stopped.clear()
+
+    def join(self, order: state.Order) -> None:
+        """Begin to serve the desk; :meth:`arm` was called.
+
+        :param order: the assignment.
+        """
+        self._done = crew.CREW.start("tasks", self._serve, order)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is a member, and has no task."""
+        runner = self._runner
+        return runner is not None and not runner.is_running
+
+    def counters(self) -> tuple[int, int]:
+        """Return the bytes of all tasks so far, input and output."""
+        runner = self._runner
+        if runner is None:
+            return 0, 0
+        return runner.input_bytes, runner.output_bytes
+
+    def progress(self) -> int:
+        """Return a number that grows with each task, and with its bytes."""
+        runner = self._runner
+        return 0 if runner is None else runner.input_bytes + runner.started
+
+    def clear(self) -> tuple[int, int]:
+        """Leave the desk at once. The present task has no result.
+
+        Returns when the core has let go of the slot.
+
+        :returns: the bytes of all tasks, input and output.
+        """
+        counters = self.counters()
+        runner, done = self._runner, self._done
+        if runner is None:
+            return counters
+        with self._lock:
+            self._stopped.set()
+            if self._sock is not None:
+                self._sock.shutdown()
+        runner.cancel()
+        if done is not None:
+            done.wait()
+        counters = self.counters()
+        self._runner = self._done = None
+        return counters
+
+    def _serve(self, order: state.Order) -> None:
+        runner = self._runner
+        assert runner is not None
+        ending = None
+        while ending is None and not self._stopped.is_set():
+            try:
+                ending = self._serve_desk(order, runner)
+            except _Over:
+                LOG.info("the connection to the desk is over")
+            except (frames.ProtocolError, rings.RingDamaged) as exc:
+                LOG.error("the desk is left, for it sends nonsense: %s", exc)
+            ending = ending or self._forget(order, runner)
+        if ending is not None:
+            self._post(ending)
+
+    def _forget(
+        self, order: state.Order, runner: Runner
+    ) -> state.Ended | None:
+        """Be a member as if it were the first time."""
+        self._post(state.Detached(order.generation))
+        # A desk that ends at once again and again keeps no processor busy.
+        self._stopped.wait(_FIRST_PAUSE_S)
+        try:
+            runner.clear()
+        except Exception as exc:
+            return _soiled(order, exc)
+        return None
+
+    def _serve_desk(
+        self, order: state.Order, runner: Runner
+    ) -> state.Ended | None:
+        """Serve one process of the desk.
+
+        :returns: how the assignment ends.
+        :raises _Over: if the connection does.
+        """
+        sock = self._connect(order.desk_socket or "")
+        try:
+            channel = self._receive(sock)
+            try:
+                post = _Postbox(channel, sock)
+                post.send(records.READY, detail=self._who(order))
+                self._post(state.Attached(order.generation, time.time()))
+                return self._work(order, runner, post)
+            finally:
+                channel.close()
+        finally:
+            with self._lock:
+                self._sock = None
+            sock.close()
+
+    def _connect(self, path: str) -> channels.PlainChannel:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            with contextlib.suppress(channels.ChannelClosed):
+                sock = channels.PlainChannel(
+                    channels.connect_unix(path, pause=self._pause)
+                )
+                break
+            self._pause(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        with self._lock:
+            self._sock = sock
+            if self._stopped.is_set():
+                sock.shutdown()
+        return sock
+
+    def _pause(self, pause_s: float) -> None:
+        if self._stopped.wait(pause_s):
+            raise _Over
+
+    def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
+        """Receive the rings of a desk."""
+        deadline_s = channels.deadline_after(self._settings.hello_timeout_s)
+        try:
+            fds = sock.recv_exact_with_fds(
+                memoryview(bytearray(1)), rings.CHANNEL_FDS, deadline_s
+            )
+            return rings.Channel.attach(fds)
+        except OSError as exc:
+            raise _Over from exc
+
+    def _who(self, order: state.Order) -> bytes:
+        return frames.encode_json(
+            {
+                "device": self._settings.device,
+                "slot": self._settings.slot,
+                "generation": order.generation,
+            }
+        )
+
+    def _work(
+        self, order: state.Order, runner: Runner, post: _Postbox
+    ) -> state.Ended | None:
+        while not self._stopped.is_set():
+            record = records.split(post.receive())
+            match record.kind:
+                case records.TASK:
+                    result = runner.run(record, post.max_bytes)
+                    if self._stopped.is_set():
+                        # Another member runs the task again.
+                        break
+                    post.send_result(record.task_id, result)
+                    post.free()
+                    continue
+                case records.KEEP:
+                    runner.keep()
+                case records.CLEAR:
+                    post.free()
+                    try:
+                        runner.clear()
+                    except Exception as exc:
+                        post.send(records.LEFT)
+                        return _soiled(order, exc)
+                    post.wipe()
+                    post.send(records.CLEARED)
+                    continue
+                case records.STOP:
+                    post.send(records.LEFT)
+                    return state.Ended(
+                        order.generation,
+                        states.CLOSED,
+                        codes.OK,
+                        "the slot has left its group",
+                    )
+                case _:
+                    raise frames.ProtocolError(
+                        frames.PROTOCOL_ERROR, f"no record {record.kind}"
+                    )
+            post.free()
+        return None
+
+
+def _soiled(order: state.Order, exc: Exception) -> state.Ended:
+    LOG.error("clearing the slot failed", exc_info=exc)
+    return state.Ended(
+        order.generation,
+        states.FAILED,
+        codes.SLOT_FAULTY,
+        f"the slot cannot be cleared: {type(exc).__name__}",
+    )
+
+
+class _Postbox:
+    """A channel whose waits end with a connection beside it.
+
+    :param channel: to the desk.
+    :param sock: the desk sends nothing through it.
+    :ivar max_bytes: longest output that a result can have.
+    """
+
+    def __init__(
+        self, channel: rings.Channel, sock: channels.PlainChannel
+    ) -> None:
+        self._channel = channel
+        self._sock_fd = sock.fileno()
+        self._poller = select.poll()
+        self._poller.register(channel.fileno(), select.POLLIN)
+        self._poller.register(self._sock_fd, select.POLLIN)
+        self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
+        self.wipe = channel.wipe
+
+    def receive(self) -> memoryview:
+        """Return the next record, in place.
+
+        :raises _Over: if the connection ends.
+        """
+        while (record := self._channel.get()) is None:
+            self._wait(None)
+        return record
+
+    def free(self) -> None:
+        """Wipe the record that was received and give back its room."""
+        self._channel.free(wipe=True)
+
+    def send_result(self, task_id: int, result: Result) -> None:
+        """Send the result of a task.
+
+        :raises _Over: if the connection ends.
+        """
+        self.send(
+            result.kind,
+            task_id,
+            result.detail,
+            result.busy_ns,
+            result.output,
+        )
+
+    def send(
+        self,
+        kind: int,
+        task_id: int = 0,
+        detail: bytes = b"",
+        busy_ns: int = 0,
+        output: memoryview = _NO_BYTES,
+    ) -> None:
+        """Send a record, as soon as there is room.
+
+        :raises _Over: if the connection ends.
+        """
+        head = records.header(kind, task_id, len(detail), busy_ns)
+        while not self._channel.put(head, detail, output):
+            self._wait(len(head) + len(detail) + len(output))
+
+    def _wait(self, room_bytes: int | None) -> None:
+        ready: list[tuple[int, int]] = []
+        if self._channel.arm(room_bytes):
+            ready = self._poller.poll()
+        self._channel.disarm()
+        if any(fd == self._sock_fd for fd, _ in ready):
+            raise _Over
