@@ -34,6 +34,9 @@ Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 MIN_RING_BYTES = 4096
 MAX_RING_BYTES = 1 << 32
 
+#: Room that is free when the reader has freed all records.
+ALL = -1
+
 #: Number of descriptors that a channel's peer needs.
 CHANNEL_FDS = 4
 
@@ -205,6 +208,13 @@ class Ring:
             piece_bytes = min(end - start, self.size_bytes - at)
             _wipe(self._data[at : at + piece_bytes])
             start += piece_bytes
+
+    def is_drained(self) -> bool:
+        """Whether the reader has freed all records.
+
+        :raises RingDamaged: if the reader's position cannot be.
+        """
+        return not self._unread_bytes()
 
     def get(self) -> memoryview | None:
         """Return the oldest record, in place; the same one until it is free.
@@ -451,14 +461,19 @@ class Channel:
         if self._incoming.clear(_AT_WRITER_WAITS):
             self._peers_bell.ring()
 
-    def wipe(self) -> None:
-        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`."""
+    def wipe(self) -> bool:
+        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`.
+
+        :returns: whether these are all.
+        """
         self._outgoing.wipe()
+        return self._outgoing.is_drained()
 
     def arm(self, room_bytes: int | None = None) -> bool:
         """Ask the peer to ring.
 
-        :param room_bytes: also when a record of this length may have room.
+        :param room_bytes: also when a record of this length may have room;
+            :data:`ALL` when the peer has freed all records.
         :returns: whether to wait; False if there is a record that is not held,
             or the room.
         :raises: as :meth:`has_room`.
@@ -486,7 +501,7 @@ class Channel:
         """Wait for a record, or for room.
 
         :param timeout_s: in seconds; None waits without limit.
-        :param room_bytes: also wait for room for a record of this length.
+        :param room_bytes: see :meth:`arm`.
         :returns: False if neither came in time.
         :raises: as :meth:`arm` and :meth:`disarm`.
         """
@@ -504,6 +519,8 @@ class Channel:
                 return False
 
     def _is_ready(self, room_bytes: int | None) -> bool:
+        if room_bytes == ALL:
+            return self._outgoing.is_drained()
         if room_bytes is not None and self._outgoing.has_room(room_bytes):
             return True
         if self._incoming.held:

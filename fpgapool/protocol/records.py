@@ -33,7 +33,8 @@ from fpgapool.protocol import frames
 # To a member.
 #: Run a task.
 TASK = 1
-#: Remove everything of the last client; answered with ``CLEARED``.
+#: Remove everything of the last client; answered with ``CLEARED`` when
+#: the desk has freed all results, which are wiped, too.
 CLEAR = 2
 #: Leave the group after this; answered with ``LEFT``.
 STOP = 3

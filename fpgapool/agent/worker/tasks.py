@@ -476,7 +476,6 @@ class _Postbox:
         self._poller.register(channel.fileno(), select.POLLIN)
         self._poller.register(self._sock_fd, select.POLLIN)
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
-        self.wipe = channel.wipe
 
     def receive(self) -> memoryview:
         """Return the next record, in place.
@@ -490,6 +489,14 @@ class _Postbox:
     def free(self) -> None:
         """Wipe the record that was received and give back its room."""
         self._channel.free(wipe=True)
+
+    def wipe(self) -> None:
+        """Wipe the results that were sent, when the desk has freed them.
+
+        :raises _Over: if the connection ends.
+        """
+        while not self._channel.wipe():
+            self._wait(rings.ALL)
 
     def send_result(self, task_id: int, result: Result) -> None:
         """Send the result of a task.

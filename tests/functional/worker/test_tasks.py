@@ -194,6 +194,20 @@ class TestLeftovers:
             reply = member.run(bytes(100), params={"do": "room"})
             assert reply.output == bytes(100)
 
+    def test_a_result_that_the_desk_has_not_freed_is_wiped(self, nosy):
+        member, _ = nosy
+        sent = member.send(records.TASK, SECRET * 50, params={"do": "echo"})
+        member.channel.wait(harness.TIMEOUT_S)
+        assert records.split(member.channel.get()).task_id == sent
+        member.send(records.CLEAR, task_id=0)
+        task_id = member.send(
+            records.TASK, b"12345678", params={"do": "snoop"}
+        )
+        member.channel.free()
+        assert member.recv().kind == records.CLEARED
+        reply = member.recv()
+        assert (reply.task_id, reply.output) == (task_id, b"[]")
+
     def test_nothing_is_left_of_a_task_that_failed(self, nosy):
         member, _ = nosy
         for do in ("raise", "huge", "no such thing"):

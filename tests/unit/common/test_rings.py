@@ -415,8 +415,27 @@ class TestChannel:
         near.put(b"secret")
         view = far.get()
         far.free()
-        near.wipe()
+        assert near.wipe()
         assert bytes(view) == bytes(6)
+
+    def test_a_writer_hears_that_all_is_freed(self, ends, stranger):
+        near, far = ends(stranger=stranger)
+        assert near.wait(0, rings.ALL)
+        near.put(b"one")
+        near.put(b"two")
+        assert not near.wipe()
+        # A record that comes meanwhile does not end the wait.
+        far.put(b"other")
+        assert near.arm(rings.ALL)
+        far.get()
+        far.free()
+        assert is_rung(near)
+        near.disarm()
+        assert near.arm(rings.ALL)
+        far.get()
+        far.free()
+        assert near.wait(0, rings.ALL)
+        assert near.wipe()
 
 
 class TestHostileBell:
