@@ -113,6 +113,8 @@ class Desk:
 
     :param directory: for its socket.
     :ivar path: of the socket.
+    :ivar members: that were accepted.
+    :ivar connections: of all members.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -120,6 +122,7 @@ class Desk:
         self._listener = port.listen_unix(self.path)
         self._listener.settimeout(harness.TIMEOUT_S)
         self.members: list[Member] = []
+        self.connections: list[channels.Channel] = []
 
     def accept(self, ring_bytes: int = records.RING_BYTES) -> Member:
         """Give the next member its rings, and hear that it is ready."""
@@ -131,14 +134,20 @@ class Desk:
 
     def greet(self, ring_bytes: int = records.RING_BYTES) -> Member:
         """Give the next member its rings."""
-        sock, _ = self._listener.accept()
-        connection = channels.PlainChannel(sock)
         channel = rings.Channel.create(ring_bytes)
-        connection.send_with_fds(b"\0", channel.fds)
+        connection = self.admit(channel.fds)
         channel.forget_fds()
         member = Member(channel, connection)
         self.members.append(member)
         return member
+
+    def admit(self, fds: list[int]) -> channels.Channel:
+        """Give the next member the ends of its rings."""
+        sock, _ = self._listener.accept()
+        connection = channels.PlainChannel(sock)
+        self.connections.append(connection)
+        connection.send_with_fds(b"\0", fds)
+        return connection
 
     def stop_listening(self) -> None:
         """Let connections be refused."""
@@ -148,3 +157,5 @@ class Desk:
         self.stop_listening()
         for member in self.members:
             member.close()
+        for connection in self.connections:
+            connection.close()
