@@ -588,6 +588,8 @@ def _close(fd: int) -> None:
 
 
 def _flat(part: Buffer) -> Buffer:
+    if type(part) is bytes:
+        return part
     view = memoryview(part)
     if view.format == "B" and view.ndim == 1:
         return view

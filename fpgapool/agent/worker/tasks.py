@@ -95,7 +95,6 @@ class Runner:
         self._locked = False
         # Under a lock: the core that stays, and its parameters.
         self._kept: tuple[bytes, processing.Processor] | None = None
-        self._lock = threading.Lock()
         self._processor: processing.Processor | None = None
         self._cancelled = False
 
@@ -133,7 +132,8 @@ class Runner:
             self._kept = None
             return Result(records.FAILED, busy_ns, _detail(exc))
         finally:
-            self._close()
+            self._processor = None
+            self.is_running = False
         self.output_bytes += count_bytes
         return Result(records.DONE, busy_ns, b"", room[:count_bytes])
 
@@ -156,9 +156,8 @@ class Runner:
 
     def cancel(self) -> None:
         """Make the present task and all later ones fail, from any thread."""
-        with self._lock:
-            self._cancelled = True
-            processor = self._processor
+        self._cancelled = True
+        processor = self._processor
         if processor is not None:
             processor.cancel()
 
@@ -191,18 +190,13 @@ class Runner:
             processor = processing.Processor(core, self._profile)
             if self._locked and core.reusable:
                 self._kept = (encoded, processor)
-        with self._lock:
-            if self._cancelled:
-                raise processing.Failure(
-                    codes.SESSION_CLOSED, "the slot leaves its group"
-                )
-            self._processor = processor
+        # In this order: cancel() sees the core, or this sees that it came.
+        self._processor = processor
+        if self._cancelled:
+            raise processing.Failure(
+                codes.SESSION_CLOSED, "the slot leaves its group"
+            )
         return processor
-
-    def _close(self) -> None:
-        with self._lock:
-            self._processor = None
-        self.is_running = False
 
     def _room_for(
         self, processor: processing.Processor, data: memoryview

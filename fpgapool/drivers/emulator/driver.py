@@ -92,7 +92,11 @@ class EmulatorDriver(base.Driver):
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
         # The pacer of each slot, and what it was made for.
         self._pacers: dict[
-            tuple[str, int], tuple[tuple[object, ...], pacing.Pacer]
+            tuple[str, int],
+            tuple[
+                tuple[base.Traffic, float, float],
+                pacing.Pacer | pacing.FreePacer,
+            ],
         ] = {}
         self._refresh()
 
@@ -178,8 +182,6 @@ class EmulatorDriver(base.Driver):
         self, device: str, slot: int, profile: base.Profile
     ) -> pacing.Pacer | pacing.FreePacer:
         traffic = self._traffic.pop((device, slot), base.Traffic())
-        if self._boards.rate_scale is None:
-            return pacing.FreePacer()
         peak_bytes_per_s = self._boards.scaled(profile.peak_bytes_per_s)
         model = (traffic, peak_bytes_per_s, profile.return_ratio)
         kept = self._pacers.get((device, slot))
@@ -187,13 +189,20 @@ class EmulatorDriver(base.Driver):
         # all of them: each of a new one would begin with time to spare.
         if kept is not None and kept[0] == model and not kept[1].cancelled:
             return kept[1]
+        pacer = self._make_pacer(device, slot, model)
+        self._pacers[device, slot] = (model, pacer)
+        return pacer
+
+    def _make_pacer(
+        self, device: str, slot: int, model: tuple[base.Traffic, float, float]
+    ) -> pacing.Pacer | pacing.FreePacer:
+        if self._boards.rate_scale is None:
+            return pacing.FreePacer()
         try:
             stream = self._ports.join(device, slot, *model)
         except shares.TableFull as exc:
             raise base.DriverError(base.INVALID_SETTINGS, str(exc)) from exc
-        pacer = pacing.Pacer(self._ports.table, stream, peak_bytes_per_s)
-        self._pacers[device, slot] = (model, pacer)
-        return pacer
+        return pacing.Pacer(self._ports.table, stream, model[1])
 
     def scrub(self, device: str, slot: int) -> None:
         # The session's core and buffers belong to its process and are gone

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The state machine of a worker whose slot is a member of a group."""
+
+import pytest
+
+from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
+from tests.harness import machines
+
+
+def order(**members):
+    return state.Order(
+        "g1",
+        1,
+        "p",
+        "copy",
+        "builtin:copy",
+        connect_timeout_s=30.0,
+        resume_grace_s=10.0,
+        desk_socket="/run/desk.sock",
+        **members,
+    )
+
+
+def kinds(effects):
+    return [type(effect).__name__ for effect in effects]
+
+
+@pytest.fixture
+def machine():
+    made = state.Machine(0.0, orphan_s=600.0)
+    made.handle(state.AgentConnected(), 0.0)
+    yield made
+    machines.check(made)
+
+
+def join(machine, **members):
+    machine.handle(state.Assign(order(**members)), 1.0)
+    effects = machine.handle(state.Programmed(1, "copy"), 2.0)
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    return effects
+
+
+def test_a_member_joins_and_has_no_secret(machine):
+    assert kinds(join(machine)) == ["Changed", "Join"]
+    assert machine.state == "active"
+
+
+def test_a_member_joins_without_an_agent(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.AgentLost(), 1.5)
+    effects = machine.handle(state.Programmed(1, "copy"), 2.0)
+    assert kinds(effects) == ["Changed", "Join"]
+    assert kinds(machine.handle(state.AgentConnected(), 2.5)) == ["Changed"]
+
+
+def test_there_is_no_secret_to_reissue(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Programmed(1, "copy"), 2.0)
+    (refusal,) = machine.handle(state.ReissueSecret(1), 2.5)
+    assert refusal.code == "SESSION_NOT_READY"
+
+
+def test_a_desk_that_does_not_come(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Programmed(1, "copy"), 2.0)
+    (effect,) = machine.handle(state.Tick(), 32.0)
+    assert effect.code == "CONNECT_TIMEOUT"
+
+
+def test_a_desk_may_come_back_within_the_grace(machine):
+    join(machine)
+    machine.handle(state.Detached(1), 4.0)
+    assert (machine.state, machine.deadline_s) == ("detached", 14.0)
+    machine.handle(state.Attached(1, 78.0), 5.0)
+    assert machine.state == "active"
+    machine.handle(state.Detached(1), 6.0)
+    (effect,) = machine.handle(state.Tick(), 16.0)
+    assert effect.code == "RESUME_TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (watch.Limits(idle_timeout_s=5.0), "IDLE_TIMEOUT"),
+        (
+            watch.Limits(min_progress_bytes_per_s=10.0, progress_period_s=5.0),
+            "TOO_SLOW",
+        ),
+    ],
+)
+def test_only_a_task_can_be_too_slow(machine, limits, code):
+    join(machine, limits=limits)
+    now = 3.0
+    # Without a task for a minute, then with one that does not end.
+    while now < 63.0:
+        now += watch.INTERVAL_S
+        assert machine.handle(state.Tick(7, is_waiting=True), now) == []
+    while now < 63.0 + 5.0 - watch.INTERVAL_S:
+        now += watch.INTERVAL_S
+        assert machine.handle(state.Tick(7), now) == []
+    (effect,) = machine.handle(state.Tick(7), now + watch.INTERVAL_S)
+    assert effect.code == code
+
+
+def test_a_member_that_leaves_is_scrubbed(machine):
+    join(machine)
+    left = state.Ended(1, "CLOSED", "OK", "left")
+    assert kinds(machine.handle(left, 4.0)) == ["Clear"]
+    machine.handle(state.Scrubbed(1, 5, 6, 99.0), 5.0)
+    assert machine.state == "idle"
+    assert machine.last_result.code == "OK"
