@@ -2,6 +2,7 @@
 
 """Drivers and their loader."""
 
+import functools
 import pathlib
 import zlib
 
@@ -400,6 +401,73 @@ class TestPacer:
         rate = run_alone(pacer, clock, 10, 1_000_000)
         assert rate == pytest.approx(30e6, rel=0.03)
         assert other is not pacer
+
+
+class TestPacerOfTasks:
+    """Each task opens the slot, and all of them are paced as one stream."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        made = Clock()
+        monkeypatch.setattr(
+            pacing,
+            "Pacer",
+            functools.partial(pacing.Pacer, clock_ns=made, wait=made.wait),
+        )
+        return made
+
+    @pytest.fixture
+    def driver(self, tmp_path, clock):
+        path = write(
+            tmp_path / "boards.yaml", {"rate_scale": 0.001, "boards": [BOARD]}
+        )
+        made = emulator.EmulatorDriver(
+            {"state_dir": str(tmp_path), "boards_file": path}
+        )
+        made.program("board0", 0, "builtin:copy")
+        return made
+
+    @staticmethod
+    def run_tasks(driver, count, size_bytes):
+        data = memoryview(bytearray(size_bytes))
+        for _ in range(count):
+            driver.expect("board0", 0, base.Traffic())
+            core = driver.open("board0", 0, {})
+            core.process(data, data, 0)
+
+    def test_small_tasks_keep_to_the_rate(self, driver, clock):
+        profile = driver.program("board0", 0, "builtin:copy")
+        peak = 0.001 * profile.peak_bytes_per_s
+        started_ns = clock.now_ns
+        # Each is shorter than what a new stream has to spare.
+        size_bytes = int(peak * 0.003)
+        self.run_tasks(driver, 200, size_bytes)
+        taken_s = (clock.now_ns - started_ns) / 1e9
+        assert 200 * size_bytes / taken_s == pytest.approx(peak, rel=0.02)
+
+    def test_clearing_gives_no_time_to_spare(self, driver, clock):
+        size_bytes = 1000
+        self.run_tasks(driver, 20, size_bytes)
+        started_ns = clock.now_ns
+        self.run_tasks(driver, 20, size_bytes)
+        plain_ns = clock.now_ns - started_ns
+        for _ in range(20):
+            driver.clear_task("board0", 0)
+            self.run_tasks(driver, 1, size_bytes)
+        assert clock.now_ns - started_ns == pytest.approx(
+            2 * plain_ns, rel=0.02
+        )
+
+    def test_a_stream_that_was_cancelled_is_not_used_again(self, driver):
+        driver.open("board0", 0, {}).cancel()
+        self.run_tasks(driver, 1, 1000)
+
+    def test_other_traffic_is_another_stream(self, driver):
+        pacers = []
+        for traffic in (base.Traffic(), base.Traffic(local=False)) * 2:
+            driver.expect("board0", 0, traffic)
+            pacers.append(driver.open("board0", 0, {})._pacer)
+        assert len(set(map(id, pacers))) == 4
 
 
 class TestFreePacer:
