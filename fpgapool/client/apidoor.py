@@ -346,7 +346,7 @@ class ApiDoor:
             "accelerator": members["accelerator"],
             "claimed_bytes": members["size_bytes"],
         }
-        for option in description.OPTIONS:
+        for option in description.FIELDS.options:
             if members.get(option.name) is not None:
                 wanted[option.name] = members[option.name]
         try:

@@ -131,7 +131,7 @@ def acc_open(
             ),
             "accelerator": accelerator,
             "size_bytes": rules.check_size_bytes(size_bytes),
-            **description.checked(options),
+            **description.FIELDS.checked(options),
         }
     opening = _Opening(
         members,

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -45,7 +46,7 @@ def _optional(name: str, type_: Any) -> sa.Column[Any]:
     return sa.Column(name, type_, nullable=True)
 
 
-def _described(field: description.Field) -> sa.Column[Any]:
+def _described(field: fields.Field) -> sa.Column[Any]:
     types = {
         int: sa.Integer if field.length else sa.BigInteger,
         float: sa.Double,
@@ -223,7 +224,7 @@ sessions = sa.Table(
     "sessions",
     metadata,
     _id(),
-    *map(_described, description.KEPT),
+    *map(_described, description.FIELDS.kept),
     sa.UniqueConstraint("session_id", name="uniq_sessions0session_id"),
     sa.UniqueConstraint(
         "project_id", "request_id", name="uniq_sessions0project_id0request_id"

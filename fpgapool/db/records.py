@@ -15,6 +15,7 @@ from typing import NamedTuple
 from typing import Self
 from typing import TypeVar
 
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -199,7 +200,7 @@ class BitstreamRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-@description.with_members(field.member for field in description.KEPT)
+@fields.with_members(one.member for one in description.FIELDS.kept)
 class SessionRecord:
     """A session. ``id`` is the job's id and grows in order of arrival."""
 

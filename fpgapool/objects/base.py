@@ -11,6 +11,8 @@ import typing
 from typing import Any
 from typing import Self
 
+from fpgapool.vocabulary import fields
+
 NAME_KEY = "fpgapool_object"
 VERSION_KEY = "version"
 DATA_KEY = "data"
@@ -116,6 +118,38 @@ def _added_members(cls: type[Payload]) -> dict[str, int]:
         for field in fields
         if _SINCE_KEY in field.metadata
     }
+
+
+def asked(
+    options: collections.abc.Iterable[fields.Option],
+) -> list[fields.Member]:
+    """Return the members of a request with these options."""
+    return [_described(one, one.asked, one.unsaid) for one in options]
+
+
+def told(described: fields.Fields) -> list[fields.Member]:
+    """Return the members of a view."""
+    return [
+        _described(one, one.told, None if one.nullable else one.default)
+        for one in described.told
+    ]
+
+
+def noted(described: fields.Fields) -> list[fields.Member]:
+    """Return the members of a notification, with times as texts."""
+    return [
+        dataclasses.replace(
+            one, kind=fields.TEXT if one.kind is fields.TIME else one.kind
+        ).member
+        for one in described.noted
+    ]
+
+
+def _described(
+    field: fields.Field, minor: int | None, default: Any
+) -> fields.Member:
+    name, type_, _ = dataclasses.replace(field, default=default).member
+    return name, type_, added(minor, default) if minor else default
 
 
 def _envelope_data(

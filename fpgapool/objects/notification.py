@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 from fpgapool.objects import base
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 
 NAMESPACE = "fpgapool"
@@ -87,21 +88,15 @@ class PlacePayload(base.Payload):
     host_name: str
 
 
-def _member(field: description.Field) -> description.Member:
-    if field.kind is description.TIME:
-        field = dataclasses.replace(field, kind=description.TEXT)
-    return field.member
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@description.with_members(map(_member, description.NOTED))
+@fields.with_members(base.noted(description.FIELDS))
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
     It has no parameters, which may hold keys, no secrets and no endpoints.
     """
 
-    VERSION = f"1.{max(field.noted or 0 for field in description.NOTED)}"
+    VERSION = f"1.{max(one.noted or 0 for one in description.FIELDS.noted)}"
 
     place: PlacePayload | None
 

@@ -8,20 +8,12 @@ from typing import Self
 
 from fpgapool.objects import base
 from fpgapool.objects import bitstream as bitstreams
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 
 
-def _member(
-    field: description.Field, minor: int | None, default: Any
-) -> description.Member:
-    name, type_, _ = dataclasses.replace(field, default=default).member
-    return name, type_, base.added(minor, default) if minor else default
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@description.with_members(
-    _member(one, one.asked, one.unsaid) for one in description.OPTIONS
-)
+@fields.with_members(base.asked(description.FIELDS.options))
 class OpenRequest(base.Payload):
     """A client's request for an accelerator, with all its options.
 
@@ -31,7 +23,7 @@ class OpenRequest(base.Payload):
         of the pool's hosts.
     """
 
-    VERSION = f"1.{max(option.asked for option in description.OPTIONS)}"
+    VERSION = f"1.{max(one.asked for one in description.FIELDS.options)}"
 
     request_id: str
     project_id: str
@@ -56,10 +48,7 @@ class Endpoint(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@description.with_members(
-    _member(one, one.told, None if one.nullable else one.default)
-    for one in description.TOLD
-)
+@fields.with_members(base.told(description.FIELDS))
 class SessionView(base.Payload):
     """All that a session's owner may know about it.
 
@@ -70,7 +59,7 @@ class SessionView(base.Payload):
         opened the session, else empty.
     """
 
-    VERSION = f"1.{max(field.told or 0 for field in description.TOLD)}"
+    VERSION = f"1.{max(one.told or 0 for one in description.FIELDS.told)}"
 
     slot_host_uuid: str | None = None
     slot_host_name: str | None = None
@@ -94,8 +83,8 @@ class SessionView(base.Payload):
         return dataclasses.replace(self, secret="")
 
 
-_RECORDED = [field.name for field in description.TOLD if field.kept]
-_recorded = description.copier(_RECORDED)
+_RECORDED = [one.name for one in description.FIELDS.told if one.kept]
+_recorded = fields.copier(_RECORDED)
 _UNRECORDED = {
     field.name: field.default
     for field in dataclasses.fields(SessionView)

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 import typing
 from typing import Any
 
 import pytest
 
 from fpgapool import objects
-from fpgapool.api.handlers import sessions as handlers
+from fpgapool.api import microversion
+from fpgapool.api import shown
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.client import view as client_view
 from fpgapool.conductor.decisions import sessions
@@ -20,11 +22,12 @@ from fpgapool.db import models
 from fpgapool.objects import base
 from fpgapool.osc.sdk import session as sdk
 from fpgapool.osc.v1 import session as commands
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 
 every_field = pytest.mark.parametrize(
-    "field", description.FIELDS, ids=lambda field: field.name
+    "field", list(description.FIELDS), ids=lambda field: field.name
 )
 
 #: What a client's view has besides: the slot, and how to connect to it.
@@ -37,9 +40,9 @@ OWN_OF_CLIENTS = {
     "certificate_sha256",
 }
 
-NEW = description.Field(
+NEW = fields.Field(
     "novelty",
-    description.TEXT,
+    fields.TEXT,
     default="",
     told=4,
     shown="novelty",
@@ -49,13 +52,13 @@ NEW = description.Field(
 
 def test_names_are_unique() -> None:
     names = [field.name for field in description.FIELDS]
-    shown = [field.shown for field in description.SHOWN]
+    shown = [field.shown for field in description.FIELDS.shown]
     assert len(set(names)) == len(names)
     assert len(set(shown)) == len(shown)
 
 
 @every_field
-def test_who_has_a_field(field: description.Field) -> None:
+def test_who_has_a_field(field: fields.Field) -> None:
     record = {one.name for one in dataclasses.fields(db_api.SessionRecord)}
     own = {one.name for one in dataclasses.fields(sessions.Session)}
     # It follows from the session's slot.
@@ -67,7 +70,7 @@ def test_who_has_a_field(field: description.Field) -> None:
     assert (field.name in base.members(objects.SessionView)) == told
     noted = field.noted is not None
     assert (field.name in base.members(objects.SessionPayload)) == noted
-    asked = isinstance(field, description.Option)
+    asked = isinstance(field, fields.Option)
     wanted = schemas.CREATE["properties"]["session"]["properties"]
     if asked:
         assert field.name in wanted
@@ -75,7 +78,7 @@ def test_who_has_a_field(field: description.Field) -> None:
 
 
 @every_field
-def test_where_users_see_a_field(field: description.Field) -> None:
+def test_where_users_see_a_field(field: fields.Field) -> None:
     columns = commands.ListSessions.columns, commands.ListSessions.long_columns
     name = "id" if field.name == "session_id" else field.name
     listed = [name in names for names in columns]
@@ -90,7 +93,7 @@ def test_where_users_see_a_field(field: description.Field) -> None:
 
 
 def test_a_column_may_be_null_if_it_may_be_unknown() -> None:
-    for field in description.KEPT:
+    for field in description.FIELDS.kept:
         column = models.sessions.c[field.name]
         assert column.nullable == (field.default is None)
 
@@ -126,7 +129,7 @@ def test_a_record_and_what_is_made_of_it_tell_the_same() -> None:
 
 def test_a_class_keeps_members_of_its_own() -> None:
     @dataclasses.dataclass(kw_only=True)
-    @description.with_members([("a", int, 1), ("b", str, "x")])
+    @fields.with_members([("a", int, 1), ("b", str, "x")])
     class Some:
         b: bytes = b""
         c: int
@@ -136,12 +139,14 @@ def test_a_class_keeps_members_of_its_own() -> None:
 
 
 def test_what_a_client_leaves_out_is_not_checked() -> None:
-    assert description.checked({"priority": 3, "anything": 1}) == {
+    assert description.FIELDS.checked({"priority": 3, "anything": 1}) == {
         "priority": 3
     }
     with pytest.raises(rules.RequestError):
-        description.checked({"wait_timeout_s": 0})
-    assert description.checked({"resume_grace_s": 0}) == {"resume_grace_s": 0}
+        description.FIELDS.checked({"wait_timeout_s": 0})
+    assert description.FIELDS.checked({"resume_grace_s": 0}) == {
+        "resume_grace_s": 0
+    }
 
 
 def test_the_clients_view() -> None:
@@ -149,7 +154,7 @@ def test_the_clients_view() -> None:
     told = base.members(objects.SessionView)
     own = typing.get_type_hints(client_view.SessionView)
     described = own.keys() - OWN_OF_CLIENTS
-    assert described <= {field.name for field in description.TOLD}
+    assert described <= {field.name for field in description.FIELDS.told}
     for name in described:
         assert own[name] == told[name]
     view = objects.SessionView.of(
@@ -165,13 +170,17 @@ def test_the_clients_view() -> None:
     }
 
 
-def test_an_older_version_does_not_show_what_is_new(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(description, "SHOWN", (*description.SHOWN, NEW))
-    for is_row in (False, True):
+def test_an_older_version_does_not_show_what_is_new() -> None:
+    described = fields.Fields(*description.FIELDS, NEW)
+    one = types.SimpleNamespace(**{field.name: None for field in described})
+    for recorded in (False, True):
         old, new = (
-            handlers._plan.__wrapped__(is_row, version)[0]
-            for version in ((1, 0), (1, 1))
+            shown.members(
+                described,
+                one,
+                microversion.Version(1, minor),
+                recorded=recorded,
+            )
+            for minor in (0, 1)
         )
-        assert "novelty" in set(new) - set(old)
+        assert set(new) - set(old) == {"novelty"}

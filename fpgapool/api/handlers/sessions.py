@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 import time
 import uuid
 from collections.abc import Callable
@@ -17,9 +15,9 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import instances
-from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.api import reasons
+from fpgapool.api import shown
 from fpgapool.api import times
 from fpgapool.api import waiters
 from fpgapool.db import api as db_api
@@ -152,13 +150,7 @@ def _request(call: calls.Call) -> objects.OpenRequest:
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
         # JSON knows 1e9, too.
         wanted[name] = int(wanted[name])
-    for option in description.OPTIONS:
-        if option.name in wanted and call.version < option.since:
-            raise errors.ApiError(
-                codes.INVALID_REQUEST,
-                f"body.session.{option.name} needs version"
-                f" {microversion.Version(*option.since)}",
-            )
+    shown.check_options(description.FIELDS, wanted, call.version, "session")
     return objects.OpenRequest(
         **wanted,
         project_id=call.project_id,
@@ -352,28 +344,13 @@ def _members(
     call: calls.Call, one: objects.SessionView | db_api.SessionRecord
 ) -> dict[str, Any]:
     """Return the fields that a view, or a row, and the version have."""
-    is_row = isinstance(one, db_api.SessionRecord)
-    labels, values, are_times = _plan(is_row, call.version)
-    members = dict(zip(labels, values(one), strict=True))
-    for label in are_times:
-        members[label] = times.text(members[label])
-    members["links"] = calls.self_link(call.url("sessions", one.session_id))
-    return members
-
-
-@functools.cache
-def _plan(
-    is_row: bool, version: tuple[int, int]
-) -> tuple[list[str], Callable[[Any], tuple[Any, ...]], list[str]]:
-    """Return how a version calls fields, what gets them, and the times."""
-    fields = {
-        str(field.shown): field
-        for field in description.SHOWN
-        if field.since <= version and (field.kept or not is_row)
+    recorded = isinstance(one, db_api.SessionRecord)
+    return {
+        **shown.members(
+            description.FIELDS, one, call.version, recorded=recorded
+        ),
+        "links": calls.self_link(call.url("sessions", one.session_id)),
     }
-    values = operator.attrgetter(*(field.name for field in fields.values()))
-    are_times = [k for k, f in fields.items() if f.kind is description.TIME]
-    return list(fields), values, are_times
 
 
 def _placement(view: objects.SessionView) -> dict[str, Any] | None:

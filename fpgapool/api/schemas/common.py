@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+
+from fpgapool.vocabulary import fields
 
 Schema = Mapping[str, Any]
 
@@ -102,6 +105,55 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
         "required": [name for name in members if name not in optional],
         "additionalProperties": False,
     }
+
+
+_KINDS: Mapping[fields.Kind, Schema] = {
+    fields.UUID: UUID,
+    fields.NAME: NAME,
+    fields.NAMES: {"type": "array", "items": NAME},
+    fields.TEXT: TEXT,
+    fields.COUNT: COUNT,
+    fields.NUMBER: NUMBER,
+    fields.SECONDS: NUMBER,
+    fields.TIME: TIME,
+    fields.FLAG: FLAG,
+}
+
+
+def of_fields(
+    shown: Iterable[fields.Field], own: Mapping[fields.Kind, Schema]
+) -> dict[str, Schema]:
+    """Return the schemas of members, by the names that users see.
+
+    :param own: schemas of kinds that differ between things, such as states.
+    """
+    kinds = {**_KINDS, **own}
+    members = {}
+    for field in shown:
+        schema = kinds[field.kind]
+        if field.nullable:
+            schema = nullable(schema)
+        if field.about:
+            schema = described(schema, field.about)
+        members[str(field.shown)] = schema
+    return members
+
+
+def of_options(
+    options: Iterable[fields.Option],
+) -> dict[str, Schema]:
+    """Return the schemas of the options that a request may have."""
+    return {
+        option.name: described(
+            {**_KINDS[option.kind], **option.limits}, option.about
+        )
+        for option in options
+    }
+
+
+def newer(shown: Iterable[fields.Field]) -> list[str]:
+    """Return the members that answers of older versions lack."""
+    return [str(one.shown) for one in shown if one.since > (1, 0)]
 
 
 def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:

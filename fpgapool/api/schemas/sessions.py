@@ -2,9 +2,8 @@
 
 """Sessions."""
 
-from collections.abc import Iterable
-
 from fpgapool.api.schemas import common
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -54,50 +53,23 @@ _CONNECTION = common.record(
     ),
 )
 
-_SCHEMAS: dict[description.Kind, common.Schema] = {
-    description.UUID: common.UUID,
-    description.NAME: common.NAME,
-    description.TEXT: common.TEXT,
-    description.STATE: _STATE,
-    description.CODES: {"type": "array", "items": _REASON},
-    description.COUNT: common.COUNT,
-    description.SECONDS: common.NUMBER,
-    description.TIME: common.TIME,
+_OWN: dict[fields.Kind, common.Schema] = {
+    fields.STATE: _STATE,
+    fields.CODES: {"type": "array", "items": _REASON},
 }
-
-
-def _members(fields: Iterable[description.Field]) -> dict[str, common.Schema]:
-    members = {}
-    for field in fields:
-        schema = _SCHEMAS[field.kind]
-        if field.nullable:
-            schema = common.nullable(schema)
-        if field.about:
-            schema = common.described(schema, field.about)
-        members[str(field.shown)] = schema
-    return members
-
-
-_OPTIONS = {
-    option.name: common.described(
-        {**_SCHEMAS[option.kind], **option.limits}, option.about
-    )
-    for option in description.OPTIONS
-}
-
-# Answers to those who ask for an older version lack them.
-_NEWER = [str(one.shown) for one in description.SHOWN if one.since > (1, 0)]
+_SHOWN = description.FIELDS.shown
+_OPTIONS = common.of_options(description.FIELDS.options)
 
 #: As a list shows it: without what only the conductor knows.
 LISTED = common.record(
-    _NEWER,
-    **_members(field for field in description.SHOWN if field.listed),
+    common.newer(_SHOWN),
+    **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
     links=common.LINKS,
 )
 
 SESSION = common.record(
-    _NEWER,
-    **_members(description.SHOWN),
+    common.newer(_SHOWN),
+    **common.of_fields(_SHOWN, _OWN),
     links=common.LINKS,
     placement=common.described(
         {"oneOf": [_PLACEMENT, {"type": "null"}]}, "The slot that it has."

@@ -207,7 +207,7 @@ def check(
     """
     try:
         rules.check_request_id(request.request_id)
-        description.checked(vars(request))
+        description.FIELDS.checked(vars(request))
     except rules.RequestError as error:
         raise Rejected(error.code, error.message) from error
     if request.host_uuid and request.host_uuid not in pool.hosts:

@@ -21,6 +21,7 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -64,9 +65,11 @@ _STEPS = {
     states.ACTIVE: SESSION_ACTIVE,
     states.DETACHED: SESSION_DETACHED,
 }
-_noted = description.copier(one.name for one in description.NOTED if one.kept)
+_noted = fields.copier(
+    one.name for one in description.FIELDS.noted if one.kept
+)
 _TIMES = [
-    field.name for field in description.NOTED if field.kind is description.TIME
+    one.name for one in description.FIELDS.noted if one.kind is fields.TIME
 ]
 # Ended sessions to remember: the last row of a session may come twice.
 _MAX_ENDED = 10_000

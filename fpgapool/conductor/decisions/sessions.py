@@ -23,6 +23,7 @@ from fpgapool.core import slots
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import instance
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -46,9 +47,9 @@ class Place(NamedTuple):
     slot: int
 
 
-_KEPT = [field.name for field in description.KEPT]
-_kept = description.copier(_KEPT)
-_asked = description.copier(
+_KEPT = [field.name for field in description.FIELDS.kept]
+_kept = fields.copier(_KEPT)
+_asked = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
 )
 
@@ -149,8 +150,8 @@ class WrongMove(Exception):
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-@description.with_members(
-    field.member for field in description.KEPT if field.name != "state"
+@fields.with_members(
+    field.member for field in description.FIELDS.kept if field.name != "state"
 )
 class Session:
     """A session's whole state; only the engine changes it.

@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from typing import Self
+from typing import TypeVar
 
 from keystoneauth1 import adapter
 from openstack import resource
 from openstack import utils
+
+from fpgapool.vocabulary import fields
 
 #: The newest version of the API that the resources know.
 MICROVERSION = "1.0"
@@ -19,6 +23,36 @@ class Resource(resource.Resource):
     """A resource of the pool."""
 
     _max_microversion = MICROVERSION
+
+
+_TYPES: dict[fields.Kind, dict[str, Any]] = {
+    fields.COUNT: {"type": int},
+    fields.NUMBER: {"type": float},
+    fields.SECONDS: {"type": float},
+    fields.FLAG: {"type": bool},
+    fields.NAMES: {"type": list},
+    fields.CODES: {"type": list, "list_type": dict},
+}
+
+_R = TypeVar("_R", bound=type[Resource])
+
+
+def described(members: fields.Fields) -> Callable[[_R], _R]:
+    """Return a decorator that gives a resource its described members.
+
+    They are those that the API shows, and those of requests.
+    """
+
+    def decorate(cls: _R) -> _R:
+        for field in (*members.shown, *members.options):
+            # Every resource has these already.
+            if field.shown not in ("id", "name"):
+                name = field.shown or field.name
+                types = _TYPES.get(field.kind, {})
+                setattr(cls, field.name, resource.Body(name, **types))
+        return cls
+
+    return decorate
 
 
 class Administered(Resource):

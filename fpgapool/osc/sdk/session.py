@@ -14,23 +14,8 @@ from openstack import utils
 from fpgapool.osc.sdk import base
 from fpgapool.vocabulary import session as description
 
-_TYPES: dict[description.Kind, dict[str, Any]] = {
-    description.COUNT: {"type": int},
-    description.SECONDS: {"type": float},
-    description.CODES: {"type": list, "list_type": dict},
-}
 
-
-def _described(cls: type[Session]) -> type[Session]:
-    """Give the resource what the API says, and what it is asked for."""
-    # By "id", all resources have the first.
-    for field in (*description.SHOWN[1:], *description.OPTIONS):
-        name, types = field.shown or field.name, _TYPES.get(field.kind, {})
-        setattr(cls, field.name, resource.Body(name, **types))
-    return cls
-
-
-@_described
+@base.described(description.FIELDS)
 class Session(base.Resource):
     """A session; its fields are those of the description.
 

@@ -25,6 +25,7 @@ from osc_lib.command import command
 
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.v1 import messages
+from fpgapool.vocabulary import fields
 
 Formatters = Mapping[str, Any]
 #: Names of columns, and a row or an iterable of rows.
@@ -147,6 +148,21 @@ class ListCommand(Command, command.Lister):
             )
             for member in members
         )
+
+
+def columns(described: fields.Fields, *, listed: bool) -> dict[str, str]:
+    """Return the attributes of a list, and the headings of their columns.
+
+    :param listed: whether the list shows them without ``--long``.
+    """
+    names = [
+        "id" if field.shown == "id" else field.name
+        for field in described.shown
+        if field.column is listed
+    ]
+    titles = "\n".join(names).replace("_", " ").title()
+    titles = re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), titles)
+    return dict(zip(names, titles.splitlines(), strict=True))
 
 
 def do_each(

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import uuid
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import projects
 from fpgapool.osc.v1 import waiting
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -29,7 +29,7 @@ _STATES = (*sorted(states.LIVE), *sorted(states.TERMINAL))
 # Sessions have no names, and most options are not answered.
 _HIDDEN = (
     "name",
-    *(one.name for one in description.OPTIONS if one.shown is None),
+    *(one.name for one in description.FIELDS.options if one.shown is None),
 )
 
 
@@ -62,18 +62,6 @@ def _add_secret_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _columns(listed: bool) -> dict[str, str]:
-    """Return attributes of sessions, and what lists call them."""
-    names = [
-        "id" if field.shown == "id" else field.name
-        for field in description.SHOWN
-        if field.column is listed
-    ]
-    titles = "\n".join(names).replace("_", " ").title()
-    titles = re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), titles)
-    return dict(zip(names, titles.splitlines(), strict=True))
-
-
 class CreateSession(base.ShowCommand):
     """Open a session: ask for a slot with an accelerator."""
 
@@ -97,10 +85,10 @@ class CreateSession(base.ShowCommand):
             help="your name for the request; a request with the same name gets"
             " the same session",
         )
-        for option in description.OPTIONS:
+        for option in description.FIELDS.options:
             if option.help:
                 name = option.name.removesuffix("_s").replace("_", "-")
-                is_time = option.kind is description.SECONDS
+                is_time = option.kind is fields.SECONDS
                 parser.add_argument(
                     f"--{name}",
                     dest=option.name,
@@ -139,7 +127,7 @@ class CreateSession(base.ShowCommand):
                 **base.given(
                     **{
                         option.name: getattr(parsed_args, option.name, None)
-                        for option in description.OPTIONS
+                        for option in description.FIELDS.options
                     }
                 ),
             )
@@ -208,8 +196,8 @@ class DeleteSession(CloseSession):
 class ListSessions(base.ListCommand):
     """List sessions, newest first."""
 
-    columns = _columns(True)
-    long_columns = _columns(False)
+    columns = base.columns(description.FIELDS, listed=True)
+    long_columns = base.columns(description.FIELDS, listed=False)
     sort_keys = description.SORT_KEYS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from fpgapool.api import errors
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.api import fakes
@@ -189,9 +190,12 @@ def test_a_bad_body_is_refused_with_the_place(world, members, place):
 
 
 def test_an_older_version_knows_no_new_options(world, monkeypatch):
-    first, *others = description.OPTIONS
+    first = description.FIELDS.options[0]
     newer = dataclasses.replace(first, since=(1, 1))
-    monkeypatch.setattr(description, "OPTIONS", (newer, *others))
+    described = fields.Fields(
+        *(newer if one is first else one for one in description.FIELDS)
+    )
+    monkeypatch.setattr(description, "FIELDS", described)
     answer = _open(world, **{first.name: 1})
     assert answer.status_code == 400
     (error,) = answer.json["errors"]

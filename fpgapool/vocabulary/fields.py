@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lists of members, from which all forms of a thing derive.
+
+Table, record, conductor, remote calls, notifications, REST API, SDK, commands
+and clients take their members from such a list. :mod:`.session` and
+:mod:`.group` have one for each kind of thing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+from typing import TypeVar
+
+#: The default of a member that always has a value.
+REQUIRED: Any = object()
+
+#: Name, type and default of a dataclass's member.
+Member = tuple[str, Any, Any]
+
+_T = TypeVar("_T", bound=type)
+
+
+class Kind(NamedTuple):
+    """Return the meaning of a value."""
+
+    name: str
+    type: Any
+
+
+UUID = Kind("uuid", str)
+NAME = Kind("name", str)
+NAMES = Kind("names", tuple[str, ...])
+TEXT = Kind("text", str)
+STATE = Kind("state", str)
+CODES = Kind("codes", tuple[str, ...])
+COUNT = Kind("count", int)
+NUMBER = Kind("number", float)
+SECONDS = Kind("seconds", float)
+TIME = Kind("time", float)
+FLAG = Kind("flag", bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One member.
+
+    :ivar about: for people, if the name does not say enough.
+    :ivar default: None: the value may be unknown.
+    :ivar kept: whether the table has it.
+    :ivar length: characters of a text, or bits of a number, in its column;
+        0: any number of characters, and 64 bits.
+    :ivar told: minor version of the first view for remote calls that has it.
+    :ivar noted: the same of the payload of notifications.
+    :ivar shown: its name for users; None: they do not see it.
+    :ivar part: the object within which users see it; empty: none.
+    :ivar since: microversion of the REST API that introduced it.
+    :ivar listed: whether lists show it, and not only single ones.
+    :ivar column: whether the command's list has it; False: with ``--long``.
+    """
+
+    name: str
+    kind: Kind
+    about: str = ""
+    _: dataclasses.KW_ONLY
+    default: Any = REQUIRED
+    kept: bool = True
+    length: int = 0
+    told: int | None = None
+    noted: int | None = None
+    shown: str | None = None
+    part: str = ""
+    since: tuple[int, int] = (1, 0)
+    listed: bool = True
+    column: bool | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether messages may give it as unknown."""
+        # A request that was refused has never been queued.
+        return self.default is None or self.kind is TIME
+
+    @property
+    def member(self) -> Member:
+        """The dataclass member for it."""
+        type_ = self.kind.type
+        if self.default is None:
+            type_ |= None
+        return self.name, type_, self.default
+
+
+@dataclasses.dataclass(frozen=True)
+class Option(Field):
+    """A member that a client may set.
+
+    :ivar unsaid: the meaning of leaving it out.
+    :ivar check: returns the meaning of a value; raises RequestError.
+    :ivar limits: keywords of JSON schema.
+    :ivar asked: minor version of the first request that has it.
+    :ivar help: of the command's option; empty: it has none.
+    """
+
+    _: dataclasses.KW_ONLY
+    unsaid: Any = None
+    check: Callable[[object], Any]
+    limits: Mapping[str, Any]
+    asked: int = 0
+    help: str = ""
+
+
+class Fields:
+    """The members of one kind of thing.
+
+    :ivar kept: members in the table.
+    :ivar told: members in the conductors' messages.
+    :ivar noted: members in notifications.
+    :ivar shown: members that users see, without those of parts.
+    :ivar options: members that a client may set.
+    """
+
+    def __init__(self, *fields: Field) -> None:
+        self._fields = fields
+        self.kept = tuple(one for one in fields if one.kept)
+        self.told = tuple(one for one in fields if one.told is not None)
+        self.noted = tuple(one for one in fields if one.noted is not None)
+        self.shown = self.part("")
+        self.options = tuple(one for one in fields if isinstance(one, Option))
+
+    def __iter__(self) -> Iterator[Field]:
+        """Iterate over all members."""
+        return iter(self._fields)
+
+    def part(self, name: str) -> tuple[Field, ...]:
+        """Return the members that users see within an object."""
+        return tuple(
+            one
+            for one in self._fields
+            if one.shown is not None and one.part == name
+        )
+
+    def checked(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return the options that a client gives.
+
+        :param given: by their names; may have other members.
+        :raises RequestError: for the first that is wrong.
+        """
+        return {
+            option.name: option.check(given[option.name])
+            for option in self.options
+            if option.name in given
+        }
+
+
+def public(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
+    """Return a member for messages, notifications and users."""
+    found = {"told": 0, "noted": 0, "shown": name}
+    return Field(name, kind, about, **{**found, **more})
+
+
+def count(name: str, about: str = "", **more: Any) -> Field:
+    """Return a public number, which begins with 0."""
+    return public(name, COUNT, about, default=0, **more)
+
+
+def time(name: str, about: str = "", **more: Any) -> Field:
+    """Return a public time, which may be unknown."""
+    return public(name, TIME, about, default=None, column=False, **more)
+
+
+def now(name: str, kind: Kind, about: str, **more: Any) -> Field:
+    """Return a public member that only the leader knows."""
+    found = {"default": None, "kept": False, "noted": None, "listed": False}
+    return public(name, kind, about, **{**found, **more})
+
+
+def copier(members: Iterable[str]) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that returns these members of an object, by name."""
+    names = tuple(members)
+    values = operator.attrgetter(*names)
+    return lambda one: dict(zip(names, values(one), strict=True))
+
+
+def with_members(members: Iterable[Member]) -> Callable[[_T], _T]:
+    """Return a decorator that gives a class members, below ``dataclass``.
+
+    Those that the class declares itself stay as they are.
+    """
+
+    def decorate(cls: _T) -> _T:
+        for name, type_, default in members:
+            if name not in cls.__annotations__:
+                cls.__annotations__[name] = type_
+                if default is not REQUIRED:
+                    setattr(cls, name, default)
+        return cls
+
+    return decorate
