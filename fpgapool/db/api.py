@@ -46,6 +46,8 @@ from fpgapool.db.records import Changes as Changes
 from fpgapool.db.records import ComputeState as ComputeState
 from fpgapool.db.records import DeviceRecord as DeviceRecord
 from fpgapool.db.records import FaultRecord as FaultRecord
+from fpgapool.db.records import GroupClientRecord as GroupClientRecord
+from fpgapool.db.records import GroupRecord as GroupRecord
 from fpgapool.db.records import Holdings as Holdings
 from fpgapool.db.records import HostRecord as HostRecord
 from fpgapool.db.records import InstanceRecord as InstanceRecord
@@ -306,6 +308,8 @@ class Database:
                 ),
                 reservations=read(ReservationRecord),
                 faults=read(FaultRecord),
+                groups=read(GroupRecord),
+                group_clients=read(GroupClientRecord),
             )
 
     # Sessions.
@@ -480,6 +484,36 @@ class Database:
         column = models.bitstreams.c.bitstream_id
         return self._read_one(BitstreamRecord, column == bitstream_id)
 
+    # Groups.
+
+    def groups(self, *group_ids: str) -> list[GroupRecord]:
+        """Return groups, oldest first.
+
+        :param group_ids: their public ids; none: all groups.
+        """
+        column = models.groups.c.group_id
+        conditions = [column.in_(group_ids)] if group_ids else []
+        return self._read(GroupRecord, *conditions)
+
+    def group_clients(
+        self, *, group_id: str | None = None, project_id: str | None = None
+    ) -> list[GroupClientRecord]:
+        """Return clients of groups, oldest first.
+
+        :param group_id: the public id of their group; None: any.
+        :param project_id: the project that attached them; None: any.
+        """
+        columns = models.group_clients.c
+        given = {"group_id": group_id, "project_id": project_id}
+        return self._read(
+            GroupClientRecord,
+            *(
+                columns[name] == value
+                for name, value in given.items()
+                if value is not None
+            ),
+        )
+
     # Instances.
 
     def get_instance(self, instance_id: str) -> InstanceRecord | None:
@@ -607,8 +641,10 @@ def _write(
     rows.delete(connection, columns.slot_id, wanted.released_slots)
     rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
     rows.delete(connection, models.sessions.c.id, gone)
-    rows.delete(connection, models.bitstreams.c.id, wanted.deleted_bitstreams)
-    rows.delete(connection, models.hosts.c.id, wanted.deleted_hosts)
+    for record_class, table in rows.TABLES.items():
+        if deleted := wanted.deleted(record_class):
+            ids = [record.id for record in deleted]
+            rows.delete(connection, table.c.id, ids)
     for record_class in rows.TABLES:
         rows.upsert(connection, record_class, wanted.rows(record_class))
 
@@ -638,6 +674,8 @@ def _max_ids(connection: sa.Connection) -> MaxIds:
         models.quotas,
         models.bitstreams,
         models.instances,
+        models.groups,
+        models.group_clients,
     )
     queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
     return MaxIds(*(connection.scalar(query) or 0 for query in queries))

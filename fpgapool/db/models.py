@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -52,6 +53,7 @@ def _described(field: fields.Field) -> sa.Column[Any]:
         float: sa.Double,
         bool: sa.Boolean,
         str: sa.String(field.length) if field.length else sa.Text,
+        tuple[str, ...]: sa.JSON,
     }
     type_ = types[field.kind.type]
     return sa.Column(field.name, type_, nullable=field.default is None)
@@ -232,6 +234,30 @@ sessions = sa.Table(
     sa.Index("ix_sessions_state", "state"),
     sa.Index("ix_sessions_finished_at", "finished_at"),
     sa.Index("ix_sessions_updated_at", "updated_at"),
+    **_OPTIONS,
+)
+
+# The leader keeps names unique in their projects. A constraint would refuse
+# rows that exchange their names in one commit.
+groups = sa.Table(
+    "groups",
+    metadata,
+    _id(),
+    *map(_described, group.GROUP.kept),
+    sa.UniqueConstraint("group_id", name="uniq_groups0group_id"),
+    sa.Index("ix_groups_project_id", "project_id"),
+    **_OPTIONS,
+)
+
+# No foreign key: rows go together with those of their groups.
+group_clients = sa.Table(
+    "group_clients",
+    metadata,
+    _id(),
+    *map(_described, group.CLIENT.kept),
+    sa.UniqueConstraint("client_id", name="uniq_group_clients0client_id"),
+    sa.Index("ix_group_clients_group_id", "group_id"),
+    sa.Index("ix_group_clients_project_id", "project_id"),
     **_OPTIONS,
 )
 

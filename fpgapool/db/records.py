@@ -16,6 +16,7 @@ from typing import Self
 from typing import TypeVar
 
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -208,6 +209,22 @@ class SessionRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(one.member for one in group.GROUP.kept)
+class GroupRecord:
+    """A group."""
+
+    id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@fields.with_members(one.member for one in group.CLIENT.kept)
+class GroupClientRecord:
+    """A client of a group."""
+
+    id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
     """The assignment of a slot.
 
@@ -328,6 +345,8 @@ Record = (
     | AcceleratorRecord
     | BitstreamRecord
     | SessionRecord
+    | GroupRecord
+    | GroupClientRecord
     | AssignmentRecord
     | UsageRecord
     | QuotaRecord
@@ -335,6 +354,20 @@ Record = (
 )
 
 _R = TypeVar("_R", bound=Record)
+
+#: The members that say, by these values, that a row is to be deleted.
+_LAST_WORDS = {
+    BitstreamRecord: ("state", DELETED),
+    HostRecord: ("admin_state", DELETED),
+    GroupRecord: ("state", states.GROUP_DELETED),
+    GroupClientRecord: ("state", states.CLIENT_REVOKED),
+}
+
+
+def is_deleted(record: Record) -> bool:
+    """Whether the row of a record is to be deleted."""
+    name, value = _LAST_WORDS.get(type(record), ("", ""))
+    return bool(name) and getattr(record, name) == value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -402,23 +435,17 @@ class Changes:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.
         rows: Any = self._rows.get(record_class, {})
-        if record_class is BitstreamRecord:
-            return [row for row in rows.values() if row.state != DELETED]
-        if record_class is HostRecord:
-            return [r for r in rows.values() if r.admin_state != DELETED]
-        return list(rows.values())
+        if record_class not in _LAST_WORDS:
+            return list(rows.values())
+        return [row for row in rows.values() if not is_deleted(row)]
 
-    @property
-    def deleted_hosts(self) -> list[int]:
-        """Ids of the hosts whose rows are deleted; they have no devices."""
-        rows: Any = self._rows.get(HostRecord, {})
-        return [row.id for row in rows.values() if row.admin_state == DELETED]
+    def deleted(self, record_class: type[_R]) -> list[_R]:
+        """Return the records of one kind whose rows are to be deleted.
 
-    @property
-    def deleted_bitstreams(self) -> list[int]:
-        """Ids of the bitstreams whose rows are deleted."""
-        rows: Any = self._rows.get(BitstreamRecord, {})
-        return [row.id for row in rows.values() if row.state == DELETED]
+        No other rows refer to them.
+        """
+        rows: Any = self._rows.get(record_class, {})
+        return [row for row in rows.values() if is_deleted(row)]
 
     @property
     def released_slots(self) -> list[int]:
@@ -484,6 +511,8 @@ class MaxIds(NamedTuple):
     quota: int = 0
     bitstream: int = 0
     instance: int = 0
+    group: int = 0
+    group_client: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,6 +547,10 @@ class Snapshot:
         default_factory=list
     )
     faults: list[FaultRecord] = dataclasses.field(default_factory=list)
+    groups: list[GroupRecord] = dataclasses.field(default_factory=list)
+    group_clients: list[GroupClientRecord] = dataclasses.field(
+        default_factory=list
+    )
 
     @property
     def latest_at(self) -> float:

@@ -34,6 +34,8 @@ TABLES: dict[type[Any], sa.Table] = {
     records.AcceleratorRecord: models.accelerators,
     records.BitstreamRecord: models.bitstreams,
     records.SessionRecord: models.sessions,
+    records.GroupRecord: models.groups,
+    records.GroupClientRecord: models.group_clients,
     records.AssignmentRecord: models.assignments,
     records.UsageRecord: models.usage,
     records.QuotaRecord: models.quotas,

@@ -12,8 +12,19 @@ from fpgapool.objects.bitstream import ShareBitstream
 from fpgapool.objects.bitstream import UpdateBitstream
 from fpgapool.objects.bitstream import UploadBitstream
 from fpgapool.objects.finding import Finding
+from fpgapool.objects.group import AttachClient
+from fpgapool.objects.group import CreateGroup
+from fpgapool.objects.group import DeleteGroup
+from fpgapool.objects.group import Goal
+from fpgapool.objects.group import GroupMember
+from fpgapool.objects.group import GroupView
+from fpgapool.objects.group import RevokeClient
+from fpgapool.objects.group import SetGoal
+from fpgapool.objects.group import UpdateGroup
 from fpgapool.objects.instance import InstanceEntry
 from fpgapool.objects.notification import DevicePayload
+from fpgapool.objects.notification import GroupClientPayload
+from fpgapool.objects.notification import GroupPayload
 from fpgapool.objects.notification import HostPayload
 from fpgapool.objects.notification import PlacePayload
 from fpgapool.objects.notification import SessionPayload
@@ -32,26 +43,37 @@ __all__ = [
     "AcceleratorProfile",
     "AgentReport",
     "AssignRequest",
+    "AttachClient",
     "BitstreamRef",
     "CreateBitstream",
+    "CreateGroup",
     "DecideBitstream",
     "DeleteBitstream",
+    "DeleteGroup",
     "DevicePayload",
     "DeviceReport",
     "Endpoint",
     "Finding",
+    "Goal",
+    "GroupClientPayload",
+    "GroupMember",
+    "GroupPayload",
+    "GroupView",
     "HostPayload",
     "InstanceEntry",
     "OpenRequest",
     "Payload",
     "PlacePayload",
     "Prepared",
+    "RevokeClient",
     "SessionPayload",
     "SessionResult",
     "SessionView",
+    "SetGoal",
     "ShareBitstream",
     "SlotPayload",
     "SlotReport",
     "UpdateBitstream",
+    "UpdateGroup",
     "UploadBitstream",
 ]

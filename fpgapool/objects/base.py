@@ -120,6 +120,28 @@ def _added_members(cls: type[Payload]) -> dict[str, int]:
     }
 
 
+def reader_of(
+    union: Any, what: str
+) -> collections.abc.Callable[[object], Any]:
+    """Return a function that builds any of several payloads from its form.
+
+    It raises ValueError if the form is of none of them, or has a wrong member.
+
+    :param union: the classes.
+    :param what: their common meaning, for the error.
+    """
+    kinds = {kind.__name__: kind for kind in typing.get_args(union)}
+
+    def read(primitive: object) -> Any:
+        name = primitive.get(NAME_KEY) if isinstance(primitive, dict) else ""
+        kind = kinds.get(name if isinstance(name, str) else "")
+        if kind is None:
+            raise ValueError(f"not {what}")
+        return kind.from_primitive(primitive)
+
+    return read
+
+
 def asked(
     options: collections.abc.Iterable[fields.Option],
 ) -> list[fields.Member]:

@@ -3,7 +3,7 @@
 """Payloads about bitstreams."""
 
 import dataclasses
-import typing
+from collections.abc import Callable
 from typing import Any
 
 from fpgapool.objects import base
@@ -131,18 +131,7 @@ BitstreamChange = (
     | DeleteBitstream
 )
 
-_CHANGES: dict[object, type[BitstreamChange]] = {
-    change.__name__: change for change in typing.get_args(BitstreamChange)
-}
-
-
-def change_from_primitive(primitive: object) -> BitstreamChange:
-    """Build any of the changes from its form.
-
-    :raises: ValueError if it is none of them, or has a wrong member.
-    """
-    name = primitive.get(base.NAME_KEY) if isinstance(primitive, dict) else ""
-    change = _CHANGES.get(name if isinstance(name, str) else "")
-    if change is None:
-        raise ValueError("not a change of a bitstream")
-    return change.from_primitive(primitive)
+#: Builds any of the changes from its form; raises ValueError.
+change_from_primitive: Callable[[object], BitstreamChange] = base.reader_of(
+    BitstreamChange, "a change of a bitstream"
+)

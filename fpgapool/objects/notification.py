@@ -12,6 +12,7 @@ from typing import Any
 
 from fpgapool.objects import base
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import session as description
 
 NAMESPACE = "fpgapool"
@@ -101,8 +102,31 @@ class SessionPayload(base.Payload):
     place: PlacePayload | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+@fields.with_members(base.noted(group.GROUP))
+class GroupPayload(base.Payload):
+    """A group. Times are in ISO 8601, in UTC."""
+
+    VERSION = f"1.{max(one.noted or 0 for one in group.GROUP.noted)}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+@fields.with_members(base.noted(group.CLIENT))
+class GroupClientPayload(base.Payload):
+    """A client of a group, without its secret."""
+
+    VERSION = f"1.{max(one.noted or 0 for one in group.CLIENT.noted)}"
+
+
 #: All payloads that a notification may have.
-PAYLOADS = (HostPayload, DevicePayload, SlotPayload, SessionPayload)
+PAYLOADS = (
+    HostPayload,
+    DevicePayload,
+    SlotPayload,
+    SessionPayload,
+    GroupPayload,
+    GroupClientPayload,
+)
 
 
 def to_notification(payload: base.Payload) -> dict[str, Any]:

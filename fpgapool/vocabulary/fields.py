@@ -42,6 +42,8 @@ TEXT = Kind("text", str)
 STATE = Kind("state", str)
 CODES = Kind("codes", tuple[str, ...])
 COUNT = Kind("count", int)
+#: The conductor refuses a value that is too small, by a code of its own.
+INTEGER = Kind("integer", int)
 NUMBER = Kind("number", float)
 SECONDS = Kind("seconds", float)
 TIME = Kind("time", float)
@@ -101,7 +103,8 @@ class Option(Field):
     """A member that a client may set.
 
     :ivar unsaid: the meaning of leaving it out.
-    :ivar check: returns the meaning of a value; raises RequestError.
+    :ivar check: returns the meaning of a value; raises RequestError; the
+        default accepts any value of the kind.
     :ivar limits: keywords of JSON schema.
     :ivar asked: minor version of the first request that has it.
     :ivar help: of the command's option; empty: it has none.
@@ -109,8 +112,8 @@ class Option(Field):
 
     _: dataclasses.KW_ONLY
     unsaid: Any = None
-    check: Callable[[object], Any]
-    limits: Mapping[str, Any]
+    check: Callable[[object], Any] = lambda value: value
+    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     asked: int = 0
     help: str = ""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The allowed values of a request for a session.
+"""The allowed values of requests for sessions and groups.
 
 Client, front door, REST API and conductor each check their input by these
 rules.
@@ -18,9 +18,15 @@ MAX_SIZE_BYTES = 2**63 - 1
 #: Far beyond any use, but far from overflowing the pool's arithmetic.
 MAX_TIMEOUT_S = 1e9
 MAX_PRIORITY = 1000
-#: A regular expression for the whole text.
+MAX_GROUP_SIZE = 10_000
+#: The most projects with which one thing can be shared.
+MAX_PROJECTS = 1000
+MAX_RATE_PER_S = 1e9
+#: Regular expressions for the whole text.
+GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 
+_GROUP_NAME = re.compile(GROUP_NAME)
 _REQUEST_ID = re.compile(REQUEST_ID)
 
 
@@ -112,3 +118,92 @@ def check_timeout_s(
         codes.INVALID_TIMEOUT,
         f"{name} must be {least} and at most {MAX_TIMEOUT_S:.0f} seconds",
     )
+
+
+def check_group_name(value: object) -> str:
+    """Return the name of a group.
+
+    :param value: the given value.
+    :raises RequestError: INVALID_REQUEST.
+    """
+    if isinstance(value, str) and _GROUP_NAME.fullmatch(value):
+        return value
+    raise RequestError(
+        codes.INVALID_REQUEST,
+        "the name of a group must be 1 to 64 of the characters A-Z a-z 0-9 _"
+        " . -, and begin with a letter or digit",
+    )
+
+
+def check_projects(value: object) -> tuple[str, ...]:
+    """Return the projects with which something is shared.
+
+    :param value: the given value.
+    :raises RequestError: INVALID_REQUEST.
+    """
+    if isinstance(value, list | tuple) and len(value) <= MAX_PROJECTS:
+        return tuple(dict.fromkeys(value))
+    raise RequestError(
+        codes.INVALID_REQUEST,
+        f"projects must be a list of at most {MAX_PROJECTS}",
+    )
+
+
+def check_group_sizes(size: int, min_size: int, max_size: int) -> None:
+    """Check the sizes of a group.
+
+    :param size: the number of members that it shall have.
+    :param min_size: the least number that the pool leaves it.
+    :param max_size: the largest number that it may grow to.
+    :raises RequestError: INVALID_GROUP_SIZE.
+    """
+    reason = ""
+    if not 1 <= size <= MAX_GROUP_SIZE:
+        reason = f"size must be from 1 to {MAX_GROUP_SIZE}, not {size}"
+    elif not 0 <= min_size <= MAX_GROUP_SIZE:
+        reason = f"min_size must be from 0 to {MAX_GROUP_SIZE}, not {min_size}"
+    elif not 1 <= max_size <= MAX_GROUP_SIZE:
+        reason = f"max_size must be from 1 to {MAX_GROUP_SIZE}, not {max_size}"
+    elif min_size > max_size:
+        reason = f"min_size {min_size} is above max_size {max_size}"
+    elif not min_size <= size <= max_size:
+        reason = (
+            f"size {size} is not between min_size {min_size} and max_size"
+            f" {max_size}"
+        )
+    if reason:
+        raise RequestError(codes.INVALID_GROUP_SIZE, reason)
+
+
+def check_goal(
+    deadline_at: float | None,
+    rate_per_s: float | None,
+    actions: int | None,
+    now: float,
+) -> None:
+    """Check the goal of a group: a deadline or a rate.
+
+    :param deadline_at: when all actions must have ended, on the clock of now.
+    :param rate_per_s: the tasks that must end in each second.
+    :param actions: the number of tasks; a deadline needs it.
+    :raises RequestError: INVALID_GOAL.
+    """
+    reason = ""
+    if (deadline_at is None) == (rate_per_s is None):
+        reason = "a goal needs either deadline_at or rate_per_s"
+    elif deadline_at is not None and actions is None:
+        reason = "a deadline needs actions, the number of tasks until then"
+    # NaN compares false with everything.
+    elif deadline_at is not None and not deadline_at > now:
+        reason = "deadline_at is in the past"
+    elif deadline_at is not None and not deadline_at <= now + MAX_TIMEOUT_S:
+        reason = f"deadline_at is more than {MAX_TIMEOUT_S:.0f} s away"
+    elif rate_per_s is not None and not 0 < rate_per_s <= MAX_RATE_PER_S:
+        reason = (
+            f"rate_per_s must be above 0 and at most {MAX_RATE_PER_S:.0f}, not"
+            f" {rate_per_s}"
+        )
+    elif actions is not None and not 1 <= actions <= MAX_SIZE_BYTES:
+        reason = f"actions must be from 1 to {MAX_SIZE_BYTES}, not {actions}"
+    if reason:
+        raise RequestError(codes.INVALID_GOAL, reason)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The states of sessions, slots and devices, as all interfaces spell them.
+"""The states of sessions, slots, devices and groups in all interfaces.
 
 Do not change a value once it is released.
 """
@@ -109,7 +109,7 @@ HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"
 HELD_BY_GROUP = "group"
 
-# A group.
+# A group, and a client of it. The row of one that is deleted or revoked goes.
 GROUP_CREATING = "CREATING"
 GROUP_ACTIVE = "ACTIVE"
 GROUP_RESIZING = "RESIZING"
@@ -136,6 +136,20 @@ GROUP_MOVES = {
     GROUP_DEGRADED: {FILLED: GROUP_ACTIVE, **_DELETE},
     GROUP_DRAINING: {EMPTIED: GROUP_DELETED},
 }
+
+GROUP_STATES = (
+    GROUP_CREATING,
+    GROUP_ACTIVE,
+    GROUP_RESIZING,
+    GROUP_DEGRADED,
+    GROUP_DRAINING,
+    GROUP_DELETED,
+)
+
+CLIENT_ATTACHED = "ATTACHED"
+CLIENT_REVOKED = "REVOKED"
+
+CLIENT_STATES = (CLIENT_ATTACHED, CLIENT_REVOKED)
 
 # States of slots and devices.
 UP = "up"

@@ -243,6 +243,50 @@ sa.Table(
 )
 
 sa.Table(
+    "groups",
+    _METADATA,
+    _id(),
+    _required("group_id", sa.String(36)),
+    _required("name", sa.String(64)),
+    _required("project_id", sa.String(_NAME_LENGTH)),
+    _required("accelerator", sa.String(_NAME_LENGTH)),
+    _required("state", sa.String(16)),
+    _required("size", sa.Integer),
+    _required("min_size", sa.Integer),
+    _required("max_size", sa.Integer),
+    _required("elastic", sa.Boolean),
+    _required("shared", sa.Boolean),
+    _required("projects", sa.JSON),
+    _required("created_at", sa.Double),
+    _optional("updated_at", sa.Double),
+    _required("goal_kind", sa.String(16)),
+    _optional("deadline_at", sa.Double),
+    _optional("rate_per_s", sa.Double),
+    _optional("actions", sa.BigInteger),
+    _required("actions_done", sa.BigInteger),
+    sa.UniqueConstraint("group_id", name="uniq_groups0group_id"),
+    sa.Index("ix_groups_project_id", "project_id"),
+    **_OPTIONS,
+)
+
+sa.Table(
+    "group_clients",
+    _METADATA,
+    _id(),
+    _required("client_id", sa.String(36)),
+    _required("group_id", sa.String(36)),
+    _required("project_id", sa.String(_NAME_LENGTH)),
+    _required("user_id", sa.String(_NAME_LENGTH)),
+    _required("state", sa.String(16)),
+    _required("secret_hash", sa.String(64)),
+    _required("created_at", sa.Double),
+    sa.UniqueConstraint("client_id", name="uniq_group_clients0client_id"),
+    sa.Index("ix_group_clients_group_id", "group_id"),
+    sa.Index("ix_group_clients_project_id", "project_id"),
+    **_OPTIONS,
+)
+
+sa.Table(
     "assignments",
     _METADATA,
     sa.Column(

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of a group, :data:`GROUP`, and of its clients, :data:`CLIENT`.
+
+Two members have forms of their own: the slots that a group has, and the
+endpoints where its clients connect.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import rules
+
+#: Kinds of goals.
+DEADLINE = "deadline"
+RATE = "rate"
+
+#: The object in which users see the goal of a group.
+GOAL = "goal"
+
+
+def _option(
+    name: str, kind: fields.Kind, about: str, **more: Any
+) -> fields.Option:
+    return fields.Option(
+        name, kind, about, told=0, noted=0, shown=name, **more
+    )
+
+
+GROUP = fields.Fields(
+    fields.public("group_id", fields.UUID, length=36, shown="id", column=True),
+    _option(
+        "name",
+        fields.NAME,
+        "Unique in its project.",
+        length=64,
+        column=True,
+        check=rules.check_group_name,
+        limits={"pattern": f"^{rules.GROUP_NAME}$"},
+        help="its name, unique in the project",
+    ),
+    fields.public("project_id", fields.TEXT, length=255, column=False),
+    fields.public("accelerator", fields.NAME, length=255, column=True),
+    fields.public("state", fields.STATE, length=16, column=True),
+    _option(
+        "size",
+        fields.INTEGER,
+        "How many slots it shall have; the pool changes it if it is elastic.",
+        length=32,
+        column=True,
+        help="the number of slots that it shall have",
+    ),
+    _option(
+        "min_size",
+        fields.INTEGER,
+        "How many slots the pool leaves it if sessions need some. Default is"
+        " `size`.",
+        length=32,
+        column=False,
+        help="the number of slots that the pool leaves it if sessions need"
+        " some; default is the size",
+    ),
+    _option(
+        "max_size",
+        fields.INTEGER,
+        "How many slots it may grow to. Default is `size`.",
+        length=32,
+        column=False,
+        help="the number of slots that it may grow to; default is the size",
+    ),
+    _option(
+        "elastic",
+        fields.FLAG,
+        "Whether the pool changes its size, from `min_size` to `max_size`, as"
+        " work and goals require. Default is false.",
+        default=False,
+        column=True,
+        help="whether the pool changes its size as work and goals require",
+    ),
+    _option(
+        "shared",
+        fields.FLAG,
+        "Whether other projects may use it. Default is false; administrators"
+        " can share groups whose accelerator is stateless.",
+        default=False,
+        column=False,
+        help="whether other projects may use it (admin only)",
+    ),
+    _option(
+        "projects",
+        fields.NAMES,
+        "The other projects that may use a shared group; none means all. Only"
+        " its owner sees them.",
+        default=(),
+        column=False,
+        check=rules.check_projects,
+        limits={"maxItems": rules.MAX_PROJECTS},
+        help="share it with this project only (admin only)",
+    ),
+    fields.public("created_at", fields.TIME, column=False),
+    fields.time("updated_at", "When it was changed last."),
+    fields.public(
+        "goal_kind",
+        fields.TEXT,
+        "`deadline` or `rate`.",
+        default="",
+        length=16,
+        shown="kind",
+        part=GOAL,
+    ),
+    fields.public(
+        "deadline_at",
+        fields.TIME,
+        "When all its actions shall have ended.",
+        default=None,
+        shown="deadline_at",
+        part=GOAL,
+    ),
+    fields.public(
+        "rate_per_s",
+        fields.NUMBER,
+        "The tasks that shall end in each second.",
+        default=None,
+        shown="rate_per_s",
+        part=GOAL,
+    ),
+    fields.public(
+        "actions",
+        fields.COUNT,
+        "The number of tasks after which the goal ends.",
+        default=None,
+        shown="actions",
+        part=GOAL,
+    ),
+    fields.public(
+        "actions_done",
+        fields.COUNT,
+        "The number of tasks that have ended.",
+        default=0,
+        shown="actions_done",
+        part=GOAL,
+    ),
+    fields.now(
+        "goal_progress",
+        fields.NUMBER,
+        "The measured rate of tasks divided by the needed one; above 1 it is"
+        " better than required.",
+        shown="progress",
+        part=GOAL,
+    ),
+    fields.now(
+        "goal_slots",
+        fields.COUNT,
+        "The number of slots that the goal needs.",
+        shown="slots",
+        part=GOAL,
+    ),
+    fields.now(
+        "expected_finish_at",
+        fields.TIME,
+        "When all its actions will have ended at the present rate.",
+        shown="expected_finish_at",
+        part=GOAL,
+    ),
+)
+
+#: Members to sort lists by; the first is the default.
+SORT_KEYS = ("created_at", "name", "accelerator", "state", "updated_at")
+
+CLIENT = fields.Fields(
+    fields.public(
+        "client_id", fields.UUID, length=36, shown="id", column=True
+    ),
+    fields.Field("group_id", fields.UUID, length=36, noted=0),
+    fields.public(
+        "project_id",
+        fields.TEXT,
+        "The project that attached it.",
+        length=255,
+        column=True,
+    ),
+    fields.public(
+        "user_id",
+        fields.TEXT,
+        "The user who attached it.",
+        length=255,
+        column=False,
+    ),
+    fields.public("state", fields.STATE, length=16, column=True),
+    # SHA-256, hexadecimal.
+    fields.Field("secret_hash", fields.TEXT, length=64),
+    fields.public("created_at", fields.TIME, column=True),
+)
+
+#: Members to sort lists of clients by; the first is the default.
+CLIENT_SORT_KEYS = ("created_at", "project_id")
+
+
+def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
+    """Return the slots of a group that count against its project's quota."""
+    return max_size if elastic else size
